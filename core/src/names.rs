@@ -1,0 +1,64 @@
+//! The names that Neuron scheduling is spoken in: resources, annotations, variables and labels.
+//! Every room takes them from here, so that a name is written once.
+
+/// Extended resource that counts Neuron devices.
+pub const NEURON: &str = "aws.amazon.com/neuron";
+/// Extended resource that counts *logical* NeuronCores (physical cores divided by LNC).
+pub const NEURONCORE: &str = "aws.amazon.com/neuroncore";
+/// The old name of [`NEURON`]; AWS dropped it in 2024, manifests in the field still carry it (facts/neuron.md §3.4).
+pub const NEURONDEVICE: &str = "aws.amazon.com/neurondevice";
+
+/// Pod annotation with the allocation record, the only key this project decides from.
+pub const ALLOCATION: &str = "neuron-scheduler/allocation";
+/// Pod annotation of the documented flow: the pod's core ids.
+pub const NEURON_CORES: &str = "NEURON_CORES";
+/// Pod annotation of the documented flow: the pod's device ids.
+pub const NEURON_DEVS: &str = "NEURON_DEVS";
+/// Pod annotation of AWS' extension: device ids, or core ids for core requests.
+pub const AWS_NEURON_IDS: &str = "AWS_NEURON_IDS";
+/// Pod annotation of AWS' extension: `false` at bind, `true` once the plugin allocated.
+pub const NEURON_ALLOCATED: &str = "NEURON_ALLOCATED";
+/// Pod annotation of AWS' extension: time of the bind, nanoseconds since 1970.
+pub const NEURON_ALLOC_TIME: &str = "NEURON_ALLOC_TIME";
+/// Pod annotation of AWS' extension: the resource name that the ids belong to.
+pub const NEURON_RESOURCE_TYPE: &str = "NEURON_RESOURCE_TYPE";
+/// Node annotation with the plugin's report of devices and holders.
+pub const NODE_REPORT: &str = "neuron-scheduler/devices";
+
+/// Node label that says the instance type.
+pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
+
+/// Container variable that names the visible logical cores, as a comma list (ranges break Ray; facts/neuron.md §3.4).
+pub const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
+/// Container variable that names the visible devices, as a comma list.
+pub const VISIBLE_DEVICES: &str = "AWS_NEURON_VISIBLE_DEVICES";
+
+/// The two ways to ask for the same hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Whole devices: [`NEURON`].
+    Device,
+    /// Logical cores: [`NEURONCORE`].
+    Core,
+}
+
+impl Resource {
+    /// Both resources, in the order in which ids are compared and printed.
+    pub const ALL: [Resource; 2] = [Resource::Device, Resource::Core];
+
+    /// The extended resource's full name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Resource::Device => NEURON,
+            Resource::Core => NEURONCORE,
+        }
+    }
+
+    /// The word the documented texts use: `device` or `core`.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Resource::Device => "device",
+            Resource::Core => "core",
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Scenarios, the clusters that run them, and what users see of them.

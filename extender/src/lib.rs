@@ -1,0 +1,1 @@
+//! The scheduler extender: places pods on linked Neuron devices.

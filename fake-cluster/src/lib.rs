@@ -1,0 +1,1 @@
+//! An in-memory API server, kube-scheduler's side of the extender protocol and kubelet's device manager, for tests.

@@ -1,0 +1,1 @@
+//! One machine of any Neuron instance type, as files: /dev, /sys and DMI.

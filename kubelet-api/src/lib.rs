@@ -1,0 +1,1 @@
+//! The kubelet's gRPC contracts: device plugin v1beta1 and podresources v1.

@@ -1,0 +1,1 @@
+//! The suite's insta snapshots: what users see.
