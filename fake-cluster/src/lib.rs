@@ -1,1 +1,4 @@
 //! An in-memory API server, kube-scheduler's side of the extender protocol and kubelet's device manager, for tests.
+
+pub mod api;
+pub mod clock;
