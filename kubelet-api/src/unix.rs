@@ -1,0 +1,84 @@
+//! tonic over Unix sockets: how a client dials one and how a server listens on one.
+
+use std::path::{Path, PathBuf};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::{UnixListener, UnixStream};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::{Channel, Endpoint};
+
+/// Longest socket path in bytes: `sockaddr_un.sun_path` has 108 bytes, one of them the closing zero (unix(7)).
+pub const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+/// A socket that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The operating system cannot hold the path.
+    #[error("socket path {} has {bytes} bytes, at most {MAX_SOCKET_PATH_BYTES} fit; use a shorter folder", path.display())]
+    PathTooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// Nobody answered.
+    #[error("cannot reach {}; is somebody listening on it?", path.display())]
+    Connect {
+        /// The path.
+        path: PathBuf,
+        /// What the transport said.
+        source: tonic::transport::Error,
+    },
+    /// The socket could not be created.
+    #[error("cannot listen on {}; does its folder exist, and is the file not there yet?", path.display())]
+    Listen {
+        /// The path.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// Checks that the operating system can hold `path`.
+///
+/// # Errors
+/// [`SocketError::PathTooLong`] with the length.
+pub fn check_path(path: &Path) -> Result<(), SocketError> {
+    let bytes = path.as_os_str().len();
+    if bytes > MAX_SOCKET_PATH_BYTES {
+        return Err(SocketError::PathTooLong { path: path.to_owned(), bytes });
+    }
+    Ok(())
+}
+
+/// Dials the gRPC server on the socket `path`; the connection is up when this returns. No time limit of its own.
+///
+/// # Errors
+/// The path is too long, or nobody listens there.
+pub async fn connect(path: &Path) -> Result<Channel, SocketError> {
+    check_path(path)?;
+    let socket = path.to_owned();
+    // The address is never resolved, it only becomes `:authority`; kubelet sends "localhost" too.
+    let endpoint = Endpoint::from_static("http://localhost");
+    endpoint
+        .connect_with_connector(tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        }))
+        .await
+        .map_err(|source| SocketError::Connect { path: path.to_owned(), source })
+}
+
+/// Listens on the socket `path`, which must not exist yet. Who listens also removes the file afterwards.
+///
+/// # Errors
+/// The path is too long, its folder is missing or the file is there already. Must run within a tokio runtime.
+pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
+    check_path(path)?;
+    UnixListener::bind(path).map_err(|source| SocketError::Listen { path: path.to_owned(), source })
+}
+
+/// The connections of `listener`, for `Server::serve_with_incoming`.
+pub fn incoming(listener: UnixListener) -> UnixListenerStream {
+    UnixListenerStream::new(listener)
+}
