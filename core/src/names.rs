@@ -22,6 +22,16 @@ pub const NEURON_ALLOCATED: &str = "NEURON_ALLOCATED";
 pub const NEURON_ALLOC_TIME: &str = "NEURON_ALLOC_TIME";
 /// Pod annotation of AWS' extension: the resource name that the ids belong to.
 pub const NEURON_RESOURCE_TYPE: &str = "NEURON_RESOURCE_TYPE";
+/// Every pod annotation above: what is written at bind, and all that is read.
+pub const POD_ANNOTATIONS: [&str; 7] = [
+    ALLOCATION,
+    NEURON_CORES,
+    NEURON_DEVS,
+    AWS_NEURON_IDS,
+    NEURON_ALLOCATED,
+    NEURON_ALLOC_TIME,
+    NEURON_RESOURCE_TYPE,
+];
 /// Node annotation with the plugin's report of devices and holders.
 pub const NODE_REPORT: &str = "neuron-scheduler/devices";
 

@@ -1,0 +1,168 @@
+//! The parts of a Pod that this project reads, and nothing else: `kube::core::Object<PodSpec, PodStatus>`
+//! makes a Kubernetes type of them in the extender and the device plugin.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+use crate::quantity::Quantity;
+use crate::request::{PodRequest, RequestError};
+
+/// What a pod asks for and where it runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node it is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// The scheduler it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init_containers: Vec<Container>,
+    /// App containers.
+    pub containers: Vec<Container>,
+}
+
+/// One container of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// Name, unique in the pod.
+    pub name: String,
+    /// `Always` makes a sidecar of an init container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
+    /// What it asks for.
+    pub resources: Resources,
+}
+
+/// A container's limits and requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// What kubelet gives; decides for extended resources.
+    pub limits: Amounts,
+    /// Equal to the limits for extended resources: the API server sees to it.
+    pub requests: Amounts,
+}
+
+/// Amounts of the Neuron resources; others are not kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Amounts {
+    /// Devices.
+    #[serde(rename = "aws.amazon.com/neuron", skip_serializing_if = "Option::is_none")]
+    pub neuron: Option<Quantity>,
+    /// Logical cores.
+    #[serde(rename = "aws.amazon.com/neuroncore", skip_serializing_if = "Option::is_none")]
+    pub neuroncore: Option<Quantity>,
+    /// Devices under their old name.
+    #[serde(rename = "aws.amazon.com/neurondevice", skip_serializing_if = "Option::is_none")]
+    pub neurondevice: Option<Quantity>,
+}
+
+/// How a pod fares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Conditions, such as `PodScheduled`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<PodCondition>,
+    /// Why it is in this phase, such as `UnexpectedAdmissionError`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Init containers and sidecars.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    /// App containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub container_statuses: Vec<ContainerStatus>,
+}
+
+/// One condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodCondition {
+    /// `PodScheduled`, `Ready` and so on.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// When the status last changed, RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+    /// Why, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How one container fares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// The container's name.
+    pub name: String,
+    /// Whether it has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<bool>,
+}
+
+/// A pod bound to the node in question: what [`crate::holders`] needs of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundPod {
+    /// UID.
+    pub uid: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What it asks for, or why that cannot be read.
+    pub request: Result<PodRequest, RequestError>,
+    /// Its annotations of this project and of AWS' extension; others are not kept.
+    pub annotations: BTreeMap<String, String>,
+    /// When it was bound: PodScheduled's last transition, RFC 3339 in UTC.
+    pub scheduled_at: Option<String>,
+    /// Whether it has ended and so holds nothing.
+    pub terminal: bool,
+}
+
+impl BoundPod {
+    /// Keeps what decides about a pod. `annotations` may be all that the pod has.
+    pub fn new(
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        annotations: &BTreeMap<String, String>,
+        spec: &PodSpec,
+        status: Option<&PodStatus>,
+    ) -> Self {
+        let ours = annotations.iter().filter(|(key, _)| names::POD_ANNOTATIONS.contains(&key.as_str()));
+        let scheduled = status.and_then(|status| {
+            status
+                .conditions
+                .iter()
+                .find(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
+        });
+        let phase = status.and_then(|status| status.phase.as_deref());
+        BoundPod {
+            uid: uid.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            request: PodRequest::of(spec),
+            annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
+            terminal: matches!(phase, Some("Succeeded" | "Failed")),
+        }
+    }
+
+    /// The pod as `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
