@@ -1,7 +1,10 @@
 //! Every instance type with Neuron devices: shape, allowed counts and the grade of evidence. Data, not code:
 //! `core/data/instance-types.json` is embedded. Read by [`crate::topology`], fake-neuron and the tables.
 
-use std::sync::OnceLock;
+mod check;
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -105,15 +108,22 @@ pub enum SetRule {
 
 /// A name seen only in code lists.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct KnownName {
     instance_type: String,
-    #[allow(dead_code)]
-    generation: Generation,
     /// The type with the same shape; without one the shape is unknown.
     like: Option<String>,
-    #[allow(dead_code)]
-    note: String,
+}
+
+/// A catalog file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default, rename = "_about")]
+    _about: serde::de::IgnoredAny,
+    #[serde(default)]
+    types: Vec<InstanceType>,
+    #[serde(default)]
+    names: Vec<KnownName>,
 }
 
 /// What is wrong with a catalog.
@@ -122,7 +132,7 @@ pub enum CatalogError {
     /// Not the JSON of a catalog.
     #[error("the instance type catalog cannot be read: {0}; compare with core/data/instance-types.json")]
     Malformed(#[from] serde_json::Error),
-    /// A row that contradicts itself.
+    /// A row that contradicts itself or another one.
     #[error("instance type {name} in the catalog: {problem}")]
     Row {
         /// The row's name.
@@ -134,22 +144,26 @@ pub enum CatalogError {
 
 impl Catalog {
     /// The catalog that is part of the program.
-    #[allow(clippy::todo)]
     pub fn embedded() -> &'static Catalog {
-        static EMBEDDED: OnceLock<Catalog> = OnceLock::new();
-        EMBEDDED.get_or_init(|| todo!())
+        static EMBEDDED: LazyLock<Catalog> = LazyLock::new(|| {
+            let nothing = Catalog { types: Vec::new(), names: Vec::new() };
+            // The text is part of the program and a test reads it, so the fallback never happens.
+            nothing.merged(include_str!("../data/instance-types.json")).unwrap_or(nothing)
+        });
+        &EMBEDDED
     }
 
-    /// Reads an override file's text.
-    #[allow(clippy::todo)]
-    pub fn from_json(_text: &str) -> Result<Catalog, CatalogError> {
-        todo!()
+    /// The embedded catalog with an override file's text merged over it: a row replaces the embedded row
+    /// of the same name, a new one is added, every other row stays; the same for `names`.
+    pub fn from_json(text: &str) -> Result<Catalog, CatalogError> {
+        Catalog::embedded().merged(text)
     }
 
-    /// The row that `name` means; `None` if its shape is not known.
-    #[allow(clippy::todo)]
-    pub fn find(&self, _name: &str) -> Option<&InstanceType> {
-        todo!()
+    /// The row that `name` means, also by alias and with `ml.` in front; `None` if its shape is not known.
+    pub fn find(&self, name: &str) -> Option<&InstanceType> {
+        let name = plain(name);
+        let row = |name: &str| self.types.iter().find(|row| row.name == name);
+        row(name).or_else(|| row(self.known(name)?.like.as_deref()?))
     }
 
     /// Every row, in catalog order.
@@ -159,6 +173,55 @@ impl Catalog {
 
     /// Whether `name` is a Neuron type at all, with or without a known shape.
     pub fn is_known_name(&self, name: &str) -> bool {
-        self.find(name).is_some() || self.names.iter().any(|known| known.instance_type == name)
+        self.find(name).is_some() || self.known(plain(name)).is_some()
     }
+
+    /// The names that are no rows of their own, in catalog order: aliases and types without a known shape.
+    pub fn other_names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|known| known.instance_type.as_str())
+    }
+
+    fn known(&self, name: &str) -> Option<&KnownName> {
+        self.names.iter().find(|known| known.instance_type == name)
+    }
+
+    fn merged(&self, text: &str) -> Result<Catalog, CatalogError> {
+        let file: File = serde_json::from_str(text)?;
+        let mut catalog = self.clone();
+        let mut seen = BTreeSet::new();
+        let wrong = |name: &str, problem: String| CatalogError::Row { name: name.to_owned(), problem };
+        for row in file.types {
+            check::row(&row)?;
+            if !seen.insert(row.name.clone()) {
+                return Err(wrong(&row.name, "stands twice; keep one row".to_owned()));
+            }
+            // A row says more than a mere name: it takes the name's place.
+            catalog.names.retain(|known| known.instance_type != row.name);
+            match catalog.types.iter_mut().find(|old| old.name == row.name) {
+                Some(old) => *old = row,
+                None => catalog.types.push(row),
+            }
+        }
+        for known in file.names {
+            if !seen.insert(known.instance_type.clone()) {
+                return Err(wrong(&known.instance_type, "stands twice; keep one of them".to_owned()));
+            }
+            if let Some(like) = &known.like
+                && !catalog.types.iter().any(|row| row.name == *like)
+            {
+                return Err(wrong(
+                    &known.instance_type,
+                    format!("is like {like}, which is not in the catalog"),
+                ));
+            }
+            catalog.names.retain(|old| old.instance_type != known.instance_type);
+            catalog.names.push(known);
+        }
+        Ok(catalog)
+    }
+}
+
+/// SageMaker writes `ml.` in front of the name of the same type.
+fn plain(name: &str) -> &str {
+    name.strip_prefix("ml.").unwrap_or(name)
 }

@@ -1,16 +1,20 @@
 //! Who holds what on one node, from its bound pods and its report. The extender and the device plugin
 //! both ask here, so that they cannot disagree.
 
+mod check;
+mod shape;
+
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
+pub use self::check::{Ignore, record_counts};
+pub use self::shape::{NodeRefusal, topology_of};
 use crate::ids::CoreSet;
 use crate::occupancy::Occupancy;
 use crate::pod::BoundPod;
-use crate::record::{Allocation, RecordError};
+use crate::record::Allocation;
 use crate::report::NodeReport;
-use crate::request::RequestError;
-use crate::topology::{Policy, Topology, TopologyError};
+use crate::request::PodRequest;
+use crate::topology::Topology;
 
 /// What is known about one node.
 #[derive(Clone, Debug)]
@@ -84,56 +88,100 @@ pub struct UnknownHolder {
     pub pod: String,
 }
 
-/// Why a record does not count, looked at by itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ignore {
-    /// Not readable.
-    #[error(transparent)]
-    Malformed(#[from] RecordError),
-    /// The pod's own request is not readable.
-    #[error(transparent)]
-    Request(#[from] RequestError),
+/// Settles who holds what. Records that the report confirms come first, then the others by the time they
+/// were bound and by UID; a record that overlaps one before it does not count.
+pub fn settle(facts: &NodeFacts) -> Settled {
+    let mut settled = Settled {
+        occupancy: Occupancy::empty(facts.topology.clone()),
+        holdings: Vec::new(),
+        ignored: Vec::new(),
+        unknown: Vec::new(),
+    };
+    if let Some(report) = facts.report {
+        // A device that the report leaves out is not there.
+        let missing = facts.topology.all_devices().difference(report.device_ids());
+        settled.occupancy.set_unhealthy(report.unhealthy().union(missing));
+    }
+    let mut waiting = Vec::new();
+    for pod in facts.pods.iter().filter(|pod| !pod.terminal) {
+        let record = record_counts(pod, facts.name, &facts.topology);
+        match given(facts, pod) {
+            Some(cores) => settled.reported(pod, record, cores),
+            None => match record {
+                Ok(Some(allocation)) => waiting.push((pod, allocation)),
+                Ok(None) if pod.request.as_ref().is_ok_and(PodRequest::is_empty) => {}
+                Ok(None) => {
+                    settled.unknown.push(UnknownHolder { uid: pod.uid.clone(), pod: pod.full_name() })
+                }
+                Err(ignore) => settled.ignore(pod, &ignore),
+            },
+        }
+    }
+    // Without a time a pod counts as bound last.
+    waiting.sort_by_key(|(pod, _)| (pod.scheduled_at.is_none(), &pod.scheduled_at, &pod.uid));
+    for (pod, allocation) in waiting {
+        let cores = allocation.hardware(&facts.topology);
+        match settled.holdings.iter().find(|holding| holding.cores.intersects(cores)) {
+            None => settled.hold(pod, Some(allocation), cores, Source::Record),
+            Some(first) => {
+                let taken = first.cores.intersection(cores);
+                let ignore = Ignore::Overlap { cores: taken, holder: first.pod.clone() };
+                settled.ignore(pod, &ignore);
+            }
+        }
+    }
+    settled
 }
 
-/// Why a node's shape is not known, so that it takes no Neuron pod.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NodeRefusal {
-    /// The label and the report name different types.
-    #[error("Node label says instance type {label}, its device plugin found {report}; correct the label")]
-    Disagree {
-        /// What the label says.
-        label: String,
-        /// What the report says.
-        report: String,
-    },
-    /// The shape cannot be worked out.
-    #[error(transparent)]
-    Shape(#[from] TopologyError),
+/// What the report says kubelet gave the pod; `None` if it does not name it.
+fn given(facts: &NodeFacts, pod: &BoundPod) -> Option<CoreSet> {
+    let holders = facts.report.map(|report| report.holders.as_slice()).unwrap_or_default();
+    let named = holders.iter().filter(|holder| holder.uid == pod.uid);
+    let cores = named.fold(CoreSet::EMPTY, |cores, holder| cores.union(holder.cores));
+    Some(cores.intersection(facts.topology.all_cores())).filter(|cores| !cores.is_empty())
 }
 
-/// Settles who holds what.
-#[allow(clippy::todo)]
-pub fn settle(_facts: &NodeFacts) -> Settled {
-    todo!()
+impl Settled {
+    /// A pod that the report names: what kubelet really gave it wins over its record.
+    fn reported(&mut self, pod: &BoundPod, record: Result<Option<Allocation>, Ignore>, cores: CoreSet) {
+        let topology = self.occupancy.topology().clone();
+        match record {
+            Ok(Some(allocation)) => {
+                let recorded = allocation.hardware(&topology);
+                // Less than the record is agreement: kubelet may pick among a set that was handed down, and
+                // the devices of an init container that has ended are not listed.
+                if cores.is_subset(recorded) {
+                    self.hold(pod, Some(allocation), recorded, Source::ConfirmedRecord);
+                } else {
+                    self.ignored.push(Ignored::of(pod, &Ignore::Contradicted { recorded, given: cores }));
+                    self.hold(pod, None, cores, Source::Report);
+                }
+            }
+            Ok(None) => self.hold(pod, None, cores, Source::Report),
+            Err(ignore) => {
+                self.ignored.push(Ignored::of(pod, &ignore));
+                self.hold(pod, None, cores, Source::Report);
+            }
+        }
+    }
+
+    fn hold(&mut self, pod: &BoundPod, allocation: Option<Allocation>, cores: CoreSet, source: Source) {
+        self.occupancy.hold(cores);
+        self.holdings.push(Holding { uid: pod.uid.clone(), pod: pod.full_name(), allocation, cores, source });
+    }
+
+    /// A record that does not count; a pod that asks for hardware holds an unknown set then.
+    fn ignore(&mut self, pod: &BoundPod, ignore: &Ignore) {
+        self.ignored.push(Ignored::of(pod, ignore));
+        if *ignore != Ignore::AsksNothing {
+            self.unknown.push(UnknownHolder { uid: pod.uid.clone(), pod: pod.full_name() });
+        }
+    }
 }
 
-/// A node's shape: the type from its label, else from its report; LNC from the report, else the type's default.
-#[allow(clippy::todo)]
-pub fn topology_of(
-    _label: Option<&str>,
-    _report: Option<&NodeReport>,
-    _catalog: &Catalog,
-    _policy: Policy,
-) -> Result<Topology, NodeRefusal> {
-    todo!()
-}
-
-/// A pod's record looked at by itself; `None` if it has none.
-#[allow(clippy::todo)]
-pub fn record_counts(
-    _pod: &BoundPod,
-    _node: &str,
-    _topology: &Topology,
-) -> Result<Option<Allocation>, Ignore> {
-    todo!()
+impl Ignored {
+    fn of(pod: &BoundPod, ignore: &Ignore) -> Ignored {
+        let why = format!("The pod's Neuron allocation record does not count: {ignore}");
+        Ignored { uid: pod.uid.clone(), pod: pod.full_name(), why }
+    }
 }

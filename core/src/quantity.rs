@@ -33,10 +33,86 @@ impl Quantity {
         Quantity(text.to_owned())
     }
 
-    /// The whole number it stands for, 0 to [`MOST`].
-    #[allow(clippy::todo)]
+    /// The whole number it stands for, 0 to [`MOST`]; forms as the API server takes them.
     pub fn count(&self) -> Result<u32, QuantityError> {
-        todo!()
+        let text = || self.0.clone();
+        let parts = Parts::read(&self.0).ok_or_else(|| QuantityError::NotAQuantity(text()))?;
+        if parts.digits.is_empty() {
+            return Ok(0);
+        }
+        if parts.negative {
+            return Err(QuantityError::Negative(text()));
+        }
+        // The largest power is far above MOST and far below what overflows.
+        let power = parts.power.clamp(-30, 30);
+        let scale = 10u128.pow(power.unsigned_abs() as u32);
+        let Some(number) =
+            parts.digits.parse::<u128>().ok().and_then(|digits| digits.checked_mul(parts.factor))
+        else {
+            return Err(if power < 0 {
+                QuantityError::Fractional(text())
+            } else {
+                QuantityError::Huge(text())
+            });
+        };
+        if power < 0 && !number.is_multiple_of(scale) {
+            return Err(QuantityError::Fractional(text()));
+        }
+        let number = if power < 0 { Some(number / scale) } else { number.checked_mul(scale) };
+        let count = number.and_then(|number| u32::try_from(number).ok()).filter(|&count| count <= MOST);
+        count.ok_or_else(|| QuantityError::Huge(text()))
+    }
+}
+
+/// A quantity is `digits * factor * 10^power`; `digits` has no zeros at either end.
+struct Parts {
+    negative: bool,
+    digits: String,
+    factor: u128,
+    power: i64,
+}
+
+impl Parts {
+    /// Kubernetes' grammar: sign, digits with at most one point, then a suffix or an exponent.
+    fn read(text: &str) -> Option<Parts> {
+        let negative = text.starts_with('-');
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+            return None;
+        }
+        let (factor, power) = scale(suffix)?;
+        let all = format!("{whole}{fraction}");
+        let short = all.trim_end_matches('0');
+        let power = power + (all.len() - short.len()) as i64 - fraction.len() as i64;
+        Some(Parts { negative, digits: short.trim_start_matches('0').to_owned(), factor, power })
+    }
+}
+
+/// What a suffix multiplies with: a factor, and a power of ten.
+fn scale(suffix: &str) -> Option<(u128, i64)> {
+    let binary = |bits: u32| Some((1u128 << bits, 0));
+    let decimal = |power| Some((1, power));
+    match suffix {
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "" => decimal(0),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => binary(10),
+        "Mi" => binary(20),
+        "Gi" => binary(30),
+        "Ti" => binary(40),
+        "Pi" => binary(50),
+        "Ei" => binary(60),
+        _ => decimal(i64::from(suffix.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?)),
     }
 }
 

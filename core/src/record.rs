@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CoreSet, DeviceSet};
-use crate::names::Resource;
+use crate::ids::{CoreSet, DeviceSet, IdError};
+use crate::names::{
+    ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
+    NEURON_RESOURCE_TYPE, NEURONCORE, NEURONDEVICE, Resource,
+};
 use crate::topology::Topology;
 
 /// What one container was given under either name.
@@ -56,23 +59,111 @@ pub struct RecordError {
     pub problem: String,
 }
 
-#[allow(clippy::todo)]
+/// The value of the annotation `neuron-scheduler/allocation`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    v: u32,
+    node: String,
+    lnc: u8,
+    containers: BTreeMap<String, ContainerAllocation>,
+}
+
+const VERSION: u32 = 1;
+
 impl Allocation {
     /// The annotations of the pod: every key of docs/architecture.md. `allocated` is whether kubelet has
     /// handed the devices out; `alloc_time_nanos` is the time of the bind in nanoseconds since 1970.
-    pub fn annotations(&self, _allocated: bool, _alloc_time_nanos: &str) -> BTreeMap<String, String> {
-        todo!()
+    pub fn annotations(&self, allocated: bool, alloc_time_nanos: &str) -> BTreeMap<String, String> {
+        let Allocation { node, lnc, containers } = self.clone();
+        let wire = Wire { v: VERSION, node, lnc, containers };
+        // Text, numbers and a map with text keys: JSON can hold them, so this cannot fail.
+        let record = serde_json::to_string(&wire).unwrap_or_default();
+        let mut annotations = BTreeMap::from([(ALLOCATION.to_owned(), record)]);
+        let mut add = |key: &str, value: &str| annotations.insert(key.to_owned(), value.to_owned());
+        let (devices, cores) = (self.union_devices(), self.union_cores());
+        if !devices.is_empty() {
+            add(NEURON_DEVS, &devices.to_string());
+        }
+        if !cores.is_empty() {
+            add(NEURON_CORES, &cores.to_string());
+        }
+        // AWS' keys have room for one resource only: a pod with both carries none of them.
+        let one = match (devices.is_empty(), cores.is_empty()) {
+            (false, true) => Some((Resource::Device, devices.to_string())),
+            (true, false) => Some((Resource::Core, cores.to_string())),
+            _ => None,
+        };
+        if let Some((resource, ids)) = one {
+            add(AWS_NEURON_IDS, &ids);
+            add(NEURON_ALLOCATED, if allocated { "true" } else { "false" });
+            add(NEURON_ALLOC_TIME, alloc_time_nanos);
+            add(NEURON_RESOURCE_TYPE, resource.name());
+        }
+        annotations
     }
 
-    /// Reads a pod's annotations; `None` if it has no record.
-    pub fn parse(_annotations: &BTreeMap<String, String>) -> Result<Option<Recorded>, RecordError> {
-        todo!()
+    /// Reads a pod's annotations; `None` if it has no record. This project's key decides alone where it
+    /// stands; AWS' keys are read only without it. Ids may stand in any order, each once.
+    pub fn parse(annotations: &BTreeMap<String, String>) -> Result<Option<Recorded>, RecordError> {
+        if let Some(text) = annotations.get(ALLOCATION) {
+            return ours(text).map(|allocation| Some(Recorded::Ours(allocation)));
+        }
+        let Some(ids) = annotations.get(AWS_NEURON_IDS) else { return Ok(None) };
+        let resource = annotations.get(NEURON_RESOURCE_TYPE).map(|name| match name.as_str() {
+            NEURON | NEURONDEVICE => Ok(Resource::Device),
+            NEURONCORE => Ok(Resource::Core),
+            other => Err(RecordError {
+                key: NEURON_RESOURCE_TYPE,
+                problem: format!("{other:?} is neither {NEURON} nor {NEURONCORE}"),
+            }),
+        });
+        let wrong = |problem| RecordError { key: AWS_NEURON_IDS, problem };
+        let ids: CoreSet = ids.parse().map_err(|error: IdError| wrong(error.to_string()))?;
+        if ids.is_empty() {
+            return Err(wrong("it names no id".to_owned()));
+        }
+        Ok(Some(Recorded::Aws { resource: resource.transpose()?, ids: ids.iter().collect() }))
+    }
+
+    /// The devices of every container together.
+    pub fn union_devices(&self) -> DeviceSet {
+        self.containers.values().fold(DeviceSet::EMPTY, |union, container| union.union(container.devices))
+    }
+
+    /// The cores that were asked for as cores, of every container together.
+    pub fn union_cores(&self) -> CoreSet {
+        self.containers.values().fold(CoreSet::EMPTY, |union, container| union.union(container.cores))
     }
 
     /// Every core that it takes under either name.
-    pub fn hardware(&self, _topology: &Topology) -> CoreSet {
-        todo!()
+    pub fn hardware(&self, topology: &Topology) -> CoreSet {
+        self.union_cores().union(topology.cores_of(self.union_devices()))
     }
+}
+
+impl ContainerAllocation {
+    /// Every core that the container takes under either name.
+    pub fn hardware(&self, topology: &Topology) -> CoreSet {
+        self.cores.union(topology.cores_of(self.devices))
+    }
+}
+
+fn ours(text: &str) -> Result<Allocation, RecordError> {
+    let wrong = |problem| RecordError { key: ALLOCATION, problem };
+    let json = |error: serde_json::Error| wrong(error.to_string());
+    // The version is read first, so that a newer record fails for its version and not for a new field.
+    let value: serde_json::Value = serde_json::from_str(text).map_err(json)?;
+    if let Some(v) = value.get("v").and_then(serde_json::Value::as_u64)
+        && v != u64::from(VERSION)
+    {
+        return Err(wrong(format!("it has version {v}, this program reads version {VERSION}")));
+    }
+    let Wire { node, lnc, containers, .. } = serde_json::from_value(value).map_err(json)?;
+    if let Some((name, _)) = containers.iter().find(|(_, given)| **given == ContainerAllocation::default()) {
+        return Err(wrong(format!("container {name} has neither devices nor cores")));
+    }
+    Ok(Allocation { node, lnc, containers })
 }
 
 // serde hands over a reference where the sets are copied.

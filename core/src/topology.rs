@@ -1,11 +1,13 @@
 //! One node's shape as placement sees it, with the allowed sets of every count worked out once.
 //! Made from the catalog or from a node's report; read by [`crate::occupancy`] and `placement`.
 
+mod sets;
+
 use std::fmt;
 use std::str::FromStr;
 
-use crate::catalog::InstanceType;
-use crate::ids::{CoreSet, DeviceSet};
+use crate::catalog::{Generation, InstanceType};
+use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
 use crate::report::NodeReport;
 
 /// Which sets of devices may be given.
@@ -55,7 +57,6 @@ pub enum TopologyError {
     },
 }
 
-#[allow(clippy::todo)]
 impl Topology {
     /// The shape of a type at `lnc` 1 or 2 (2 only on Trainium2 and 3).
     pub fn of(t: &InstanceType, lnc: u8, policy: Policy) -> Result<Topology, TopologyError> {
@@ -63,18 +64,77 @@ impl Topology {
     }
 
     /// As [`Topology::of`], but texts call the type `name`: an alias of it.
-    pub fn named(
-        _name: &str,
-        _t: &InstanceType,
-        _lnc: u8,
-        _policy: Policy,
-    ) -> Result<Topology, TopologyError> {
-        todo!()
+    pub fn named(name: &str, t: &InstanceType, lnc: u8, policy: Policy) -> Result<Topology, TopologyError> {
+        let sizes = t.generation.logical_core_sizes();
+        if !sizes.contains(&lnc) || !t.cores_per_device.is_multiple_of(lnc) {
+            let allowed = if sizes.contains(&2) { "1 or 2" } else { "1" };
+            return Err(TopologyError::Lnc { instance_type: name.to_owned(), lnc, allowed });
+        }
+        let links = t.links.iter().map(|linked| linked.iter().copied().collect()).collect();
+        let mut topology = Topology::bare(name, lnc, t.cores_per_device / lnc, links);
+        let device_sets = sets::of_type(&topology, t, policy);
+        let long_runs = matches!(t.generation, Generation::Inf1 | Generation::Inf2);
+        topology.allow(device_sets, long_runs);
+        Ok(topology)
     }
 
-    /// A type without a known shape, as its node reports it.
-    pub fn described(_report: &NodeReport, _policy: Policy) -> Result<Topology, TopologyError> {
-        todo!()
+    /// A type without a known shape, as its node reports it: one device, all, or consecutive ids that are
+    /// linked, under either policy.
+    pub fn described(report: &NodeReport, _policy: Policy) -> Result<Topology, TopologyError> {
+        let name = &report.instance_type;
+        let wrong = |problem: String| TopologyError::Report { instance_type: name.clone(), problem };
+        let ids = report.device_ids();
+        let devices = ids.len() as u8;
+        if devices == 0 || ids != DeviceSet::run(0, devices) {
+            return Err(wrong(format!("lists devices {{{ids}}}; their ids must count from 0 without a gap")));
+        }
+        let Some(cores_per_device) = report.cores_per_device.filter(|&cores| cores > 0) else {
+            return Err(wrong(
+                "does not say coresPerDevice, which a type without a known shape needs".to_owned(),
+            ));
+        };
+        let cores = usize::from(devices) * usize::from(cores_per_device);
+        if cores > MAX_CORES {
+            return Err(wrong(format!("has {cores} logical cores; at most {MAX_CORES} are supported")));
+        }
+        if !(1..=2).contains(&report.lnc) {
+            return Err(TopologyError::Lnc {
+                instance_type: name.clone(),
+                lnc: report.lnc,
+                allowed: "1 or 2",
+            });
+        }
+        let mut links = vec![DeviceSet::EMPTY; usize::from(devices)];
+        // A link that one end alone reports is a link: a lost device reports none.
+        for device in &report.devices {
+            for other in device.links.intersection(ids).iter().filter(|&other| other != device.id) {
+                links[usize::from(device.id)] = links[usize::from(device.id)].union(DeviceSet::single(other));
+                links[usize::from(other)] = links[usize::from(other)].union(DeviceSet::single(device.id));
+            }
+        }
+        let mut topology = Topology::bare(name, report.lnc, cores_per_device, links);
+        let device_sets = sets::described(&topology);
+        topology.allow(device_sets, false);
+        Ok(topology)
+    }
+
+    fn bare(name: &str, lnc: u8, cores_per_device: u8, links: Vec<DeviceSet>) -> Topology {
+        Topology {
+            instance_type: name.to_owned(),
+            lnc,
+            cores_per_device,
+            links,
+            device_counts: Vec::new(),
+            device_sets: Vec::new(),
+            core_sets: Vec::new(),
+        }
+    }
+
+    fn allow(&mut self, device_sets: Vec<Vec<DeviceSet>>, long_runs: bool) {
+        self.core_sets = sets::of_cores(self, &device_sets, long_runs);
+        self.device_counts =
+            (0..=self.devices()).filter(|&count| !device_sets[usize::from(count)].is_empty()).collect();
+        self.device_sets = device_sets;
     }
 
     /// The type's name, as texts say it.
@@ -108,8 +168,19 @@ impl Topology {
     }
 
     /// Whether the devices are linked to each other without any other device between.
-    pub fn is_connected(&self, _devices: DeviceSet) -> bool {
-        todo!()
+    pub fn is_connected(&self, devices: DeviceSet) -> bool {
+        let Some(first) = devices.first() else { return false };
+        let mut reached = DeviceSet::single(first);
+        loop {
+            let next = reached
+                .iter()
+                .fold(reached, |next, device| next.union(self.links(device)))
+                .intersection(devices);
+            if next == reached {
+                return reached == devices;
+            }
+            reached = next;
+        }
     }
 
     /// Every device.
@@ -123,13 +194,15 @@ impl Topology {
     }
 
     /// The logical cores of the devices.
-    pub fn cores_of(&self, _devices: DeviceSet) -> CoreSet {
-        todo!()
+    pub fn cores_of(&self, devices: DeviceSet) -> CoreSet {
+        let size = self.cores_per_device;
+        let devices = devices.intersection(self.all_devices());
+        devices.iter().fold(CoreSet::EMPTY, |cores, device| cores.union(CoreSet::run(device * size, size)))
     }
 
     /// The devices that have any of the cores.
-    pub fn devices_of(&self, _cores: CoreSet) -> DeviceSet {
-        todo!()
+    pub fn devices_of(&self, cores: CoreSet) -> DeviceSet {
+        cores.intersection(self.all_cores()).iter().map(|core| core / self.cores_per_device).collect()
     }
 
     /// Device counts with at least one allowed set, ascending.
@@ -139,7 +212,7 @@ impl Topology {
 
     /// Core counts with at least one allowed set, ascending.
     pub fn core_counts(&self) -> Vec<u8> {
-        todo!()
+        (0..=self.cores()).filter(|&count| !self.core_sets(u32::from(count)).is_empty()).collect()
     }
 
     /// Allowed sets of `count` devices, ascending by sorted ids; empty if the count is not supported.
