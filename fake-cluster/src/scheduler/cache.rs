@@ -1,0 +1,115 @@
+//! What the scheduler knows of nodes and of the pods on them, including pods it has assumed onto a node
+//! before the API server shows them there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+use super::fit::{self, Amounts};
+
+/// Nodes and assigned pods. Pods may come before their node.
+#[derive(Default)]
+pub(super) struct Cache {
+    nodes: BTreeMap<String, NodeState>,
+    assigned: BTreeMap<String, Assigned>,
+}
+
+#[derive(Default)]
+struct NodeState {
+    node: Option<Arc<Node>>,
+    pods: BTreeMap<String, Amounts>,
+    used: Amounts,
+}
+
+struct Assigned {
+    node: String,
+    assumed: bool,
+}
+
+/// One node as a scheduling cycle sees it.
+#[derive(Clone)]
+pub(super) struct NodeView {
+    pub(super) name: String,
+    pub(super) node: Arc<Node>,
+    pub(super) allocatable: Amounts,
+    pub(super) used: Amounts,
+    /// Requests of the pods on the node.
+    pub(super) pods: Vec<Amounts>,
+}
+
+impl Cache {
+    pub(super) fn set_node(&mut self, name: &str, node: Arc<Node>) {
+        self.nodes.entry(name.to_owned()).or_default().node = Some(node);
+    }
+
+    /// The node is gone; pods still said to be on it stay known.
+    pub(super) fn remove_node(&mut self, name: &str) {
+        if let Some(state) = self.nodes.get_mut(name) {
+            state.node = None;
+        }
+    }
+
+    /// The API server shows the pod on `node`: an assumption about it is confirmed or replaced.
+    pub(super) fn set_pod(&mut self, uid: &str, pod: &Pod, node: &str) {
+        self.remove_pod(uid);
+        self.insert(uid, pod, node, false);
+    }
+
+    /// Counts the pod on `node` before it is bound.
+    pub(super) fn assume(&mut self, uid: &str, pod: &Pod, node: &str) {
+        self.remove_pod(uid);
+        self.insert(uid, pod, node, true);
+    }
+
+    /// Takes an assumption back; a pod that the API server shows on a node stays.
+    pub(super) fn forget(&mut self, uid: &str) {
+        if self.is_assumed(uid) {
+            self.remove_pod(uid);
+        }
+    }
+
+    pub(super) fn is_assumed(&self, uid: &str) -> bool {
+        self.assigned.get(uid).is_some_and(|assigned| assigned.assumed)
+    }
+
+    /// Whether the API server has shown the pod on a node.
+    pub(super) fn is_bound(&self, uid: &str) -> bool {
+        self.assigned.get(uid).is_some_and(|assigned| !assigned.assumed)
+    }
+
+    /// `true` if the pod was known on a node.
+    pub(super) fn remove_pod(&mut self, uid: &str) -> bool {
+        let Some(assigned) = self.assigned.remove(uid) else { return false };
+        if let Some(state) = self.nodes.get_mut(&assigned.node)
+            && let Some(request) = state.pods.remove(uid)
+        {
+            state.used.subtract(&request);
+        }
+        true
+    }
+
+    /// All nodes by name.
+    pub(super) fn view(&self) -> Vec<NodeView> {
+        let existing = |(name, state): (&String, &NodeState)| {
+            let node = state.node.clone()?;
+            let status = node.status.as_ref();
+            Some(NodeView {
+                name: name.clone(),
+                allocatable: Amounts::of(status.and_then(|status| status.allocatable.as_ref())),
+                used: state.used.clone(),
+                pods: state.pods.values().cloned().collect(),
+                node,
+            })
+        };
+        self.nodes.iter().filter_map(existing).collect()
+    }
+
+    fn insert(&mut self, uid: &str, pod: &Pod, node: &str, assumed: bool) {
+        let request = pod.spec.as_ref().map(fit::pod_request).unwrap_or_default();
+        let state = self.nodes.entry(node.to_owned()).or_default();
+        state.used.add(&request);
+        state.pods.insert(uid.to_owned(), request);
+        self.assigned.insert(uid.to_owned(), Assigned { node: node.to_owned(), assumed });
+    }
+}

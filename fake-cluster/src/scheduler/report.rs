@@ -1,0 +1,167 @@
+//! What the scheduler tells the world about a pod: events.k8s.io/v1 events and the PodScheduled condition.
+//! One task writes them in order, so that a slow API server does not hold scheduling up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use super::verdict::cut_note;
+use crate::clock::Clock;
+
+/// Where the scheduler leaves its reports.
+pub(super) type Reports = UnboundedSender<Report>;
+
+/// One event and, for failures, the condition that goes with it.
+pub(super) struct Report {
+    pod: Arc<Pod>,
+    at: Timestamp,
+    type_: &'static str,
+    reason: &'static str,
+    action: &'static str,
+    note: String,
+    /// The condition's reason and message.
+    condition: Option<(&'static str, String)>,
+}
+
+impl Report {
+    /// `Successfully assigned ns/pod to node`.
+    pub(super) fn scheduled(pod: Arc<Pod>, node: &str, at: Timestamp) -> Self {
+        let namespace = pod.namespace().unwrap_or_default();
+        let note = format!("Successfully assigned {namespace}/{} to {node}", pod.name_any());
+        Self { pod, at, type_: "Normal", reason: "Scheduled", action: "Binding", note, condition: None }
+    }
+
+    /// No node takes the pod: FailedScheduling and PodScheduled=False, reason Unschedulable.
+    pub(super) fn unschedulable(pod: Arc<Pod>, message: String, at: Timestamp) -> Self {
+        Self::failed(pod, "Unschedulable", message, at)
+    }
+
+    /// Scheduling or binding failed: FailedScheduling and PodScheduled=False, reason SchedulerError.
+    pub(super) fn error(pod: Arc<Pod>, message: String, at: Timestamp) -> Self {
+        Self::failed(pod, "SchedulerError", message, at)
+    }
+
+    /// The pod is being deleted and is left alone.
+    pub(super) fn skipped(pod: Arc<Pod>, at: Timestamp) -> Self {
+        let namespace = pod.namespace().unwrap_or_default();
+        let note = format!("skip schedule deleting pod: {namespace}/{}", pod.name_any());
+        Self { condition: None, ..Self::failed(pod, "", note, at) }
+    }
+
+    fn failed(pod: Arc<Pod>, reason: &'static str, message: String, at: Timestamp) -> Self {
+        Self {
+            pod,
+            at,
+            type_: "Warning",
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: cut_note(&message),
+            condition: Some((reason, message)),
+        }
+    }
+}
+
+/// Writes reports until the sender is gone. `scheduler` is the reporting controller.
+pub(super) async fn write(
+    client: kube::Client,
+    clock: Clock,
+    scheduler: String,
+    mut reports: UnboundedReceiver<Report>,
+) {
+    let mut writer = Writer { client, clock, scheduler, last: HashMap::new(), written: 0 };
+    while let Some(report) = reports.recv().await {
+        writer.event(&report).await;
+        if let Some((reason, message)) = &report.condition {
+            writer.condition(&report, reason, message).await;
+        }
+    }
+}
+
+struct Writer {
+    client: kube::Client,
+    clock: Clock,
+    scheduler: String,
+    /// The last event by pod UID. kube-scheduler folds a repeated event into a series: the same text again,
+    /// about the same version of the pod, makes no new object.
+    last: HashMap<String, (Option<String>, String)>,
+    written: i128,
+}
+
+impl Writer {
+    async fn event(&mut self, report: &Report) {
+        let pod = &report.pod;
+        let mark = (pod.resource_version(), report.note.clone());
+        if self.last.insert(pod.uid().unwrap_or_default(), mark.clone()).as_ref() == Some(&mark) {
+            return;
+        }
+        // The name's suffix is the time; a standing clock needs the count to tell events apart.
+        self.written += 1;
+        let namespace = pod.namespace().unwrap_or_default();
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{:x}", pod.name_any(), report.at.as_nanosecond() + self.written)),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(report.at)),
+            reporting_controller: Some(self.scheduler.clone()),
+            reporting_instance: Some(format!("{}-fake-cluster", self.scheduler)),
+            action: Some(report.action.to_owned()),
+            reason: Some(report.reason.to_owned()),
+            type_: Some(report.type_.to_owned()),
+            note: Some(report.note.clone()),
+            regarding: Some(ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: pod.metadata.name.clone(),
+                namespace: Some(namespace.clone()),
+                uid: pod.uid(),
+                resource_version: pod.resource_version(),
+                ..ObjectReference::default()
+            }),
+            ..Event::default()
+        };
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        if let Err(error) = events.create(&PostParams::default(), &event).await {
+            tracing::debug!(%error, pod = %pod.name_any(), "the event was not written");
+        }
+    }
+
+    /// Patches the condition if it says something new.
+    async fn condition(&self, report: &Report, reason: &str, message: &str) {
+        let pod = &report.pod;
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+        let known = conditions.unwrap_or_default().iter().find(|condition| condition.type_ == "PodScheduled");
+        let same = |text: &Option<String>, new: &str| text.as_deref().unwrap_or("") == new;
+        if known.is_some_and(|condition| {
+            condition.status == "False"
+                && same(&condition.reason, reason)
+                && same(&condition.message, message)
+        }) {
+            return;
+        }
+        let since = known.filter(|condition| condition.status == "False");
+        let since = since.and_then(|condition| condition.last_transition_time.clone()).map(|time| time.0);
+        let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [{
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": null,
+            "lastTransitionTime": since.unwrap_or_else(|| self.clock.now()).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }]}});
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let (name, patch) = (pod.name_any(), Patch::Strategic(patch));
+        if let Err(error) = pods.patch_status(&name, &PatchParams::default(), &patch).await {
+            tracing::debug!(%error, pod = %name, "the PodScheduled condition was not written");
+        }
+    }
+}

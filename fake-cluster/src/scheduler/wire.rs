@@ -1,0 +1,175 @@
+//! The extender protocol's JSON as Go writes and reads it (facts/kubernetes.md §1): the Go types carry no
+//! tags, so keys are field names, nil is `null`, and keys of answers are matched without regard to case.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Body of filter and prioritize. One of `nodes` and `node_names` is `None` (`null`).
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct ExtenderArgs {
+    pub(super) pod: Value,
+    pub(super) nodes: Option<NodeList>,
+    pub(super) node_names: Option<Vec<String>>,
+}
+
+/// A v1.NodeList: ordinary Kubernetes JSON.
+#[derive(Serialize)]
+pub(super) struct NodeList {
+    metadata: BTreeMap<String, Value>,
+    items: Vec<Value>,
+}
+
+/// Body of bind.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct BindingArgs<'a> {
+    pub(super) pod_name: &'a str,
+    pub(super) pod_namespace: &'a str,
+    #[serde(rename = "PodUID")]
+    pub(super) pod_uid: &'a str,
+    pub(super) node: &'a str,
+}
+
+/// Answer to filter.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FilterResult {
+    /// Names of the nodes of `Nodes.items`, if `Nodes` was given.
+    pub(super) nodes: Option<Vec<String>>,
+    pub(super) node_names: Option<Vec<String>>,
+    pub(super) failed: BTreeMap<String, String>,
+    pub(super) failed_and_unresolvable: BTreeMap<String, String>,
+    pub(super) error: String,
+}
+
+impl NodeList {
+    pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
+        Self { metadata: BTreeMap::new(), items: nodes.map(node_json).collect() }
+    }
+}
+
+impl FilterResult {
+    pub(super) fn decode(answer: &Value) -> Result<Self, serde_json::Error> {
+        let nodes = match field(answer, "Nodes") {
+            Some(list) => Some(node_names_of(list)?),
+            None => None,
+        };
+        Ok(Self {
+            nodes,
+            node_names: read(answer, "NodeNames")?,
+            failed: read(answer, "FailedNodes")?.unwrap_or_default(),
+            failed_and_unresolvable: read(answer, "FailedAndUnresolvableNodes")?.unwrap_or_default(),
+            error: decode_error(answer)?,
+        })
+    }
+}
+
+/// The `Error` of a filter or bind answer; empty means success.
+pub(super) fn decode_error(answer: &Value) -> Result<String, serde_json::Error> {
+    Ok(read(answer, "Error")?.unwrap_or_default())
+}
+
+/// Answer to prioritize: scores by host.
+pub(super) fn decode_scores(answer: &Value) -> Result<Vec<(String, i64)>, serde_json::Error> {
+    let entries: Option<Vec<Value>> = serde_json::from_value(answer.clone())?;
+    let entries = entries.unwrap_or_default();
+    let score = |entry: &Value| {
+        Ok((read(entry, "Host")?.unwrap_or_default(), read(entry, "Score")?.unwrap_or_default()))
+    };
+    entries.iter().map(score).collect()
+}
+
+/// A pod as kube-scheduler's Go types print it.
+pub(super) fn pod_json(pod: &Pod) -> Value {
+    let mut pod = object_json(pod);
+    for kind in ["containers", "initContainers"] {
+        let containers =
+            pod.get_mut("spec").and_then(|spec| spec.get_mut(kind)).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            container.entry("resources").or_insert_with(|| json!({}));
+        }
+    }
+    pod
+}
+
+fn node_json(node: &Node) -> Value {
+    object_json(node)
+}
+
+/// Informer objects carry neither kind and apiVersion nor managed fields; struct fields are always printed.
+fn object_json(object: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+        fields.entry("spec").or_insert_with(|| json!({}));
+        fields.entry("status").or_insert_with(|| json!({}));
+        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    }
+    value
+}
+
+fn node_names_of(list: &Value) -> Result<Vec<String>, serde_json::Error> {
+    let items: Vec<Value> = read(list, "items")?.unwrap_or_default();
+    let name = |item: &Value| match field(item, "metadata") {
+        Some(metadata) => Ok(read(metadata, "name")?.unwrap_or_default()),
+        None => Ok(String::new()),
+    };
+    items.iter().map(name).collect()
+}
+
+/// A field by its name in any case, the exact one first; `null` is absent.
+fn field<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    let loosely =
+        || object.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v);
+    object.get(name).or_else(loosely).filter(|value| !value.is_null())
+}
+
+fn read<T: serde::de::DeserializeOwned>(object: &Value, name: &str) -> Result<Option<T>, serde_json::Error> {
+    field(object, name).map(|value| serde_json::from_value(value.clone())).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_in_any_case_and_with_nulls() {
+        let answers = [
+            json!({"Nodes": null, "NodeNames": ["a"], "FailedNodes": {"b": "full"},
+                "FailedAndUnresolvableNodes": null, "Error": ""}),
+            json!({"nodenames": ["a"], "failedNodes": {"b": "full"}}),
+            json!({"NODENAMES": ["a"], "FAILEDNODES": {"b": "full"}, "extra": 1}),
+        ];
+        for answer in answers {
+            let result = FilterResult::decode(&answer).unwrap();
+            assert_eq!(result.node_names, Some(vec!["a".into()]), "{answer}");
+            assert_eq!(result.failed, BTreeMap::from([("b".into(), "full".into())]), "{answer}");
+            assert_eq!((result.nodes, result.error.as_str()), (None, ""), "{answer}");
+        }
+    }
+
+    #[test]
+    fn node_lists_are_read_by_name() {
+        let answer = json!({"nodes": {"metadata": {}, "items": [{"metadata": {"name": "a"}}]}});
+        assert_eq!(FilterResult::decode(&answer).unwrap().nodes, Some(vec!["a".into()]));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_an_error() {
+        assert!(FilterResult::decode(&json!({"NodeNames": "a"})).is_err());
+        assert!(decode_scores(&json!({"Host": "a"})).is_err());
+    }
+
+    #[test]
+    fn scores_are_a_bare_array() {
+        let scores = decode_scores(&json!([{"Host": "a", "Score": 7}, {"host": "b", "score": 0}])).unwrap();
+        assert_eq!(scores, [("a".into(), 7), ("b".into(), 0)]);
+        assert_eq!(decode_scores(&Value::Null).unwrap(), []);
+    }
+}
