@@ -15,7 +15,7 @@ pub(super) fn row(row: &InstanceType) -> Result<(), CatalogError> {
         return wrong(format!("devices times cores_per_device is {cores}; it must be 1 to {MAX_CORES}"));
     }
     let lnc = row.default_lnc;
-    if !row.generation.logical_core_sizes().contains(&lnc) || row.cores_per_device % lnc != 0 {
+    if !row.generation.logical_core_sizes().contains(&lnc) || !row.cores_per_device.is_multiple_of(lnc) {
         return wrong(format!("default_lnc is {lnc}; it must be 1, or 2 on Trainium2 and Trainium3"));
     }
     if (row.shape == Shape::Single) != (devices == 1) || (row.device_sets == SetRule::One && devices > 1) {

@@ -1,0 +1,174 @@
+//! The shapes: which sets of a count are allowed, and types that only a report describes.
+
+use neuron_core::catalog::Catalog;
+use neuron_core::ids::DeviceSet;
+use neuron_core::report::{DeviceReport, Health, NodeReport};
+use neuron_core::topology::{Policy, Topology};
+use rstest::rstest;
+
+fn topology(name: &str, policy: Policy) -> Topology {
+    let row = Catalog::embedded().find(name).unwrap();
+    Topology::of(row, row.default_lnc, policy).unwrap()
+}
+
+fn text<T: ToString>(sets: &[T]) -> String {
+    sets.iter().map(|set| format!("{{{}}}", set.to_string())).collect::<Vec<_>>().join(" ")
+}
+
+#[rstest]
+#[case("inf2.24xlarge", Policy::Documented, 2, "{0,1} {1,2} {2,3} {3,4} {4,5}")]
+#[case("inf2.24xlarge", Policy::Linked, 5, "{0,1,2,3,4} {1,2,3,4,5}")]
+#[case("inf2.48xlarge", Policy::Documented, 11, "{0,1,2,3,4,5,6,7,8,9,10} {1,2,3,4,5,6,7,8,9,10,11}")]
+#[case("trn1.32xlarge", Policy::Documented, 4, "{0,1,2,3} {4,5,6,7} {8,9,10,11} {12,13,14,15}")]
+#[case("trn1.32xlarge", Policy::Documented, 8, "{0,1,2,3,4,5,6,7} {8,9,10,11,12,13,14,15}")]
+#[case("trn1.32xlarge", Policy::Documented, 2, "")]
+#[case("trn1.32xlarge", Policy::Documented, 7, "")]
+#[case("trn1.32xlarge", Policy::Linked, 2, "")]
+#[case("trn1.32xlarge", Policy::Linked, 7, "")]
+#[case("trn2.48xlarge", Policy::Documented, 2, "")]
+#[case("trn3e.24xlarge", Policy::Documented, 2, "")]
+#[case("trn3e.24xlarge", Policy::Documented, 4, "{0,1,2,3}")]
+#[case("trn2.3xlarge", Policy::Documented, 1, "{0}")]
+#[case("inf2.xlarge", Policy::Linked, 1, "{0}")]
+#[case("inf2.xlarge", Policy::Documented, 0, "")]
+#[case("inf2.xlarge", Policy::Documented, 4_000_000_000, "")]
+fn device_sets(#[case] name: &str, #[case] policy: Policy, #[case] count: u32, #[case] expected: &str) {
+    assert_eq!(text(topology(name, policy).device_sets(count)), expected);
+}
+
+#[rstest]
+#[case("inf1.xlarge", 3, "{0,1,2} {1,2,3}")]
+#[case("inf1.6xlarge", 15, "{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14} {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}")]
+#[case("inf1.6xlarge", 4, "{0,1,2,3} {4,5,6,7} {8,9,10,11} {12,13,14,15}")]
+#[case("trn1.32xlarge", 3, "")]
+#[case(
+    "trn1.32xlarge",
+    8,
+    "{0,1,2,3,4,5,6,7} {8,9,10,11,12,13,14,15} {16,17,18,19,20,21,22,23} {24,25,26,27,28,29,30,31}"
+)]
+#[case("trn1.32xlarge", 33, "")]
+fn core_sets(#[case] name: &str, #[case] count: u32, #[case] expected: &str) {
+    assert_eq!(text(topology(name, Policy::Documented).core_sets(count)), expected);
+}
+
+#[test]
+fn under_policy_linked_rings_wrap_and_trainium2_takes_two() {
+    let ring = topology("inf2.48xlarge", Policy::Linked);
+    assert!(text(ring.device_sets(2)).starts_with("{0,1} {0,11} {1,2}"));
+    assert_eq!(ring.device_sets(3).len(), 12);
+    // Cores are consecutive ids, so a wrapped pair gives none.
+    assert_eq!(ring.core_sets(4).iter().filter(|set| set.contains(0) && set.contains(23)).count(), 0);
+
+    let torus = topology("trn2.48xlarge", Policy::Linked);
+    assert_eq!(torus.device_counts(), [1, 2, 4, 8, 16]);
+    assert_eq!(torus.device_sets(2).len(), 32);
+    assert!(torus.device_sets(4).iter().all(|set| torus.is_connected(*set)));
+    assert_eq!(topology("trn1.32xlarge", Policy::Linked).device_counts(), [1, 4, 8, 16]);
+}
+
+#[test]
+fn one_and_all_are_always_valid_and_sets_ascend() {
+    for row in Catalog::embedded().types() {
+        for policy in [Policy::Documented, Policy::Linked] {
+            for &lnc in row.generation.logical_core_sizes() {
+                let topology = Topology::of(row, lnc, policy).unwrap();
+                assert_eq!(topology.cores(), row.devices * row.cores_per_device / lnc, "{}", row.name);
+                assert_eq!(topology.device_sets(1).len(), usize::from(topology.devices()), "{}", row.name);
+                assert_eq!(topology.device_sets(topology.devices().into()), [topology.all_devices()]);
+                assert_eq!(topology.core_sets(1).len(), usize::from(topology.cores()), "{}", row.name);
+                assert_eq!(topology.core_sets(topology.cores().into()), [topology.all_cores()]);
+                for &count in topology.device_counts() {
+                    let ids: Vec<Vec<u8>> =
+                        topology.device_sets(count.into()).iter().map(|set| set.iter().collect()).collect();
+                    assert!(ids.iter().all(|set| set.len() == usize::from(count)), "{} {count}", row.name);
+                    assert!(ids.is_sorted_by(|one, next| one < next), "{} {count}", row.name);
+                }
+                for count in topology.core_counts() {
+                    let ids: Vec<Vec<u8>> =
+                        topology.core_sets(count.into()).iter().map(|set| set.iter().collect()).collect();
+                    assert!(ids.iter().all(|set| set.len() == usize::from(count)), "{} {count}", row.name);
+                    assert!(ids.is_sorted_by(|one, next| one < next), "{} {count}", row.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn logical_cores_follow_lnc() {
+    let row = Catalog::embedded().find("trn2.48xlarge").unwrap();
+    let at = |lnc| Topology::of(row, lnc, Policy::Documented).unwrap();
+    assert_eq!((at(1).cores_per_device(), at(1).cores()), (8, 128));
+    assert_eq!((at(2).cores_per_device(), at(2).cores()), (4, 64));
+    assert_eq!(at(2).cores_of([0, 15].into_iter().collect()).to_string(), "0,1,2,3,60,61,62,63");
+    assert_eq!(at(2).devices_of("3,4,63".parse().unwrap()).to_string(), "0,1,15");
+    let wrong = Topology::of(row, 3, Policy::Documented).unwrap_err();
+    assert_eq!(wrong.to_string(), "instance type trn2.48xlarge cannot run with LNC 3; use 1 or 2");
+    let trn1 = Topology::of(Catalog::embedded().find("trn1.32xlarge").unwrap(), 2, Policy::Documented);
+    assert_eq!(trn1.unwrap_err().to_string(), "instance type trn1.32xlarge cannot run with LNC 2; use 1");
+    assert!(Topology::of(row, 0, Policy::Documented).is_err());
+}
+
+fn report(links: &[&str]) -> NodeReport {
+    let device = |(id, links): (usize, &&str)| DeviceReport {
+        id: id as u8,
+        links: links.parse().unwrap(),
+        health: Health::Healthy,
+    };
+    NodeReport {
+        v: 1,
+        instance_type: "inf2e.32xlarge".to_owned(),
+        lnc: 1,
+        cores_per_device: Some(2),
+        devices: links.iter().enumerate().map(device).collect(),
+        holders: Vec::new(),
+    }
+}
+
+#[test]
+fn a_type_known_only_by_report_gives_one_all_or_linked_neighbours() {
+    // A line of three and one device apart; device 1 is lost and reports no links of its own.
+    let topology = Topology::described(&report(&["1", "", "1", "9"]), Policy::Documented).unwrap();
+    assert_eq!(topology.instance_type(), "inf2e.32xlarge");
+    assert_eq!(text(topology.device_sets(2)), "{0,1} {1,2}");
+    assert_eq!(text(topology.device_sets(3)), "{0,1,2}");
+    assert_eq!(topology.device_sets(4), [topology.all_devices()]);
+    assert_eq!(text(topology.core_sets(4)), "{0,1,2,3} {2,3,4,5}");
+    assert_eq!(text(topology.core_sets(3)), "");
+    assert_eq!(topology.core_counts(), [1, 2, 4, 6, 8]);
+    assert!(!topology.is_connected(DeviceSet::EMPTY));
+}
+
+#[test]
+fn a_report_that_no_node_can_have_is_refused() {
+    let described =
+        |report: &NodeReport| Topology::described(report, Policy::Documented).unwrap_err().to_string();
+    let start = "the report of a node of instance type inf2e.32xlarge";
+    assert_eq!(
+        described(&report(&[])),
+        format!("{start} lists devices {{}}; their ids must count from 0 without a gap")
+    );
+    let mut gap = report(&["", ""]);
+    gap.devices[1].id = 2;
+    assert_eq!(
+        described(&gap),
+        format!("{start} lists devices {{0,2}}; their ids must count from 0 without a gap")
+    );
+    let no_cores = NodeReport { cores_per_device: None, ..report(&[""]) };
+    assert_eq!(
+        described(&no_cores),
+        format!("{start} does not say coresPerDevice, which a type without a known shape needs")
+    );
+    let many = NodeReport { cores_per_device: Some(100), ..report(&["", ""]) };
+    assert_eq!(described(&many), format!("{start} has 200 logical cores; at most 128 are supported"));
+    let lnc = NodeReport { lnc: 4, ..report(&[""]) };
+    assert_eq!(described(&lnc), "instance type inf2e.32xlarge cannot run with LNC 4; use 1 or 2");
+}
+
+#[test]
+fn policies_are_two_words() {
+    assert_eq!("linked".parse(), Ok(Policy::Linked));
+    assert_eq!(Policy::default().to_string(), "documented");
+    let wrong = "Linked".parse::<Policy>().unwrap_err();
+    assert_eq!(wrong.to_string(), "\"Linked\" is not a placement policy; use documented or linked");
+}
