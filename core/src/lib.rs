@@ -8,6 +8,7 @@ pub mod holders;
 pub mod ids;
 pub mod names;
 pub mod occupancy;
+pub mod placement;
 pub mod pod;
 pub mod quantity;
 pub mod record;
