@@ -152,8 +152,12 @@ impl ContainerAllocation {
 fn ours(text: &str) -> Result<Allocation, RecordError> {
     let wrong = |problem| RecordError { key: ALLOCATION, problem };
     let json = |error: serde_json::Error| wrong(error.to_string());
-    // The version is read first, so that a newer record fails for its version and not for a new field.
     let value: serde_json::Value = serde_json::from_str(text).map_err(json)?;
+    // serde would take a list for an object, and with it a version that is not looked at.
+    if !value.is_object() {
+        return Err(wrong("it is not a JSON object".to_owned()));
+    }
+    // The version is read first, so that a newer record fails for its version and not for a new field.
     if let Some(v) = value.get("v").and_then(serde_json::Value::as_u64)
         && v != u64::from(VERSION)
     {

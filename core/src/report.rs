@@ -69,6 +69,11 @@ pub enum ReportError {
         "node annotation {NODE_REPORT} cannot be read: {0}; restart the node's device plugin to have it written anew"
     )]
     Malformed(#[source] serde_json::Error),
+    /// JSON, but no object.
+    #[error(
+        "node annotation {NODE_REPORT} is not a JSON object; restart the node's device plugin to have it written anew"
+    )]
+    NotAnObject,
     /// Written by a newer plugin.
     #[error(
         "node annotation {NODE_REPORT} has version {0}, this program reads version {REPORT_VERSION}; run the same version of both"
@@ -84,8 +89,12 @@ pub enum ReportError {
 impl NodeReport {
     /// Reads the annotation's value.
     pub fn parse(text: &str) -> Result<NodeReport, ReportError> {
-        // The version is read first, so that a newer report fails for its version and not for a new field.
         let value: serde_json::Value = serde_json::from_str(text).map_err(ReportError::Malformed)?;
+        // serde would take a list for an object, and with it a version that is not looked at.
+        if !value.is_object() {
+            return Err(ReportError::NotAnObject);
+        }
+        // The version is read first, so that a newer report fails for its version and not for a new field.
         if let Some(v) = value.get("v").and_then(serde_json::Value::as_u64)
             && v != u64::from(REPORT_VERSION)
         {
