@@ -1,0 +1,94 @@
+//! `POST pods/{name}/binding`: node and annotations reach the pod in one write.
+
+use axum::response::Response;
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Binding;
+use serde_json::{Value, json};
+
+use super::error::{ApiError, FieldError};
+use super::object::{map_mut, metadata_mut};
+use super::resource::PODS;
+use super::store::Key;
+use super::{ApiServer, object, reply};
+
+/// Binds a pod to the node that the Binding names. 409 when the pod is bound already, is being deleted, has
+/// scheduling gates, or is not the one that `metadata.uid` or `metadata.resourceVersion` of the Binding name.
+pub(super) fn bind(server: &ApiServer, key: &Key, body: Value) -> Result<Response, ApiError> {
+    let binding: Binding = serde_json::from_value(body).map_err(|error| {
+        ApiError::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
+    })?;
+    let node = binding.target.name.unwrap_or_default();
+    check_target(&key.name, &node, binding.target.kind.as_deref().unwrap_or_default())?;
+
+    let mut state = server.store.lock();
+    let old =
+        state.get(PODS.collection, key).cloned().ok_or_else(|| ApiError::not_found(&PODS, &key.name))?;
+    let wanted = [
+        ("UID", binding.metadata.uid, "/metadata/uid"),
+        ("ResourceVersion", binding.metadata.resource_version, "/metadata/resourceVersion"),
+    ];
+    for (field, wanted, pointer) in wanted {
+        let (wanted, found) = (wanted.unwrap_or_default(), object::text(&old, pointer));
+        if !wanted.is_empty() && wanted != found {
+            let path = key.path(&PODS);
+            return Err(ApiError::precondition(&PODS, "/binding", &path, &key.name, field, &wanted, found));
+        }
+    }
+    check_bindable(&old, &key.name)?;
+
+    let mut pod = Value::clone(&old);
+    map_mut(&mut pod, "spec").insert("nodeName".into(), node.into());
+    let metadata = metadata_mut(&mut pod);
+    for (field, entries) in
+        [("annotations", binding.metadata.annotations), ("labels", binding.metadata.labels)]
+    {
+        for (name, value) in entries.into_iter().flatten() {
+            object::as_map(metadata.entry(field).or_insert(Value::Null)).insert(name, value.into());
+        }
+    }
+    set_scheduled(&mut pod, &server.timestamp());
+    state.insert(PODS.collection, key.clone(), pod);
+    Ok(reply::success(StatusCode::CREATED, None))
+}
+
+fn check_target(pod: &str, node: &str, kind: &str) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    if !matches!(kind, "" | "Node") {
+        let why = "must be empty or 'Node'";
+        errors.push(FieldError::invalid("target.kind", format!("{kind:?}"), why));
+    }
+    if node.is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&PODS, pod, errors)) }
+}
+
+fn check_bindable(pod: &Value, name: &str) -> Result<(), ApiError> {
+    let node = object::text(pod, "/spec/nodeName");
+    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
+    let why = if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        format!("pod {name} is being deleted, cannot be assigned to a host")
+    } else if !node.is_empty() {
+        format!("pod {name} is already assigned to node {node:?}")
+    } else if gates.is_some_and(|gates| !gates.is_empty()) {
+        format!("pod {name} has non-empty .spec.schedulingGates")
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::conflict(&PODS, "/binding", name, &why))
+}
+
+/// Sets the condition PodScheduled to True from `now` on.
+fn set_scheduled(pod: &mut Value, now: &str) {
+    let condition = json!({
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+    });
+    let conditions = map_mut(pod, "status").entry("conditions").or_insert(Value::Null);
+    let mut others = match conditions.take() {
+        Value::Array(conditions) => conditions,
+        _ => Vec::new(),
+    };
+    others.retain(|condition| object::text(condition, "/type") != "PodScheduled");
+    others.push(condition);
+    *conditions = Value::Array(others);
+}

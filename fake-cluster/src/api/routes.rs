@@ -1,0 +1,271 @@
+//! The addresses of the server and what each of them calls.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderMap, header};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::error::ApiError;
+use super::patch::PatchKind;
+use super::resource::{self, PODS, Resource};
+use super::selector::Filter;
+use super::store::Key;
+use super::watch::{self, WatchOptions};
+use super::write::{self, Part};
+use super::{ApiServer, binding, deletion, read};
+
+/// The largest request that the real API server takes, in bytes.
+const LARGEST_BODY: usize = 3 * 1024 * 1024;
+
+/// What the handlers of one resource share.
+#[derive(Clone)]
+struct Endpoint {
+    server: ApiServer,
+    resource: &'static Resource,
+    /// Ends open watches when the listener shuts down.
+    closing: CancellationToken,
+}
+
+/// The object or collection that an address names.
+#[derive(Debug, Deserialize)]
+struct Address {
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+}
+
+impl Address {
+    fn key(&self) -> Key {
+        Key::new(self.namespace.clone(), self.name.clone())
+    }
+}
+
+/// The query parameters that are served, of all requests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Parameters {
+    label_selector: String,
+    field_selector: String,
+    resource_version: String,
+    resource_version_match: String,
+    watch: String,
+    allow_watch_bookmarks: String,
+    send_initial_events: String,
+    timeout_seconds: Option<u64>,
+    dry_run: String,
+    container: Option<String>,
+}
+
+impl Parameters {
+    /// The resourceVersion, `None` when unset.
+    fn version(&self) -> Result<Option<u64>, ApiError> {
+        let text = self.resource_version.as_str();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.parse()
+            .map(Some)
+            .map_err(|_| ApiError::bad_request(format!("Invalid value: {text:?}: invalid resource version")))
+    }
+
+    /// A dry run would be mistaken for a write, so it is refused.
+    fn refuse_dry_run(&self) -> Result<(), ApiError> {
+        if self.dry_run.is_empty() {
+            return Ok(());
+        }
+        Err(ApiError::bad_request("dryRun is not served by this server"))
+    }
+}
+
+/// The whole server as a router. Open watches end when `closing` is cancelled.
+pub(super) fn router(server: &ApiServer, closing: &CancellationToken) -> Router {
+    let mut router = Router::new();
+    for resource in resource::all() {
+        let endpoint = Endpoint { server: server.clone(), resource, closing: closing.clone() };
+        router = router.merge(routes_of(resource).with_state(endpoint));
+    }
+    router
+        .fallback(|| async { ApiError::no_such_path() })
+        .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn_with_state(server.clone(), refuse_while_unavailable))
+}
+
+fn routes_of(resource: &'static Resource) -> Router<Endpoint> {
+    let plural = resource.plural;
+    let root = if resource.group.is_empty() {
+        format!("/api/{}", resource.version)
+    } else {
+        format!("/apis/{}/{}", resource.group, resource.version)
+    };
+    let everywhere = format!("{root}/{plural}");
+    let collection = if resource.namespaced {
+        format!("{root}/namespaces/{{namespace}}/{plural}")
+    } else {
+        everywhere.clone()
+    };
+    let object = format!("{collection}/{{name}}");
+
+    let mut router = Router::new()
+        .route(&collection, get(list_or_watch).post(create))
+        .route(&object, get(get_one).put(replace).patch(patch).delete(delete));
+    if resource.namespaced {
+        router = router.route(&everywhere, get(list_or_watch));
+    }
+    if resource.has_status {
+        let status = format!("{object}/status");
+        router = router.route(&status, get(get_one).put(replace_status).patch(patch_status));
+    }
+    if resource.collection == PODS.collection {
+        router =
+            router.route(&format!("{object}/binding"), post(bind)).route(&format!("{object}/log"), get(log));
+    }
+    router
+}
+
+async fn refuse_while_unavailable(State(server): State<ApiServer>, request: Request, next: Next) -> Response {
+    if server.store.available() { next.run(request).await } else { ApiError::unavailable().into_response() }
+}
+
+async fn list_or_watch(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+) -> Result<Response, ApiError> {
+    let Endpoint { server, resource, closing } = endpoint;
+    let namespace = Some(address.namespace).filter(|namespace| !namespace.is_empty());
+    let Parameters { label_selector, field_selector, .. } = &parameters;
+    let filter = Filter::parse(resource, namespace, label_selector, field_selector)?;
+    let version = parameters.version()?;
+    if !is_true(&parameters.watch) {
+        let is_exact = parameters.resource_version_match == "Exact";
+        let (exact, at_least) = if is_exact { (version, None) } else { (None, version) };
+        return read::list(&server, resource, &filter, exact, at_least);
+    }
+    let options = WatchOptions {
+        resource,
+        filter,
+        from: version,
+        send_initial_events: is_true(&parameters.send_initial_events),
+        bookmarks: is_true(&parameters.allow_watch_bookmarks),
+        timeout: parameters.timeout_seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+    };
+    let lines = watch::open(server.store.clone(), options, closing);
+    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(lines)).into_response())
+}
+
+async fn create(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    write::create(&endpoint.server, endpoint.resource, &address.namespace, json(&body)?)
+}
+
+async fn get_one(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+) -> Result<Response, ApiError> {
+    read::get(&endpoint.server, endpoint.resource, &address.key())
+}
+
+async fn replace(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    write::replace(&endpoint.server, endpoint.resource, &address.key(), Part::Main, json(&body)?)
+}
+
+async fn replace_status(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    write::replace(&endpoint.server, endpoint.resource, &address.key(), Part::Status, json(&body)?)
+}
+
+async fn patch(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    let kind = patch_kind(&headers)?;
+    write::patch(&endpoint.server, endpoint.resource, &address.key(), Part::Main, kind, json(&body)?)
+}
+
+async fn patch_status(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    let kind = patch_kind(&headers)?;
+    write::patch(&endpoint.server, endpoint.resource, &address.key(), Part::Status, kind, json(&body)?)
+}
+
+async fn delete(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    let options = if body.is_empty() {
+        deletion::DeleteOptions::default()
+    } else {
+        serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?
+    };
+    deletion::delete(&endpoint.server, endpoint.resource, &address.key(), &options)
+}
+
+async fn bind(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    parameters.refuse_dry_run()?;
+    binding::bind(&endpoint.server, &address.key(), json(&body)?)
+}
+
+async fn log(
+    State(endpoint): State<Endpoint>,
+    Path(address): Path<Address>,
+    Query(parameters): Query<Parameters>,
+) -> Result<Response, ApiError> {
+    read::log(&endpoint.server, &address.key(), parameters.container.as_deref())
+}
+
+fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, ApiError> {
+    PatchKind::of(headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default())
+}
+
+fn json(body: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
+}
+
+fn is_true(text: &str) -> bool {
+    matches!(text, "true" | "1")
+}

@@ -1,0 +1,228 @@
+//! A watch: the changes after a resourceVersion, as a stream of JSON lines. Reads from the store's ring, so a
+//! slow watcher falls behind without losing anything, until the ring has moved on and it gets 410.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures::Stream;
+use futures::stream;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::error::ApiError;
+use super::event;
+use super::reply::Typed;
+use super::resource::Resource;
+use super::selector::Filter;
+use super::store::{Change, News, Store, Unreadable, stamp};
+
+/// How many changes go into one chunk at most.
+const CHUNK: usize = 256;
+/// How often an idle watch gets a bookmark, as in the real server.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+
+/// What a watch request asks for.
+#[derive(Debug)]
+pub(super) struct WatchOptions {
+    pub(super) resource: &'static Resource,
+    pub(super) filter: Filter,
+    /// `None` or 0: begin with the present objects as ADDED events.
+    pub(super) from: Option<u64>,
+    /// Begin with the present objects and mark their end by a bookmark (streaming lists).
+    pub(super) send_initial_events: bool,
+    pub(super) bookmarks: bool,
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Opens a watch. It ends at its timeout, when the server becomes unavailable, and when `closing` is cancelled.
+pub(super) fn open(
+    store: Arc<Store>,
+    options: WatchOptions,
+    closing: CancellationToken,
+) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static {
+    let mut news = store.news();
+    let outages = news.borrow_and_update().outages;
+    let now = Instant::now();
+    let mut watch = Watch {
+        store,
+        news,
+        outages,
+        closing,
+        first: Vec::new(),
+        cursor: 0,
+        is_over: false,
+        deadline: options.timeout.map(|timeout| now + timeout),
+        next_bookmark: now + BOOKMARK_PERIOD,
+        options,
+    };
+    watch.begin();
+    stream::unfold(watch, |mut watch| async move {
+        let chunk = watch.next().await?;
+        Some((Ok(Bytes::from(chunk)), watch))
+    })
+}
+
+/// An open watch.
+struct Watch {
+    store: Arc<Store>,
+    options: WatchOptions,
+    news: Receiver<News>,
+    outages: u64,
+    closing: CancellationToken,
+    /// What is sent before any change.
+    first: Vec<u8>,
+    /// Changes up to this version have been dealt with.
+    cursor: u64,
+    /// Nothing follows what has been sent.
+    is_over: bool,
+    deadline: Option<Instant>,
+    next_bookmark: Instant,
+}
+
+impl Watch {
+    /// Settles where the watch begins.
+    fn begin(&mut self) {
+        let store = self.store.clone();
+        let state = store.lock();
+        let from = self.options.from.filter(|from| *from > 0);
+        match from {
+            Some(from) if !self.options.send_initial_events => {
+                self.cursor = from;
+                if let Err(unreadable) = state.check_start(from) {
+                    self.fail(&unreadable);
+                }
+            }
+            _ => {
+                self.cursor = state.version();
+                let mut lines = Vec::new();
+                let present = state.list(self.options.resource.collection);
+                for object in present.filter(|object| self.options.filter.matches(object)) {
+                    self.write_object(&mut lines, "ADDED", object);
+                }
+                if self.options.send_initial_events {
+                    self.write_bookmark(&mut lines, true);
+                }
+                self.first = lines;
+            }
+        }
+    }
+
+    /// The next lines, or `None` at the end.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        if !self.first.is_empty() {
+            return Some(std::mem::take(&mut self.first));
+        }
+        loop {
+            if self.is_over || self.closing.is_cancelled() {
+                return None;
+            }
+            if self.news.borrow_and_update().outages != self.outages {
+                return None;
+            }
+            let changes = self.store.lock().changes(self.cursor, CHUNK);
+            match changes {
+                Err(unreadable) => {
+                    self.fail(&unreadable);
+                    return Some(std::mem::take(&mut self.first));
+                }
+                Ok(changes) if !changes.is_empty() => {
+                    let lines = self.write_changes(&changes);
+                    if !lines.is_empty() {
+                        return Some(lines);
+                    }
+                }
+                Ok(_) => {
+                    if let Some(bookmark) = self.wait().await {
+                        return Some(bookmark);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for news. Gives a bookmark when one is due, which is also the last word before a timeout.
+    async fn wait(&mut self) -> Option<Vec<u8>> {
+        let wake = self.deadline.map_or(self.next_bookmark, |deadline| deadline.min(self.next_bookmark));
+        tokio::select! {
+            changed = self.news.changed() => {
+                self.is_over = changed.is_err();
+                return None;
+            }
+            () = self.closing.cancelled() => return None,
+            () = tokio::time::sleep_until(wake) => {}
+        }
+        self.is_over = self.deadline == Some(wake);
+        self.next_bookmark = wake + BOOKMARK_PERIOD;
+        let mut lines = Vec::new();
+        if self.options.bookmarks {
+            self.write_bookmark(&mut lines, false);
+        }
+        (!lines.is_empty()).then_some(lines)
+    }
+
+    /// Turns changes into events: an object that starts or ceases to match is added or deleted for this watcher.
+    fn write_changes(&mut self, changes: &[Arc<Change>]) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for change in changes {
+            self.cursor = change.version;
+            if change.collection != self.options.resource.collection {
+                continue;
+            }
+            let matching = |object: &&Arc<Value>| self.options.filter.matches(object);
+            match (change.before.as_ref().filter(matching), change.after.as_ref().filter(matching)) {
+                (None, Some(after)) => self.write_object(&mut lines, "ADDED", after),
+                (Some(_), Some(after)) => self.write_object(&mut lines, "MODIFIED", after),
+                (Some(before), None) => {
+                    let mut gone = Value::clone(before);
+                    stamp(&mut gone, change.version);
+                    self.write_object(&mut lines, "DELETED", &gone);
+                }
+                (None, None) => {}
+            }
+        }
+        lines
+    }
+
+    /// Makes the error event the next and last thing that is sent.
+    fn fail(&mut self, unreadable: &Unreadable) {
+        let error = match unreadable {
+            Unreadable::Forgotten { oldest } => {
+                ApiError::expired(format!("too old resource version: {} ({oldest})", self.cursor))
+            }
+            Unreadable::Future { current } => ApiError::too_new(self.cursor, *current),
+        };
+        self.is_over = true;
+        let mut lines = Vec::new();
+        write_line(&mut lines, "ERROR", &error.to_status());
+        self.first = lines;
+    }
+
+    fn write_object(&self, lines: &mut Vec<u8>, kind: &'static str, object: &Value) {
+        let shown = event::shown(self.options.resource, object);
+        write_line(lines, kind, &Typed::of(self.options.resource, &shown));
+    }
+
+    fn write_bookmark(&self, lines: &mut Vec<u8>, ends_initial_events: bool) {
+        let mut object = json!({"metadata": {"resourceVersion": self.cursor.to_string()}});
+        if ends_initial_events {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        write_line(lines, "BOOKMARK", &Typed::of(self.options.resource, &object));
+    }
+}
+
+fn write_line(lines: &mut Vec<u8>, kind: &'static str, object: &impl Serialize) {
+    #[derive(Serialize)]
+    struct Line<'a, T> {
+        r#type: &'static str,
+        object: &'a T,
+    }
+    // JSON values always serialise: their keys are strings.
+    if serde_json::to_writer(&mut *lines, &Line { r#type: kind, object }).is_ok() {
+        lines.push(b'\n');
+    }
+}
