@@ -2,4 +2,5 @@
 
 pub mod api;
 pub mod clock;
+pub mod kubelet;
 pub mod scheduler;
