@@ -172,4 +172,30 @@ mod tests {
         assert_eq!(scores, [("a".into(), 7), ("b".into(), 0)]);
         assert_eq!(decode_scores(&Value::Null).unwrap(), []);
     }
+
+    fn args(by_name: bool) -> String {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default", "uid": "u1", "managedFields": [{"manager": "m"}]},
+            "spec": {"containers": [{"name": "main", "image": "i"}]}});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+            "status": {"allocatable": {"example.com/device": "4"}}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let nodes: Vec<Node> = vec![serde_json::from_value(node).unwrap()];
+        let args = ExtenderArgs {
+            pod: pod_json(&pod),
+            nodes: (!by_name).then(|| NodeList::of(nodes.iter())),
+            node_names: by_name.then(|| vec!["n1".into()]),
+        };
+        serde_json::to_string(&args).unwrap()
+    }
+
+    #[test]
+    fn a_filter_request_by_name() {
+        insta::assert_snapshot!(args(true), @r#"{"Pod":{"metadata":{"name":"p","namespace":"default","uid":"u1"},"spec":{"containers":[{"image":"i","name":"main","resources":{}}]},"status":{}},"Nodes":null,"NodeNames":["n1"]}"#);
+    }
+
+    #[test]
+    fn a_filter_request_with_whole_nodes() {
+        insta::assert_snapshot!(args(false), @r#"{"Pod":{"metadata":{"name":"p","namespace":"default","uid":"u1"},"spec":{"containers":[{"image":"i","name":"main","resources":{}}]},"status":{}},"Nodes":{"metadata":{},"items":[{"metadata":{"name":"n1"},"spec":{},"status":{"allocatable":{"example.com/device":"4"}}}]},"NodeNames":null}"#);
+    }
 }
