@@ -10,6 +10,7 @@ use crate::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
     NEURON_RESOURCE_TYPE, NEURONCORE, NEURONDEVICE, Resource,
 };
+use crate::placement::Placement;
 use crate::topology::Topology;
 
 /// What one container was given under either name.
@@ -72,6 +73,15 @@ struct Wire {
 const VERSION: u32 = 1;
 
 impl Allocation {
+    /// What a placement on `node` gives, to be recorded.
+    pub fn of(node: &str, topology: &Topology, placement: &Placement) -> Self {
+        let given = placement.containers.iter().map(|placed| {
+            let given = ContainerAllocation { devices: placed.devices, cores: placed.cores };
+            (placed.name.clone(), given)
+        });
+        Allocation { node: node.to_owned(), lnc: topology.lnc(), containers: given.collect() }
+    }
+
     /// The annotations of the pod: every key of docs/architecture.md. `allocated` is whether kubelet has
     /// handed the devices out; `alloc_time_nanos` is the time of the bind in nanoseconds since 1970.
     pub fn annotations(&self, allocated: bool, alloc_time_nanos: &str) -> BTreeMap<String, String> {

@@ -1,5 +1,7 @@
 //! The catalog: every real type, aliases, override files and what is wrong with them.
 
+#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+
 use neuron_core::catalog::{Catalog, Generation, SetRule, Shape};
 use rstest::rstest;
 use serde_json::{Value, json};

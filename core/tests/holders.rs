@@ -1,5 +1,7 @@
 //! Who holds what on a node: when a record counts, which of two wins, and what the report decides.
 
+#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -149,13 +151,17 @@ fn containers_that_run_together_share_nothing() {
     assert_eq!(why(r#"{"prepare":{"cores":[0]},"main":{"cores":[0]},"side":{"cores":[1]}}"#), Ok(true));
     assert_eq!(
         why(r#"{"prepare":{"cores":[0]},"main":{"cores":[1]},"side":{"cores":[1]}}"#),
-        Err("it gives core(s) 1 to container side twice or to another container too; recreate the pod"
+        Err("it gives container side core(s) 1, which at the same time it gives out under the other name \
+             or to another container; recreate the pod"
             .to_owned())
     );
     let both = record(r#"{"main":{"devices":[1],"cores":[3]}}"#);
     let pod = pod("a", 1, 1, &[("neuron-scheduler/allocation", &both)]);
     assert!(
-        record_counts(&pod, "n1", &topology()).unwrap_err().to_string().starts_with("it gives core(s) 3")
+        record_counts(&pod, "n1", &topology())
+            .unwrap_err()
+            .to_string()
+            .starts_with("it gives container main core(s) 3, ")
     );
 }
 
@@ -206,7 +212,7 @@ fn of_overlapping_records_one_counts(#[case] pods: &[(&str, &str)], #[case] firs
         told(&settled),
         format!(
             "{first} {cores} Record\n{second} unknown\n\
-             {second}: core(s) 1 are held by pod ns/{first}; delete the pod if its devices are needed"
+             {second}: core(s) 1 are held by pod ns/{first}, which comes first; recreate this pod"
         )
     );
 }
@@ -219,7 +225,7 @@ fn the_report_decides_between_overlapping_records() {
     ];
     assert_eq!(
         told(&settled(&pods, Some(&report(&[("b", "1,2")])))),
-        "b 1,2 ConfirmedRecord\na unknown\na: core(s) 1 are held by pod ns/b; delete the pod if its devices are needed"
+        "b 1,2 ConfirmedRecord\na unknown\na: core(s) 1 are held by pod ns/b, which comes first; recreate this pod"
     );
 }
 

@@ -1,5 +1,7 @@
 //! One bit set answers for cores and for devices: the two views never contradict.
 
+#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+
 use std::sync::Arc;
 
 use neuron_core::catalog::{Catalog, InstanceType};

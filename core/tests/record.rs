@@ -1,5 +1,7 @@
 //! The record on the pod and the report on the node: to and from text, and what is wrong with garbage.
 
+#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+
 use std::collections::BTreeMap;
 
 use neuron_core::ids::{CoreSet, DeviceSet};

@@ -1,5 +1,7 @@
 //! What a pod asks for: quantities, roles, totals, and messages for bad input.
 
+#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+
 use std::collections::BTreeMap;
 
 use neuron_core::names::Resource;

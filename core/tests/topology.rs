@@ -1,5 +1,7 @@
 //! The shapes: which sets of a count are allowed, and types that only a report describes.
 
+#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::DeviceSet;
 use neuron_core::report::{DeviceReport, Health, NodeReport};

@@ -78,7 +78,7 @@ pub enum Ignore {
     },
     /// Two containers that run at the same time, or one under both names, with the same hardware.
     #[error(
-        "it gives core(s) {cores} to container {container} twice or to another container too; recreate the pod"
+        "it gives container {container} core(s) {cores}, which at the same time it gives out under the other name or to another container; recreate the pod"
     )]
     Shared {
         /// The container.
@@ -87,7 +87,7 @@ pub enum Ignore {
         cores: CoreSet,
     },
     /// Held by a pod whose record comes first.
-    #[error("core(s) {cores} are held by pod {holder}; delete the pod if its devices are needed")]
+    #[error("core(s) {cores} are held by pod {holder}, which comes first; recreate this pod")]
     Overlap {
         /// The cores in question.
         cores: CoreSet,
