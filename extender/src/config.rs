@@ -1,0 +1,115 @@
+//! What the extender can be told, by a caller of [`crate::serve`] or on the command line.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use neuron_core::catalog::{Catalog, CatalogError};
+use neuron_core::topology::Policy;
+
+/// How the extender behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Which sets of devices may be given.
+    pub policy: Policy,
+    /// A file of instance types, merged over those in the program.
+    pub catalog: Option<PathBuf>,
+    /// Longest time for one bind, API calls and their repetitions included. Best below kube-scheduler's
+    /// `httpTimeout`, which is 5 s unless set.
+    pub bind_deadline: Duration,
+    /// How long a Binding that was cut off may still be carried out: the API server's own request time-out.
+    /// Its devices stay reserved as long, unless the watch shows before what became of it.
+    pub unclear_for: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            catalog: None,
+            bind_deadline: Duration::from_secs(4),
+            unclear_for: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The command line of `neuron-extender`.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "neuron-extender",
+    version,
+    about = "Scheduler extender: places pods on linked Neuron devices."
+)]
+pub struct Arguments {
+    /// Address and port to listen on; 0.0.0.0 and the port below if not given
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Port to listen on if no address is given
+    #[arg(long, env = "PORT", default_value_t = 12345, value_name = "PORT")]
+    pub port: u16,
+    /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which device sets may be given: documented (by AWS) or linked (any linked set the runtime supports)
+    #[arg(long, default_value_t = Policy::Documented, value_name = "POLICY")]
+    pub policy: Policy,
+    /// File of instance types, merged over those in the program
+    #[arg(long, value_name = "FILE")]
+    pub catalog: Option<PathBuf>,
+    /// Longest time for one bind, such as 4s or 500ms; keep it below kube-scheduler's httpTimeout
+    #[arg(long, default_value = "4s", value_parser = duration, value_name = "DURATION")]
+    pub bind_deadline: Duration,
+}
+
+impl Arguments {
+    /// Where to listen.
+    pub fn address(&self) -> SocketAddr {
+        self.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port)))
+    }
+
+    /// How the extender behaves.
+    pub fn config(&self) -> Config {
+        Config {
+            policy: self.policy,
+            catalog: self.catalog.clone(),
+            bind_deadline: self.bind_deadline,
+            ..Config::default()
+        }
+    }
+}
+
+/// Why the catalog file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CatalogFileError {
+    /// Not there, or not readable.
+    #[error("the catalog file {path} cannot be read: {source}")]
+    Read {
+        /// The path given.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Not a catalog.
+    #[error("the catalog file {path} cannot be used: {source}")]
+    Content {
+        /// The path given.
+        path: PathBuf,
+        /// What is wrong.
+        source: CatalogError,
+    },
+}
+
+/// The catalog in the program, with the file merged over it if there is one.
+pub(crate) fn catalog(file: Option<&Path>) -> Result<Catalog, CatalogFileError> {
+    let Some(path) = file else { return Ok(Catalog::embedded().clone()) };
+    let read = |source| CatalogFileError::Read { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(read)?;
+    Catalog::from_json(&text).map_err(|source| CatalogFileError::Content { path: path.to_owned(), source })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Option<jiff::SignedDuration> = text.parse().ok();
+    let positive = parsed.and_then(|parsed| Duration::try_from(parsed).ok()).filter(|time| !time.is_zero());
+    positive.ok_or_else(|| "not a time above zero; write it like 4s or 500ms".to_owned())
+}

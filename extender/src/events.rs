@@ -1,0 +1,85 @@
+//! Sends the explanations as events on pods, each once. Started by [`crate::serve`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::cluster::Cluster;
+use crate::explain::{Explanation, explanations};
+
+/// The API server refuses longer notes, in bytes.
+const LONGEST_NOTE: usize = 1024;
+/// kube repeats refused requests for minutes; an event is not worth that.
+const EVENT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Sends explanations until the future is dropped.
+pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>) {
+    let mut said: HashSet<(String, String)> = HashSet::new();
+    loop {
+        cluster.changed().await;
+        // Before the first lists a node may look empty and a pod unservable.
+        if !cluster.is_listed() {
+            continue;
+        }
+        for explanation in cluster.write(explanations) {
+            let key = (explanation.uid.clone(), explanation.note.clone());
+            if !said.contains(&key) && send(&client, explanation).await {
+                said.insert(key);
+            }
+        }
+        cluster.read(|index| said.retain(|(uid, _)| index.pod(uid).is_some()));
+    }
+}
+
+/// Whether it was sent.
+async fn send(client: &Client, explanation: Explanation) -> bool {
+    let Explanation { uid, namespace, name, reason, note } = explanation;
+    info!("event on pod {namespace}/{name}: {reason}: {note}");
+    let pod = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(namespace.clone()),
+        name: Some(name.clone()),
+        uid: Some(uid),
+        ..ObjectReference::default()
+    };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: reason.to_owned(),
+        note: Some(cut(note)),
+        action: "Scheduling".to_owned(),
+        secondary: None,
+    };
+    // A recorder of its own for each event: one that is shared counts events of one reason as repetitions of
+    // the first and drops the later notes.
+    let reporter = Reporter { controller: "neuron-extender".to_owned(), instance: None };
+    let recorder = Recorder::new(client.clone(), reporter);
+    match timeout(EVENT_DEADLINE, recorder.publish(&event, &pod)).await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            warn!("the event on pod {namespace}/{name} could not be sent: {error}");
+            false
+        }
+        Err(_) => {
+            warn!("the event on pod {namespace}/{name} could not be sent in time");
+            false
+        }
+    }
+}
+
+fn cut(mut note: String) -> String {
+    if note.len() > LONGEST_NOTE {
+        let mark = "...";
+        let end =
+            (0..=LONGEST_NOTE - mark.len()).rev().find(|&at| note.is_char_boundary(at)).unwrap_or_default();
+        note.truncate(end);
+        note.push_str(mark);
+    }
+    note
+}

@@ -1,0 +1,105 @@
+//! What users are told about pods without asking: records that do not count, holders nobody knows, and pods
+//! that wait in vain. Pure; called by the events task.
+//!
+//! Nodes that kube-scheduler's own plugins drop never reach the extender (facts/kubernetes.md §1), so a pod
+//! that no node type can serve would otherwise only read `Insufficient aws.amazon.com/neuron`.
+
+use std::collections::BTreeSet;
+
+use neuron_core::holders::{Settled, Source};
+use neuron_core::placement::Refusal;
+use neuron_core::pod::BoundPod;
+
+use crate::index::Index;
+use crate::view::{Denial, NodeView};
+
+/// One event on a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Explanation {
+    /// The pod's UID.
+    pub(crate) uid: String,
+    /// The pod's namespace.
+    pub(crate) namespace: String,
+    /// The pod's name.
+    pub(crate) name: String,
+    /// Why the event is sent, in one word.
+    pub(crate) reason: &'static str,
+    /// The text, whole sentences.
+    pub(crate) note: String,
+}
+
+/// A record does not count.
+pub(crate) const RECORD_IGNORED: &str = "NeuronRecordIgnored";
+/// Nobody knows what the pod holds.
+pub(crate) const HOLDER_UNKNOWN: &str = "NeuronHolderUnknown";
+/// No node type of the cluster can ever serve the pod.
+pub(crate) const UNSUPPORTED: &str = "NeuronRequestUnsupported";
+/// Enough is free, but not linked.
+pub(crate) const NO_LINKED_SET: &str = "NeuronNoLinkedSet";
+
+/// What there is to say about what changed since the last call, in a fixed order.
+pub(crate) fn explanations(index: &mut Index) -> Vec<Explanation> {
+    let fresh = index.take_fresh();
+    let mut all = Vec::new();
+    for node in &fresh.nodes {
+        let Some(view) = index.view(node) else { continue };
+        let Some(settled) = view.settled() else { continue };
+        for ignored in &settled.ignored {
+            let pod = index.pod(&ignored.uid).map(|(pod, _)| pod);
+            all.extend(
+                pod.filter(|pod| !plugin_corrects(view, settled, pod))
+                    .map(|pod| explanation(pod, RECORD_IGNORED, ignored.why.clone())),
+            );
+        }
+        for holder in &settled.unknown {
+            let note = format!(
+                "It is not known which Neuron devices this pod holds. Node {node} takes no new Neuron pod until its \
+                 device plugin reports it or the pod is deleted."
+            );
+            let pod = index.pod(&holder.uid).map(|(pod, _)| pod);
+            all.extend(pod.map(|pod| explanation(pod, HOLDER_UNKNOWN, note)));
+        }
+    }
+    for uid in &fresh.pods {
+        if let Some((pod, None)) = index.pod(uid) {
+            let vain = why_in_vain(index, pod);
+            all.extend(vain.map(|(reason, note)| explanation(pod, reason, note)));
+        }
+    }
+    all
+}
+
+/// Where kubelet gave a pod something else than its record says, the plugin corrects the record: nobody has to act.
+fn plugin_corrects(view: &NodeView, settled: &Settled, pod: &BoundPod) -> bool {
+    let reported =
+        settled.holdings.iter().any(|holding| holding.uid == pod.uid && holding.source == Source::Report);
+    reported && view.reads_record_of(pod)
+}
+
+/// Why no node takes a pod that kube-scheduler found no node for, if the reason lies in the devices.
+fn why_in_vain(index: &Index, pod: &BoundPod) -> Option<(&'static str, String)> {
+    let request = match &pod.request {
+        Ok(request) if request.is_empty() => return None,
+        Ok(request) => request,
+        Err(error) => return Some((UNSUPPORTED, error.to_string())),
+    };
+    let nodes = index.views().filter(|view| view.is_neuron());
+    let denials: Option<Vec<(&str, Denial)>> =
+        nodes.map(|view| Some((view.name.as_str(), view.admits(request).err()?))).collect();
+    let denials = denials?;
+    if !denials.is_empty() && denials.iter().all(|(_, denial)| denial.is_permanent()) {
+        let texts: BTreeSet<String> = denials.iter().map(|(_, denial)| denial.to_string()).collect();
+        return Some((UNSUPPORTED, texts.into_iter().collect::<Vec<_>>().join(" ")));
+    }
+    let unlinked: Vec<String> = denials
+        .iter()
+        .filter(|(_, denial)| matches!(denial, Denial::Refused(Refusal::NotLinked { .. })))
+        .map(|(node, denial)| format!("{node}: {denial}"))
+        .collect();
+    (!unlinked.is_empty()).then(|| (NO_LINKED_SET, unlinked.join("; ")))
+}
+
+fn explanation(pod: &BoundPod, reason: &'static str, note: String) -> Explanation {
+    let BoundPod { uid, namespace, name, .. } = pod.clone();
+    Explanation { uid, namespace, name, reason, note }
+}

@@ -1,0 +1,113 @@
+//! `/filter`: which of the asked nodes can take a pod now, and why not the others. Writes nothing, so that
+//! autoscalers may call it freely. Called by the routes.
+
+use std::sync::Arc;
+
+use neuron_core::request::PodRequest;
+use serde_json::value::RawValue;
+use tracing::info;
+
+use crate::cluster::Cluster;
+use crate::view::NodeView;
+use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, PodToPlace};
+
+/// Judges every asked node. A failure of the call as a whole is in the answer's `error`.
+pub(crate) async fn filter(cluster: &Cluster, args: FilterArgs) -> FilterResult {
+    let FilterArgs { pod, nodes, node_names } = args;
+    let Some(pod) = pod else {
+        return FilterResult::failure(BodyError::Missing { verb: "filter", field: "Pod" });
+    };
+    if let Err(error) = cluster.listed().await {
+        return FilterResult::failure(error);
+    }
+    let request = PodRequest::of(&pod.spec).map_err(|error| error.to_string());
+    let judge = Judge { cluster, pod: &pod, request: &request };
+    let mut answer = FilterResult::default();
+    answer.nodes = nodes.map(|nodes| judge.full_nodes(nodes, &mut answer));
+    answer.node_names = node_names.map(|names| judge.names(names, &mut answer));
+    judge.log(&answer);
+    answer
+}
+
+struct Judge<'a> {
+    cluster: &'a Cluster,
+    pod: &'a PodToPlace,
+    request: &'a Result<PodRequest, String>,
+}
+
+/// Why a node drops out.
+struct Dropped {
+    why: String,
+    is_permanent: bool,
+}
+
+impl Judge<'_> {
+    fn full_nodes(&self, nodes: NodeList, answer: &mut FilterResult) -> FittingNodes {
+        let nodes = nodes.items.unwrap_or_default();
+        let kept = self.judge(nodes.into_iter().map(|node| (node.name, node.json)).collect(), answer);
+        let items: Vec<Box<RawValue>> = kept.into_iter().map(|(_, json)| json).collect();
+        FittingNodes { items, ..FittingNodes::default() }
+    }
+
+    fn names(&self, names: Vec<String>, answer: &mut FilterResult) -> Vec<String> {
+        let kept = self.judge(names.into_iter().map(|name| (name, ())).collect(), answer);
+        kept.into_iter().map(|(name, ())| name).collect()
+    }
+
+    /// The nodes that can take the pod, in the order asked; why not the others goes to `answer`.
+    fn judge<T>(&self, nodes: Vec<(String, T)>, answer: &mut FilterResult) -> Vec<(String, T)> {
+        // Views are snapshots: the lock is let go before placement looks at any of them.
+        let views: Vec<Option<Seen>> = self.cluster.read(|index| {
+            let seen = |name: &String| {
+                let reserved = index.has_reservation(&self.pod.metadata.uid, name);
+                index.view(name).map(|view| Seen { view: view.clone(), reserved })
+            };
+            nodes.iter().map(|(name, _)| seen(name)).collect()
+        });
+        let mut kept = Vec::with_capacity(nodes.len());
+        for (node, seen) in nodes.into_iter().zip(views) {
+            match self.admits(seen) {
+                Ok(()) => kept.push(node),
+                Err(Dropped { why, is_permanent: true }) => {
+                    answer.failed_and_unresolvable_nodes.insert(node.0, why);
+                }
+                Err(Dropped { why, is_permanent: false }) => {
+                    answer.failed_nodes.insert(node.0, why);
+                }
+            }
+        }
+        kept
+    }
+
+    fn admits(&self, seen: Option<Seen>) -> Result<(), Dropped> {
+        let never = |why: &str| Dropped { why: why.to_owned(), is_permanent: true };
+        let request = self.request.as_ref().map_err(|why| never(why))?;
+        if request.is_empty() {
+            return Ok(());
+        }
+        let seen = seen.ok_or_else(|| never("The Neuron scheduler knows no node of this name"))?;
+        // Its own earlier bind, whose outcome is not known yet, holds what it would get.
+        if seen.reserved {
+            return Ok(());
+        }
+        seen.view
+            .admits(request)
+            .map_err(|denial| Dropped { is_permanent: denial.is_permanent(), why: denial.to_string() })
+    }
+
+    fn log(&self, answer: &FilterResult) {
+        let fitting = match (&answer.node_names, &answer.nodes) {
+            (Some(names), _) => names.len(),
+            (None, Some(nodes)) => nodes.items.len(),
+            (None, None) => 0,
+        };
+        let refused = answer.failed_nodes.len() + answer.failed_and_unresolvable_nodes.len();
+        let metadata = &self.pod.metadata;
+        info!("pod {}/{} fits {fitting} of {} nodes", metadata.namespace, metadata.name, fitting + refused);
+    }
+}
+
+struct Seen {
+    view: Arc<NodeView>,
+    reserved: bool,
+}

@@ -1,0 +1,280 @@
+//! What the watches have shown and what binds have reserved, by node. Pure: fed by the watches, read by
+//! filter, bind and the explainer through [`crate::cluster::Cluster`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use neuron_core::ids::CoreSet;
+use neuron_core::pod::BoundPod;
+
+use crate::overlay::{Overlay, Reservation};
+use crate::shapes::Shapes;
+use crate::view::NodeView;
+
+/// Everything known.
+#[derive(Debug)]
+pub(crate) struct Index {
+    shapes: Shapes,
+    nodes: BTreeMap<String, SeenNode>,
+    views: BTreeMap<String, Arc<NodeView>>,
+    bound: HashMap<String, Vec<BoundPod>>,
+    /// The node of each bound pod, by UID.
+    homes: HashMap<String, String>,
+    pending: HashMap<String, SeenPod>,
+    overlay: Overlay,
+    fresh: Fresh,
+    pods_listed: bool,
+    nodes_listed: bool,
+}
+
+/// A pod that asks for Neuron hardware.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenPod {
+    /// The node it is bound to.
+    pub(crate) node: Option<String>,
+    /// Whether kube-scheduler found no node for it.
+    pub(crate) unschedulable: bool,
+    /// The rest of it.
+    pub(crate) pod: BoundPod,
+}
+
+/// The parts of a node that decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenNode {
+    /// Its name.
+    pub(crate) name: String,
+    /// The value of its instance type label.
+    pub(crate) instance_type: Option<String>,
+    /// The value of its report annotation.
+    pub(crate) report: Option<String>,
+}
+
+/// What a watch shows.
+#[derive(Debug)]
+pub(crate) enum Change<T> {
+    /// A list of everything begins.
+    ListBegins,
+    /// The list is complete: what is not in it is gone.
+    Listed(Vec<T>),
+    /// Added or modified.
+    Applied(T),
+    /// Gone, or nothing that decides any more: the pod's UID or the node's name.
+    Gone(String),
+}
+
+/// What changed since the explainer last looked.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    /// Nodes whose view changed.
+    pub(crate) nodes: BTreeSet<String>,
+    /// UIDs of pods that kube-scheduler found no node for.
+    pub(crate) pods: BTreeSet<String>,
+}
+
+impl Index {
+    /// An index of an empty cluster.
+    pub(crate) fn new(shapes: Shapes) -> Self {
+        Self {
+            shapes,
+            nodes: BTreeMap::new(),
+            views: BTreeMap::new(),
+            bound: HashMap::new(),
+            homes: HashMap::new(),
+            pending: HashMap::new(),
+            overlay: Overlay::default(),
+            fresh: Fresh::default(),
+            pods_listed: false,
+            nodes_listed: false,
+        }
+    }
+
+    /// Whether pods and nodes have been listed.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.pods_listed && self.nodes_listed
+    }
+
+    /// Takes in what the watch of pods shows.
+    pub(crate) fn pods(&mut self, change: Change<SeenPod>) {
+        match change {
+            Change::ListBegins => self.overlay.list_begins(),
+            Change::Applied(pod) => self.apply_pod(pod),
+            Change::Gone(uid) => self.remove_pod(&uid),
+            Change::Listed(pods) => {
+                let listed: BTreeSet<String> = pods.iter().map(|pod| pod.pod.uid.clone()).collect();
+                let known = self.homes.keys().chain(self.pending.keys());
+                let gone: Vec<String> = known.filter(|uid| !listed.contains(*uid)).cloned().collect();
+                for uid in gone {
+                    self.forget_pod(&uid);
+                }
+                for node in self.overlay.settle_unlisted(|uid| listed.contains(uid)) {
+                    self.refresh(&node);
+                }
+                for pod in pods {
+                    self.apply_pod(pod);
+                }
+                self.pods_listed = true;
+            }
+        }
+    }
+
+    /// Takes in what the watch of nodes shows.
+    pub(crate) fn nodes(&mut self, change: Change<SeenNode>) {
+        match change {
+            Change::ListBegins => {}
+            Change::Applied(node) => self.apply_node(node),
+            Change::Gone(name) => self.remove_node(&name),
+            Change::Listed(nodes) => {
+                let listed: BTreeSet<&String> = nodes.iter().map(|node| &node.name).collect();
+                let gone: Vec<String> =
+                    self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
+                for name in gone {
+                    self.remove_node(&name);
+                }
+                for node in nodes {
+                    self.apply_node(node);
+                }
+                self.nodes_listed = true;
+            }
+        }
+    }
+
+    /// The node as filter and bind see it; `None` if there is no such node.
+    pub(crate) fn view(&self, node: &str) -> Option<&Arc<NodeView>> {
+        self.views.get(node)
+    }
+
+    /// Every node, by name.
+    pub(crate) fn views(&self) -> impl Iterator<Item = &Arc<NodeView>> {
+        self.views.values()
+    }
+
+    /// A pod that asks for Neuron hardware and has not ended; with the node it is bound to.
+    pub(crate) fn pod(&self, uid: &str) -> Option<(&BoundPod, Option<&str>)> {
+        if let Some(pending) = self.pending.get(uid) {
+            return Some((&pending.pod, None));
+        }
+        let node = self.homes.get(uid)?;
+        let pod = self.bound.get(node)?.iter().find(|pod| pod.uid == uid)?;
+        Some((pod, Some(node)))
+    }
+
+    /// Whether the pod has a reservation on the node.
+    pub(crate) fn has_reservation(&self, uid: &str, node: &str) -> bool {
+        self.overlay.contains(uid, node)
+    }
+
+    /// The reservation that the pod already has on the node, which one more bind now uses.
+    pub(crate) fn join_reservation(&mut self, uid: &str, node: &str) -> Option<Reservation> {
+        self.overlay.join(uid, node)
+    }
+
+    /// Holds `cores` of the node for the pod until the watch shows it bound or gone, or the bind fails.
+    pub(crate) fn reserve(
+        &mut self,
+        uid: &str,
+        node: &str,
+        cores: CoreSet,
+        annotations: BTreeMap<String, String>,
+    ) {
+        self.overlay.add(uid, node, cores, annotations);
+        self.overlay_changed(node);
+    }
+
+    /// A bind ended without binding the pod.
+    pub(crate) fn release(&mut self, uid: &str, node: &str) {
+        if self.overlay.leave(uid, node) {
+            self.overlay_changed(node);
+        }
+    }
+
+    /// Whether there is anything that the explainer has not looked at.
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.fresh.nodes.is_empty() || !self.fresh.pods.is_empty()
+    }
+
+    /// What changed since the last call.
+    pub(crate) fn take_fresh(&mut self) -> Fresh {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn apply_pod(&mut self, seen: SeenPod) {
+        let uid = seen.pod.uid.clone();
+        if seen.pod.terminal {
+            return self.remove_pod(&uid);
+        }
+        let Some(node) = seen.node.clone() else {
+            if seen.unschedulable {
+                self.fresh.pods.insert(uid.clone());
+            }
+            self.pending.insert(uid, seen);
+            return;
+        };
+        self.pending.remove(&uid);
+        let mut touched: BTreeSet<String> = self.overlay.settle(&uid).into_iter().collect();
+        self.homes.insert(uid.clone(), node.clone());
+        let pods = self.bound.entry(node.clone()).or_default();
+        match pods.iter_mut().find(|pod| pod.uid == uid) {
+            Some(known) if *known == seen.pod => {}
+            Some(known) => {
+                *known = seen.pod;
+                touched.insert(node);
+            }
+            None => {
+                pods.push(seen.pod);
+                touched.insert(node);
+            }
+        }
+        for node in touched {
+            self.refresh(&node);
+        }
+    }
+
+    fn remove_pod(&mut self, uid: &str) {
+        self.forget_pod(uid);
+        for node in self.overlay.settle(uid) {
+            self.refresh(&node);
+        }
+    }
+
+    fn forget_pod(&mut self, uid: &str) {
+        self.pending.remove(uid);
+        let Some(node) = self.homes.remove(uid) else { return };
+        if let Some(pods) = self.bound.get_mut(&node) {
+            pods.retain(|pod| pod.uid != uid);
+            if pods.is_empty() {
+                self.bound.remove(&node);
+            }
+        }
+        self.refresh(&node);
+    }
+
+    fn apply_node(&mut self, node: SeenNode) {
+        if self.nodes.get(&node.name) != Some(&node) {
+            let name = node.name.clone();
+            self.nodes.insert(name.clone(), node);
+            self.refresh(&name);
+        }
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.views.remove(name);
+    }
+
+    /// Settles one node anew, after its pods or the node itself changed.
+    fn refresh(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
+        let view = NodeView::new(node, pods, &mut self.shapes).with_reserved(self.overlay.cores_on(name));
+        self.views.insert(name.to_owned(), Arc::new(view));
+        self.fresh.nodes.insert(name.to_owned());
+    }
+
+    /// Applies reservations to a node whose pods did not change.
+    fn overlay_changed(&mut self, name: &str) {
+        let reserved = self.overlay.cores_on(name);
+        if let Some(view) = self.views.get_mut(name) {
+            *view = Arc::new(view.with_reserved(reserved));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The HTTP surface: which path answers what. Called by [`crate::serve`].
+//!
+//! kube-scheduler reads a body only on status 200, so every failure is a 200 whose `Error` says why.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+use tracing::{info, warn};
+
+use crate::bind::Binder;
+use crate::cluster::Cluster;
+use crate::filter::filter;
+use crate::wire::{BindArgs, BindResult, BodyError, FilterArgs, FilterResult};
+
+/// Where AWS' extension serves its calls; manifests in the field name it.
+pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
+
+/// Longest body, in bytes: 5,000 full nodes are some 100 MB.
+const BODY_LIMIT: usize = 256 << 20;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    /// What the watches know.
+    pub(crate) cluster: Arc<Cluster>,
+    /// Binds pods.
+    pub(crate) binder: Binder,
+}
+
+/// The extender's routes.
+pub(crate) fn router(shared: Shared) -> Router {
+    let verbs = Router::new().route("/filter", post(filter_call)).route("/bind", post(bind_call));
+    verbs
+        .clone()
+        .nest(PREFIX, verbs)
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(shared)
+}
+
+async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    if shared.cluster.is_listed() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the pods and nodes of the cluster have not been listed yet")
+    }
+}
+
+async fn filter_call(
+    State(shared): State<Shared>,
+    body: Result<Bytes, BytesRejection>,
+) -> Json<FilterResult> {
+    let answer = match parse::<FilterArgs>("filter", body) {
+        Ok(args) => filter(&shared.cluster, args).await,
+        Err(error) => {
+            warn!("{error}");
+            FilterResult::failure(error)
+        }
+    };
+    Json(answer)
+}
+
+async fn bind_call(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
+    let args: BindArgs = match parse("bind", body) {
+        Ok(args) => args,
+        Err(error) => {
+            warn!("{error}");
+            return Json(BindResult { error: error.to_string() });
+        }
+    };
+    let pod = format!("{}/{}", args.pod_namespace, args.pod_name);
+    let node = args.node.clone();
+    match shared.binder.bind(args).await {
+        Ok(bound) => {
+            info!("bound pod {pod} to node {node}: {bound}");
+            Json(BindResult::default())
+        }
+        Err(error) => {
+            warn!("did not bind pod {pod} to node {node}: {error}");
+            Json(BindResult { error: error.to_string() })
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(
+    verb: &'static str,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<T, BodyError> {
+    let body = body.map_err(|rejection| BodyError::NotReceived { verb, why: rejection.body_text() })?;
+    serde_json::from_slice(&body).map_err(|source| BodyError::NotUnderstood { verb, source })
+}

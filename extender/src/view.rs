@@ -1,0 +1,171 @@
+//! One node as filter and bind see it: settled once when its inputs change, then only read.
+
+use std::sync::Arc;
+
+use neuron_core::holders::{NodeFacts, NodeRefusal, Settled, record_counts, settle};
+use neuron_core::ids::CoreSet;
+use neuron_core::occupancy::Occupancy;
+use neuron_core::placement::{self, Placement, Refusal};
+use neuron_core::pod::BoundPod;
+use neuron_core::report::NodeReport;
+use neuron_core::request::PodRequest;
+use neuron_core::topology::Topology;
+
+use crate::index::SeenNode;
+use crate::shapes::Shapes;
+
+/// One node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeView {
+    /// Its name.
+    pub(crate) name: String,
+    standing: Standing,
+}
+
+#[derive(Clone, Debug)]
+enum Standing {
+    /// Its shape is known.
+    Known {
+        settled: Arc<Settled>,
+        /// What the settled pods hold and what is reserved beside them.
+        occupancy: Occupancy,
+        /// Why it takes no Neuron pod for now, though its shape is known.
+        closed: Option<Denial>,
+    },
+    /// Its shape is not known.
+    Closed { denial: Denial, is_neuron: bool },
+}
+
+/// Why a node does not take a pod.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denial {
+    /// Placement refuses.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Nobody knows what these pods hold.
+    #[error(
+        "What pod {pods} holds is not known yet; the node takes no Neuron pod until its device plugin reports it"
+    )]
+    UnknownHolder {
+        /// The pods, as `namespace/name`, comma separated.
+        pods: String,
+    },
+    /// The node's shape is not known.
+    #[error(transparent)]
+    NoShape(#[from] NodeRefusal),
+    /// The node's report cannot be read.
+    #[error("{0}")]
+    Report(String),
+}
+
+impl Denial {
+    /// Whether this node can never serve the pod, so that preemption need not try.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Denial::Refused(refusal) => refusal.is_permanent(),
+            Denial::NoShape(refusal) => is_no_neuron_node(refusal),
+            Denial::UnknownHolder { .. } | Denial::Report(_) => false,
+        }
+    }
+}
+
+impl NodeView {
+    /// Settles a node with the pods bound to it.
+    pub(crate) fn new(node: &SeenNode, pods: &[BoundPod], shapes: &mut Shapes) -> Self {
+        let standing = match shape_of(node, shapes) {
+            Ok((topology, report)) => {
+                let facts = NodeFacts { name: &node.name, topology, report: report.as_ref(), pods };
+                let settled = settle(&facts);
+                Standing::Known {
+                    occupancy: settled.occupancy.clone(),
+                    closed: unknown_holder(&settled),
+                    settled: Arc::new(settled),
+                }
+            }
+            Err(denial) => {
+                let is_neuron = !matches!(&denial, Denial::NoShape(refusal) if is_no_neuron_node(refusal));
+                Standing::Closed { denial, is_neuron }
+            }
+        };
+        Self { name: node.name.clone(), standing }
+    }
+
+    /// The same node with `reserved` held beside what its pods hold.
+    pub(crate) fn with_reserved(&self, reserved: CoreSet) -> Self {
+        let mut view = self.clone();
+        if let Standing::Known { settled, occupancy, .. } = &mut view.standing {
+            *occupancy = settled.occupancy.clone();
+            occupancy.hold(reserved);
+        }
+        view
+    }
+
+    /// Whether the pod fits now.
+    pub(crate) fn admits(&self, request: &PodRequest) -> Result<(), Denial> {
+        let (occupancy, closed) = self.known()?;
+        match (placement::fits(request, occupancy), closed) {
+            (Err(refusal), Some(_)) if refusal.is_permanent() => Err(refusal.into()),
+            (_, Some(denial)) => Err(denial.clone()),
+            (fits, None) => Ok(fits?),
+        }
+    }
+
+    /// Chooses the pod's hardware.
+    pub(crate) fn place(&self, request: &PodRequest) -> Result<(Placement, &Occupancy), Denial> {
+        let (occupancy, closed) = self.known()?;
+        match closed {
+            Some(denial) => Err(denial.clone()),
+            None => Ok((placement::place(request, occupancy)?, occupancy)),
+        }
+    }
+
+    /// Whether the pod, which is bound to this node, has a record that counts.
+    pub(crate) fn has_record_of(&self, pod: &BoundPod) -> bool {
+        let ignored = self.settled().into_iter().flat_map(|settled| &settled.ignored);
+        self.reads_record_of(pod) && !ignored.into_iter().any(|ignored| ignored.uid == pod.uid)
+    }
+
+    /// Whether the pod's record, looked at by itself, is one for this node.
+    pub(crate) fn reads_record_of(&self, pod: &BoundPod) -> bool {
+        let topology = self.settled().map(|settled| settled.occupancy.topology());
+        topology.is_some_and(|topology| matches!(record_counts(pod, &self.name, topology), Ok(Some(_))))
+    }
+
+    /// Who holds what; `None` if the node's shape is not known.
+    pub(crate) fn settled(&self) -> Option<&Settled> {
+        match &self.standing {
+            Standing::Known { settled, .. } => Some(settled),
+            Standing::Closed { .. } => None,
+        }
+    }
+
+    /// Whether anything says that the node has Neuron devices.
+    pub(crate) fn is_neuron(&self) -> bool {
+        matches!(self.standing, Standing::Known { .. } | Standing::Closed { is_neuron: true, .. })
+    }
+
+    fn known(&self) -> Result<(&Occupancy, Option<&Denial>), Denial> {
+        match &self.standing {
+            Standing::Known { occupancy, closed, .. } => Ok((occupancy, closed.as_ref())),
+            Standing::Closed { denial, .. } => Err(denial.clone()),
+        }
+    }
+}
+
+type Shape = (Arc<Topology>, Option<NodeReport>);
+
+fn shape_of(node: &SeenNode, shapes: &mut Shapes) -> Result<Shape, Denial> {
+    let report = node.report.as_deref().map(NodeReport::parse).transpose();
+    let report = report.map_err(|error| Denial::Report(error.to_string()))?;
+    Ok((shapes.of(node.instance_type.as_deref(), report.as_ref())?, report))
+}
+
+fn is_no_neuron_node(refusal: &NodeRefusal) -> bool {
+    matches!(refusal, NodeRefusal::NoType | NodeRefusal::NoShape { .. })
+}
+
+fn unknown_holder(settled: &Settled) -> Option<Denial> {
+    let mut pods: Vec<&str> = settled.unknown.iter().map(|holder| holder.pod.as_str()).collect();
+    pods.sort_unstable();
+    (!pods.is_empty()).then(|| Denial::UnknownHolder { pods: pods.join(", ") })
+}
