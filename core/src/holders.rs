@@ -103,7 +103,10 @@ pub fn settle(facts: &NodeFacts) -> Settled {
         settled.occupancy.set_unhealthy(report.unhealthy().union(missing));
     }
     let mut waiting = Vec::new();
-    for pod in facts.pods.iter().filter(|pod| !pod.terminal) {
+    let mut living: Vec<&BoundPod> = facts.pods.iter().filter(|pod| !pod.terminal).collect();
+    // The answer must not hang on the order in which a watch delivered the pods.
+    living.sort_by_key(|pod| &pod.uid);
+    for pod in living {
         let record = record_counts(pod, facts.name, &facts.topology);
         match given(facts, pod) {
             Some(cores) => settled.reported(pod, record, cores),
