@@ -90,7 +90,7 @@ fn settled(pods: &[BoundPod], report: Option<&NodeReport>) -> Settled {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_silently_free_and_nothing_is_given_twice(cases in cases(), has_report in any::<bool>()) {

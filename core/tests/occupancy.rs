@@ -21,7 +21,7 @@ fn node() -> impl Strategy<Value = Arc<Topology>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn views_never_contradict(topology in node(), held in any::<u128>(), sick in any::<u64>()) {

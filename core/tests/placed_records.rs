@@ -39,7 +39,7 @@ fn pods() -> impl Strategy<Value = Vec<Vec<Asks>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn placed_pods_are_held_as_placed(

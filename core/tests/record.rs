@@ -193,7 +193,7 @@ fn given() -> impl Strategy<Value = ContainerAllocation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_text_in_any_key_makes_it_panic(values in prop::collection::vec(prop::option::of(hostile()), 7)) {
