@@ -19,11 +19,11 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-pub const DEVICE: &str = "example.com/device";
+pub(crate) const DEVICE: &str = "example.com/device";
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// What an extender of a test answers.
-pub enum Answer {
+pub(crate) enum Answer {
     Json(Value),
     Status(u16),
     Never,
@@ -31,13 +31,13 @@ pub enum Answer {
 
 /// An extender that answers as the test says and remembers what it was asked.
 #[derive(Clone)]
-pub struct FakeExtender {
-    pub url: String,
+pub(crate) struct FakeExtender {
+    pub(crate) url: String,
     calls: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl FakeExtender {
-    pub async fn start(answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let calls: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
@@ -59,30 +59,30 @@ impl FakeExtender {
     }
 
     /// Bodies of the calls of one verb, as they came.
-    pub fn bodies(&self, verb: &str) -> Vec<String> {
+    pub(crate) fn bodies(&self, verb: &str) -> Vec<String> {
         let calls = self.calls.lock().unwrap();
         calls.iter().filter(|(called, _)| called == verb).map(|(_, body)| body.clone()).collect()
     }
 
     /// A filter-only extender that is asked about every pod.
-    pub fn filter(&self) -> ExtenderConfig {
+    pub(crate) fn filter(&self) -> ExtenderConfig {
         ExtenderConfig { filter_verb: Some("filter".into()), ..ExtenderConfig::new(&self.url) }
     }
 
     /// Filters and prioritizes every pod.
-    pub fn prioritize(&self, weight: i64) -> ExtenderConfig {
+    pub(crate) fn prioritize(&self, weight: i64) -> ExtenderConfig {
         ExtenderConfig { prioritize_verb: Some("prioritize".into()), weight, ..self.filter() }
     }
 
     /// Filters and binds the pods that ask for `DEVICE`.
-    pub fn binder(&self) -> ExtenderConfig {
+    pub(crate) fn binder(&self) -> ExtenderConfig {
         let managed = ManagedResource { name: DEVICE.into(), ignored_by_scheduler: false };
         ExtenderConfig { bind_verb: Some("bind".into()), managed_resources: vec![managed], ..self.filter() }
     }
 }
 
 /// A filter answer that passes the nodes of the request for which `why` gives no reason.
-pub fn passing(body: &Value, why: impl Fn(&str) -> Option<&'static str>) -> Answer {
+pub(crate) fn passing(body: &Value, why: impl Fn(&str) -> Option<&'static str>) -> Answer {
     let names = body["NodeNames"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
     let (mut passed, mut failed) = (Vec::new(), serde_json::Map::new());
     for name in names {
@@ -96,35 +96,35 @@ pub fn passing(body: &Value, why: impl Fn(&str) -> Option<&'static str>) -> Answ
 }
 
 /// A cluster and the scheduler `s`, started by [`Cluster::schedule`].
-pub struct Cluster {
-    pub clock: Clock,
-    pub api: ApiServer,
-    pub client: kube::Client,
+pub(crate) struct Cluster {
+    pub(crate) clock: Clock,
+    pub(crate) api: ApiServer,
+    pub(crate) client: kube::Client,
 }
 
 impl Cluster {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock = Clock::new();
         let api = ApiServer::new(clock.clone());
         let client = api.client();
         Self { clock, api, client }
     }
 
-    pub fn schedule(&self, extenders: Vec<ExtenderConfig>) -> Scheduler {
+    pub(crate) fn schedule(&self, extenders: Vec<ExtenderConfig>) -> Scheduler {
         let config = SchedulerConfig { name: "s".into(), extenders, seed: 1 };
         Scheduler::start(self.client.clone(), self.clock.clone(), config)
     }
 
-    pub fn pods(&self) -> Api<Pod> {
+    pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    pub fn nodes(&self) -> Api<Node> {
+    pub(crate) fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
 
     /// A node with 8 cpu, 16 GiB, room for 110 pods and `devices` devices, and `spec` as given.
-    pub async fn node(&self, name: &str, devices: u32, spec: Value) {
+    pub(crate) async fn node(&self, name: &str, devices: u32, spec: Value) {
         let allocatable = json!({"cpu": "8", "memory": "16Gi", "pods": "110", DEVICE: devices.to_string()});
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
             "status": {"allocatable": allocatable, "capacity": allocatable}});
@@ -132,23 +132,23 @@ impl Cluster {
         self.nodes().create(&PostParams::default(), &node).await.unwrap();
     }
 
-    pub async fn nodes_named<const N: usize>(&self, names: [&str; N]) {
+    pub(crate) async fn nodes_named<const N: usize>(&self, names: [&str; N]) {
         for name in names {
             self.node(name, 4, json!({})).await;
         }
     }
 
-    pub async fn patch_node(&self, name: &str, patch: Value) {
+    pub(crate) async fn patch_node(&self, name: &str, patch: Value) {
         self.nodes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub async fn patch_node_status(&self, name: &str, status: Value) {
+    pub(crate) async fn patch_node_status(&self, name: &str, status: Value) {
         let patch = Patch::Merge(json!({"status": status}));
         self.nodes().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// A pod for scheduler `s` that asks for `devices` devices; `spec` is laid over its spec.
-    pub async fn pod(&self, name: &str, devices: u32, spec: Value) {
+    pub(crate) async fn pod(&self, name: &str, devices: u32, spec: Value) {
         let amounts = if devices == 0 { json!({}) } else { json!({DEVICE: devices.to_string()}) };
         let resources = json!({"limits": amounts, "requests": amounts});
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
@@ -160,18 +160,18 @@ impl Cluster {
         self.pods().create(&PostParams::default(), &pod).await.unwrap();
     }
 
-    pub async fn delete_pod(&self, name: &str) {
+    pub(crate) async fn delete_pod(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
 
     /// The node of the pod once it is bound.
-    pub async fn bound(&self, name: &str) -> String {
+    pub(crate) async fn bound(&self, name: &str) -> String {
         let node = |pod: &Pod| pod.spec.as_ref()?.node_name.clone();
         self.watch_pod(name, "is bound", node).await
     }
 
     /// The pod's PodScheduled=False condition once it is there.
-    pub async fn refused(&self, name: &str) -> PodCondition {
+    pub(crate) async fn refused(&self, name: &str) -> PodCondition {
         let refused = |pod: &Pod| {
             let conditions = pod.status.clone()?.conditions?;
             let wanted = |c: &PodCondition| c.type_ == "PodScheduled" && c.status == "False";
@@ -181,7 +181,7 @@ impl Cluster {
     }
 
     /// The first event of `reason` about the pod.
-    pub async fn event(&self, pod: &str, reason: &str) -> Event {
+    pub(crate) async fn event(&self, pod: &str, reason: &str) -> Event {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let about = |event: &Event| {
             let named = event.regarding.as_ref().and_then(|pod| pod.name.as_deref()) == Some(pod);
