@@ -1,0 +1,113 @@
+//! `neuron-device-plugin`: reads the command line, then [`neuron_device_plugin::run`].
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use neuron_core::topology::Policy;
+use neuron_device_plugin::{Config, Numbering};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Offers a node's AWS Neuron devices to kubelet.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Where /dev, /sys and /opt stand.
+    #[arg(long, env = "NEURON_ROOT", default_value = "/")]
+    root: PathBuf,
+    /// The node this runs on, as the API server calls it.
+    #[arg(long, env = "NODE_NAME")]
+    node_name: String,
+    /// kubelet's folder.
+    #[arg(long, default_value = "/var/lib/kubelet")]
+    kubelet_dir: PathBuf,
+    /// Address for /healthz, such as 0.0.0.0:8080; not served without it.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// How devices and cores are numbered inside containers: host or renumbered (from 0).
+    #[arg(long, default_value_t)]
+    container_numbering: Numbering,
+    /// Offer aws.amazon.com/neurondevice too, the old name of devices.
+    #[arg(long)]
+    legacy_resource: bool,
+    /// A catalog of instance types that replaces the built-in one.
+    #[arg(long)]
+    catalog: Option<PathBuf>,
+    /// Which sets of devices may be preferred: documented or linked.
+    #[arg(long, default_value_t)]
+    policy: Policy,
+    /// The instance type, if the machine's own word for it is not to be believed.
+    #[arg(long)]
+    instance_type: Option<String>,
+    /// Seconds between two looks at hardware and sockets.
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    poll_seconds: u64,
+    /// The API server's address and our name to it; the pod's own account without it.
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn config(self) -> Config {
+        Config {
+            root: self.root,
+            kubelet_dir: self.kubelet_dir,
+            listen: self.listen,
+            container_numbering: self.container_numbering,
+            legacy_resource: self.legacy_resource,
+            catalog: self.catalog,
+            policy: self.policy,
+            instance_type: self.instance_type,
+            poll: Duration::from_secs(self.poll_seconds),
+            ..Config::new(self.node_name)
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // A second call would fail, and this is the first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let arguments = Arguments::parse();
+    let client = client(arguments.kubeconfig.as_deref()).await?;
+    neuron_device_plugin::run(arguments.config(), client, until_signal()?).await
+}
+
+async fn client(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let read = Kubeconfig::read_from(path)
+                .with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("kubeconfig {} makes no sense", path.display()))?
+        }
+        None => kube::Config::incluster()
+            .context("not inside a cluster: give --kubeconfig (KUBECONFIG) to run outside of one")?,
+    };
+    kube::Client::try_from(config).context("cannot make a client of the API server")
+}
+
+/// Cancelled by SIGTERM or SIGINT.
+fn until_signal() -> anyhow::Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let token = CancellationToken::new();
+    let cancel = token.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("ending");
+        cancel.cancel();
+    });
+    Ok(token)
+}

@@ -1,0 +1,102 @@
+//! kubelet's own books: which container of which pod has which ids. Only `upkeep` asks, and only at rest.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
+use kubelet_api::unix::{SocketError, connect};
+use neuron_core::ids::CoreSet;
+use neuron_core::names::Resource;
+use neuron_core::topology::Topology;
+
+use crate::offer;
+
+/// Why kubelet's books could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PodResourcesError {
+    /// Nobody listens.
+    #[error(transparent)]
+    Connect(#[from] SocketError),
+    /// kubelet refused.
+    #[error("kubelet did not list its pod resources: {0}")]
+    List(#[from] tonic::Status),
+    /// kubelet did not answer.
+    #[error("kubelet did not list its pod resources on {} within {limit:?}", socket.display())]
+    Deadline {
+        /// The socket.
+        socket: PathBuf,
+        /// How long it had.
+        limit: Duration,
+    },
+}
+
+/// What one container has of one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The pod as `namespace/name`; kubelet does not say its UID.
+    pub pod: String,
+    /// The container; ordinary init containers are left out by kubelet.
+    pub container: String,
+    /// The resource.
+    pub resource: Resource,
+    /// The cores of its ids.
+    pub cores: CoreSet,
+    /// Number of ids.
+    pub count: u32,
+}
+
+/// Asks kubelet once.
+///
+/// # Errors
+/// kubelet is away, slow or refuses.
+pub async fn list(
+    kubelet_dir: &Path,
+    topology: &Topology,
+    limit: Duration,
+) -> Result<Vec<Held>, PodResourcesError> {
+    let socket = kubelet_dir.join("pod-resources/kubelet.sock");
+    let ask = async {
+        let mut kubelet = PodResourcesListerClient::new(connect(&socket).await?)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(kubelet.list(ListPodResourcesRequest {}).await?.into_inner().pod_resources)
+    };
+    let pods = match tokio::time::timeout(limit, ask).await {
+        Ok(answer) => answer.map_err(|error: PodResourcesError| error)?,
+        Err(_) => return Err(PodResourcesError::Deadline { socket, limit }),
+    };
+    let mut all: Vec<Held> = Vec::new();
+    for pod in pods {
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        for container in pod.containers {
+            for devices in container.devices {
+                let Some(resource) = offer::resource_of(&devices.resource_name) else { continue };
+                let cores = match offer::hardware(topology, resource, &devices.device_ids) {
+                    Ok(cores) => cores,
+                    Err(unknown) => {
+                        tracing::warn!("pod {name}, container {}: {unknown}", container.name);
+                        continue;
+                    }
+                };
+                let count = offer::count_of(topology, resource, cores);
+                // kubelet may list a container's ids one NUMA node at a time.
+                match all.iter_mut().find(|held| {
+                    held.pod == name && held.container == container.name && held.resource == resource
+                }) {
+                    Some(held) => {
+                        held.cores = held.cores.union(cores);
+                        held.count = offer::count_of(topology, resource, held.cores);
+                    }
+                    None => all.push(Held {
+                        pod: name.clone(),
+                        container: container.name.clone(),
+                        resource,
+                        cores,
+                        count,
+                    }),
+                }
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,209 @@
+//! The pods bound to this node, fed by a watch and by live reads. A live read is newer than the watch, which may lag
+//! the Binding: what is older never replaces what is newer.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1 as core_v1;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, Object};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
+use neuron_core::request::PodRequest;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::slot::NodePod;
+
+/// The parts of a Pod that are read.
+pub type Pod = Object<PodSpec, PodStatus>;
+
+/// Why the pods could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PodsError {
+    /// The API server said no, or cannot be reached.
+    #[error("the API server does not give this node's pods: {0}")]
+    Api(#[from] kube::Error),
+    /// It did not answer in time.
+    #[error("the API server did not give this node's pods within {0:?}")]
+    Deadline(Duration),
+}
+
+/// The pods bound to one node.
+pub struct Pods {
+    client: Client,
+    node: String,
+    deadline: Duration,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By UID; none until the pods were read once.
+    known: Option<BTreeMap<String, NodePod>>,
+    /// What a watch that starts anew has listed so far.
+    starting: Option<BTreeMap<String, NodePod>>,
+}
+
+impl Pods {
+    /// Nothing is read yet.
+    pub fn new(client: Client, node: &str, deadline: Duration) -> Self {
+        let changed = watch::Sender::new(());
+        Pods { client, node: node.to_owned(), deadline, state: Mutex::default(), changed }
+    }
+
+    /// The pods known now; none while they were never read.
+    pub fn known(&self) -> Option<Vec<NodePod>> {
+        Some(self.state().known.as_ref()?.values().cloned().collect())
+    }
+
+    /// Told of every change.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Reads the pods from the API server itself, within the deadline.
+    ///
+    /// # Errors
+    /// The API server is away, slow or refuses.
+    pub async fn read_live(&self) -> Result<(), PodsError> {
+        let only = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
+        let api = self.everywhere();
+        let list = tokio::time::timeout(self.deadline, api.list(&only))
+            .await
+            .map_err(|_| PodsError::Deadline(self.deadline))??;
+        let mut state = self.state();
+        let mut known = BTreeMap::new();
+        for pod in list.items.iter().filter_map(node_pod) {
+            let newer = state.known.as_ref().and_then(|known| known.get(&pod.pod.uid));
+            let newer = newer.filter(|newer| newer.version > pod.version).cloned();
+            known.insert(pod.pod.uid.clone(), newer.unwrap_or(pod));
+        }
+        if let Some(starting) = &mut state.starting {
+            known.values().for_each(|pod| keep_newer(starting, pod.clone()));
+        }
+        let news = state.known.as_ref() != Some(&known);
+        state.known = Some(known);
+        drop(state);
+        if news {
+            self.changed.send_replace(());
+        }
+        Ok(())
+    }
+
+    /// Changes a pod's annotations (no value removes a key), if it is still the version that `pod` is.
+    ///
+    /// # Errors
+    /// Code 409: it is not; read live and look again.
+    pub async fn annotate(
+        &self,
+        pod: &NodePod,
+        annotations: &BTreeMap<String, Option<String>>,
+    ) -> Result<(), PodsError> {
+        let BoundPod { uid, namespace, name, .. } = &pod.pod;
+        let patch: Value = serde_json::json!({"metadata": {
+            "uid": uid,
+            "resourceVersion": pod.version.to_string(),
+            "annotations": annotations,
+        }});
+        let kind = ApiResource::erase::<core_v1::Pod>(&());
+        let api: Api<Pod> = Api::namespaced_with(self.client.clone(), namespace, &kind);
+        let (patch, params) = (Patch::Merge(&patch), PatchParams::default());
+        let written = tokio::time::timeout(self.deadline, api.patch(name, &params, &patch))
+            .await
+            .map_err(|_| PodsError::Deadline(self.deadline))??;
+        self.apply(&written);
+        Ok(())
+    }
+
+    /// Watches until `shutdown`; an API server that is away is asked again and again.
+    pub async fn watch(&self, shutdown: CancellationToken) {
+        let only = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
+        let mut events =
+            watcher(self.everywhere(), only).default_backoff().take_until(shutdown.cancelled_owned()).boxed();
+        loop {
+            match events.try_next().await {
+                Ok(Some(event)) => self.take(event),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!("the watch on this node's pods broke and is started anew: {error}")
+                }
+            }
+        }
+    }
+
+    fn take(&self, event: watcher::Event<Pod>) {
+        match event {
+            watcher::Event::Apply(pod) => self.apply(&pod),
+            watcher::Event::Delete(pod) => {
+                if let Some(known) = &mut self.state().known {
+                    known.remove(&pod.uid().unwrap_or_default());
+                }
+            }
+            watcher::Event::Init => self.state().starting = Some(BTreeMap::new()),
+            watcher::Event::InitApply(pod) => {
+                if let (Some(starting), Some(pod)) = (&mut self.state().starting, node_pod(&pod)) {
+                    keep_newer(starting, pod);
+                }
+                return;
+            }
+            watcher::Event::InitDone => {
+                let mut state = self.state();
+                state.known = state.starting.take();
+            }
+        }
+        self.changed.send_replace(());
+    }
+
+    fn apply(&self, pod: &Pod) {
+        let Some(pod) = node_pod(pod) else { return };
+        if let Some(known) = &mut self.state().known {
+            keep_newer(known, pod);
+        }
+        self.changed.send_replace(());
+    }
+
+    fn everywhere(&self) -> Api<Pod> {
+        Api::all_with(self.client.clone(), &ApiResource::erase::<core_v1::Pod>(&()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
+    if pods.get(&pod.pod.uid).is_none_or(|known| known.version <= pod.version) {
+        pods.insert(pod.pod.uid.clone(), pod);
+    }
+}
+
+/// What is kept of a pod; nothing of one that asks for no Neuron hardware.
+fn node_pod(pod: &Pod) -> Option<NodePod> {
+    let status = pod.status.as_ref();
+    let bound = BoundPod::new(
+        &pod.namespace().unwrap_or_default(),
+        &pod.name_any(),
+        &pod.uid().unwrap_or_default(),
+        pod.annotations(),
+        &pod.spec,
+        status,
+    );
+    if bound.request.as_ref().is_ok_and(PodRequest::is_empty) {
+        return None;
+    }
+    // kubelet writes its first status after it has admitted the pod; PodScheduled is the scheduler's.
+    let by_kubelet = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
+    let admitted = status.is_some_and(|status| {
+        status.phase.as_deref() == Some("Running")
+            || !status.container_statuses.is_empty()
+            || status.conditions.iter().any(|condition| by_kubelet.contains(&condition.type_.as_str()))
+    });
+    let version = pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
+    Some(NodePod { pod: bound, version, admitted })
+}

@@ -1,0 +1,88 @@
+//! What the pods of this node ask for and what their records say, container by container. The ledger reads nothing
+//! else of a pod.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use neuron_core::holders::{NodeFacts, settle};
+use neuron_core::ids::CoreSet;
+use neuron_core::names::Resource;
+use neuron_core::pod::BoundPod;
+use neuron_core::report::NodeReport;
+use neuron_core::request::Role;
+use neuron_core::topology::Topology;
+
+/// A pod bound to this node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePod {
+    /// What decides about it.
+    pub pod: BoundPod,
+    /// Its version, as a number: what is older than what (0 if it cannot be read).
+    pub version: u64,
+    /// Whether kubelet has admitted it: then all its containers have their ids.
+    pub admitted: bool,
+}
+
+/// One resource that one container of a live pod asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The pod's UID.
+    pub uid: String,
+    /// The pod as `namespace/name`.
+    pub pod: String,
+    /// The container.
+    pub container: String,
+    /// Its role.
+    pub role: Role,
+    /// What it asks for.
+    pub resource: Resource,
+    /// How many, at least 1.
+    pub count: u32,
+    /// The cores its record gives it; none without a record that counts.
+    pub recorded: Option<CoreSet>,
+    /// Whether kubelet has admitted the pod.
+    pub admitted: bool,
+}
+
+/// The slots of the pods that have not ended: earliest bound pod first, containers in the order kubelet asks for them.
+pub fn slots(
+    node: &str,
+    topology: &Arc<Topology>,
+    report: Option<&NodeReport>,
+    pods: &[NodePod],
+) -> Vec<Slot> {
+    let bound: Vec<BoundPod> = pods.iter().map(|pod| pod.pod.clone()).collect();
+    let facts = NodeFacts { name: node, topology: Arc::clone(topology), report, pods: &bound };
+    let records: BTreeMap<String, _> = settle(&facts)
+        .holdings
+        .into_iter()
+        .filter_map(|holding| Some((holding.uid, holding.allocation?)))
+        .collect();
+    let mut live: Vec<&NodePod> = pods.iter().filter(|pod| !pod.pod.terminal).collect();
+    live.sort_by(|a, b| (&a.pod.scheduled_at, &a.pod.uid).cmp(&(&b.pod.scheduled_at, &b.pod.uid)));
+    let mut slots = Vec::new();
+    for node_pod in live {
+        let pod = &node_pod.pod;
+        let Ok(request) = &pod.request else { continue };
+        let record = records.get(&pod.uid);
+        for container in &request.containers {
+            let recorded = record.and_then(|record| record.containers.get(&container.name));
+            for resource in Resource::ALL.into_iter().filter(|resource| container.count(*resource) > 0) {
+                slots.push(Slot {
+                    uid: pod.uid.clone(),
+                    pod: pod.full_name(),
+                    container: container.name.clone(),
+                    role: container.role,
+                    resource,
+                    count: container.count(resource),
+                    recorded: recorded.map(|recorded| match resource {
+                        Resource::Device => topology.cores_of(recorded.devices),
+                        Resource::Core => recorded.cores,
+                    }),
+                    admitted: node_pod.admitted,
+                });
+            }
+        }
+    }
+    slots
+}

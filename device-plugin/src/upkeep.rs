@@ -1,0 +1,249 @@
+//! Keeps what others read in line with reality: compares the ledger with kubelet's books at rest, writes the node
+//! report, corrects records. Runs after every change, never in the way of an answer to kubelet.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
+use neuron_core::names::NODE_REPORT;
+use neuron_core::report::{HolderReport, NodeReport};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::correct::correction;
+use crate::discovery::Machine;
+use crate::engine::Engine;
+use crate::ledger::{Ledger, Proof, hands_down};
+use crate::podresources::{self, Held};
+use crate::pods::PodsError;
+use crate::reconcile::Real;
+use crate::slot::Slot;
+
+/// Longest that one look into kubelet's books may take: its questions wait meanwhile.
+const BOOKS_LIMIT: Duration = Duration::from_secs(2);
+/// First and longest wait before what failed is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// Times a record is tried to be written when the pod changes under our hands.
+const TRIES: usize = 4;
+
+/// The upkeep of one node.
+pub struct Upkeep {
+    engine: Arc<Engine>,
+    nodes: Api<PartialObjectMeta<Node>>,
+    node: String,
+    kubelet_dir: PathBuf,
+    deadline: Duration,
+}
+
+impl Upkeep {
+    /// For the engine's node.
+    pub fn new(engine: Arc<Engine>, config: &Config, client: Client) -> Self {
+        Upkeep {
+            engine,
+            nodes: Api::all(client),
+            node: config.node_name.clone(),
+            kubelet_dir: config.kubelet_dir.clone(),
+            deadline: config.api_deadline,
+        }
+    }
+
+    /// Looks after every change, until `shutdown`.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        let mut pods = self.engine.pods.changes();
+        let mut machine = self.engine.machine.subscribe();
+        let mut wait = Some(Duration::ZERO);
+        loop {
+            let retry = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = retry => {}
+                () = self.engine.changed.notified() => {}
+                Ok(()) = pods.changed() => {}
+                Ok(()) = machine.changed() => {}
+            }
+            let done = tokio::select! {
+                () = shutdown.cancelled() => return,
+                done = self.look() => done,
+            };
+            wait = (!done).then(|| (wait.unwrap_or_default() * 2).clamp(RETRY.0, RETRY.1));
+        }
+    }
+
+    /// Takes over what pods hold from before this plugin started.
+    pub async fn adopt(&self) {
+        if let Some(machine) = self.engine.machine() {
+            self.compare(&machine).await;
+        }
+    }
+
+    /// One look; whether everything is in line now.
+    async fn look(&self) -> bool {
+        let Some(machine) = self.engine.machine() else { return true };
+        let seen = self.compare(&machine).await;
+        // The report first: where two records overlap for a moment, it says which one counts.
+        let reported = self.report(&machine).await;
+        let corrected = self.correct(&machine).await;
+        seen && reported && corrected
+    }
+
+    /// Takes over what kubelet's books say.
+    async fn compare(&self, machine: &Machine) -> bool {
+        let (before, held) = {
+            let _rest = self.engine.gate.rest().await;
+            let before = self.engine.books().ledger.now();
+            (before, podresources::list(&self.kubelet_dir, &machine.topology, BOOKS_LIMIT).await)
+        };
+        let held = match held {
+            Ok(held) => held,
+            Err(error) => {
+                tracing::warn!("{error}");
+                return false;
+            }
+        };
+        let unowned = self.engine.books().ledger.entries().iter().any(|entry| entry.owner.is_none());
+        let stranger = self.real(&held).iter().any(|real| real.uid.is_none());
+        let mut fresh = true;
+        if unowned || stranger {
+            // What the watch does not know yet must not count as gone.
+            if let Err(error) = self.engine.pods.read_live().await {
+                tracing::warn!("{error}");
+                fresh = false;
+            }
+        }
+        let real = self.real(&held);
+        let (mut books, slots) = self.engine.current(machine);
+        books.ledger.reconcile(&slots, &real, before, fresh && self.engine.pods.known().is_some());
+        fresh
+    }
+
+    fn real(&self, held: &[Held]) -> Vec<Real> {
+        let pods = self.engine.pods.known().unwrap_or_default();
+        let uid = |name: &str| {
+            let live = pods.iter().filter(|pod| !pod.pod.terminal);
+            live.map(|pod| &pod.pod).find(|pod| pod.full_name() == name).map(|pod| pod.uid.clone())
+        };
+        let real = |held: &Held| Real {
+            uid: uid(&held.pod),
+            container: held.container.clone(),
+            resource: held.resource,
+            cores: held.cores,
+            count: held.count,
+        };
+        held.iter().map(real).collect()
+    }
+
+    /// Writes the node report when it has changed.
+    async fn report(&self, machine: &Machine) -> bool {
+        let report = {
+            let (books, slots) = self.engine.current(machine);
+            let report = machine.report(holders(&books.ledger, &slots));
+            if books.report.as_ref() == Some(&report) {
+                return true;
+            }
+            report
+        };
+        match self.write_report(&report).await {
+            Ok(()) => {
+                self.engine.books().report = Some(report);
+                true
+            }
+            Err(why) => {
+                tracing::warn!("the report could not be written to node {}: {why}", self.node);
+                false
+            }
+        }
+    }
+
+    async fn write_report(&self, report: &NodeReport) -> Result<(), String> {
+        let patch = serde_json::json!({"metadata": {"annotations": {NODE_REPORT: report.to_json()}}});
+        let params = PatchParams::default();
+        let patch = Patch::Merge(&patch);
+        let written = self.nodes.patch_metadata(&self.node, &params, &patch);
+        match tokio::time::timeout(self.deadline, written).await {
+            Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {:?}", self.deadline)),
+        }
+    }
+
+    /// Corrects the record of every pod that got something else.
+    async fn correct(&self, machine: &Machine) -> bool {
+        let mut done = true;
+        for uid in self.uids() {
+            done &= self.correct_pod(machine, &uid).await;
+        }
+        done
+    }
+
+    async fn correct_pod(&self, machine: &Machine, uid: &str) -> bool {
+        for _ in 0..TRIES {
+            let pods = self.engine.pods.known().unwrap_or_default();
+            let Some(pod) = pods.iter().find(|pod| pod.pod.uid == uid) else { return true };
+            let correction = {
+                let (books, slots) = self.engine.current(machine);
+                let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == uid).collect();
+                correction(&self.node, &machine.topology, &books.ledger, pod, &own)
+            };
+            let Some(correction) = correction else { return true };
+            match self.engine.pods.annotate(pod, &correction.annotations).await {
+                Ok(()) => {
+                    if let Some(note) = correction.note {
+                        tracing::info!("pod {}: {note}", pod.pod.full_name());
+                        self.engine.voice.corrected(&pod.pod, note).await;
+                    }
+                    return true;
+                }
+                // The pod has changed or is gone: look at it as it is now.
+                Err(PodsError::Api(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                    if let Err(error) = self.engine.pods.read_live().await {
+                        tracing::warn!("{error}");
+                        return false;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        "the record of pod {} could not be corrected: {error}",
+                        pod.pod.full_name()
+                    );
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    fn uids(&self) -> Vec<String> {
+        let pods = self.engine.pods.known().unwrap_or_default();
+        pods.into_iter().filter(|pod| !pod.pod.terminal).map(|pod| pod.pod.uid).collect()
+    }
+}
+
+/// The pods that kubelet gave devices to, by its own books; init containers by the plugin's.
+fn holders(ledger: &Ledger, slots: &[Slot]) -> Vec<HolderReport> {
+    let mut holders: Vec<HolderReport> = Vec::new();
+    for slot in slots {
+        let Some(entry) = ledger.entry_of(slot) else { continue };
+        let proven = entry.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Kubelet);
+        if !(proven || hands_down(slot)) {
+            continue;
+        }
+        match holders.iter_mut().find(|holder| holder.uid == slot.uid) {
+            Some(holder) => holder.cores = holder.cores.union(entry.cores),
+            None => holders.push(HolderReport {
+                pod: slot.pod.clone(),
+                uid: slot.uid.clone(),
+                cores: entry.cores,
+            }),
+        }
+    }
+    holders.sort_by(|a, b| (&a.pod, &a.uid).cmp(&(&b.pod, &b.uid)));
+    holders
+}
