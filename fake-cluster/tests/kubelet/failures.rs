@@ -1,0 +1,126 @@
+//! `device_plugin_failures_test.go` and registration: what the Node shows when a plugin fails.
+
+use std::time::Duration;
+
+use fake_cluster::kubelet::STOP_GRACE;
+use kubelet_api::deviceplugin::v1beta1::{HEALTHY, UNHEALTHY};
+use rstest::rstest;
+use tonic::Status;
+
+use crate::plugin::{Plugin, device, healthy};
+use crate::world::{WIDGET, World, widgets};
+
+#[tokio::test]
+async fn when_get_device_plugin_options_fails_the_plugin_is_not_used() {
+    let world = World::new();
+    let _kubelet = world.kubelet().await;
+    let plugin = Plugin::serving(&world, "widget.sock", healthy(2));
+    plugin.fail("options", Status::internal("no options"));
+    let error = plugin.register().await.unwrap_err();
+    assert_eq!(
+        error.message(),
+        "failed to get device plugin options: rpc error: code = Internal desc = no options"
+    );
+    // Kubelet does not know the resource at all, and a pod that asks for it gets nothing.
+    world.bind("p", widgets(1)).await;
+    world.phase("p", "Running").await;
+    assert_eq!(plugin.calls(), []);
+}
+
+#[tokio::test]
+async fn unhealthy_lowers_allocatable_but_not_capacity_and_back() {
+    let world = World::new();
+    let _kubelet = world.kubelet().await;
+    let plugin = Plugin::registered(&world, 2).await;
+    plugin.brain.devices.send_replace(vec![device("w0", UNHEALTHY), device("w1", HEALTHY)]);
+    world.node_shows("1", "2").await;
+    plugin.brain.devices.send_replace(healthy(2));
+    world.node_shows("2", "2").await;
+}
+
+#[tokio::test]
+async fn list_and_watch_failing_at_once_gives_no_devices() {
+    let world = World::new();
+    let _kubelet = world.kubelet().await;
+    let plugin = Plugin::serving(&world, "widget.sock", healthy(2));
+    plugin.fail("list", Status::unavailable("not yet"));
+    plugin.register().await.unwrap();
+    world.node_shows("0", "0").await;
+}
+
+#[tokio::test]
+async fn plugin_stopped_gives_allocatable_zero_at_once_and_capacity_zero_after_the_grace() {
+    let world = World::new();
+    let _kubelet = world.kubelet().await;
+    let plugin = Plugin::registered(&world, 2).await;
+    plugin.kill();
+    world.node_shows("0", "2").await;
+    world.clock.advance(STOP_GRACE - Duration::from_secs(1));
+    world.node_shows("0", "2").await;
+    world.clock.advance(Duration::from_secs(1));
+    world.node_shows("0", "0").await;
+
+    world.bind("p", widgets(1)).await;
+    let (reason, message) = world.rejection("p").await;
+    assert_eq!(reason, format!("OutOf{WIDGET}"));
+    assert_eq!(
+        message,
+        "Pod was rejected: Node didn't have enough resource: example.com/widget, requested: 1, used: 0, capacity: 0"
+    );
+}
+
+#[tokio::test]
+async fn the_node_shows_a_change_only_after_the_status_period() {
+    let mut world = World::new();
+    world.config.status_period = Duration::from_secs(10);
+    let _kubelet = world.kubelet().await;
+    let plugin = Plugin::serving(&world, "widget.sock", healthy(2));
+    plugin.register().await.unwrap();
+    world.bind("p", widgets(1)).await;
+    world.phase("p", "Running").await;
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(world.api.client());
+    let status = nodes.get(crate::world::NODE).await.unwrap().status.unwrap();
+    assert!(!status.allocatable.unwrap().contains_key(WIDGET));
+    crate::world::until("the next status", async || {
+        world.clock.advance(Duration::from_secs(10));
+        nodes.get(crate::world::NODE).await.unwrap().status?.allocatable?.remove(WIDGET)
+    })
+    .await;
+}
+
+#[rstest]
+#[case::version(
+    "v1alpha",
+    WIDGET,
+    "requested API version \"v1alpha\" is not supported by kubelet. Supported version is [\"v1beta1\"]"
+)]
+#[case::plain_name("v1beta1", "widget", "the ResourceName \"widget\" is invalid")]
+#[case::native_name(
+    "v1beta1",
+    "kubernetes.io/widget",
+    "the ResourceName \"kubernetes.io/widget\" is invalid"
+)]
+#[tokio::test]
+async fn a_wrong_registration_is_refused_in_kubelets_words(
+    #[case] version: &str,
+    #[case] resource: &str,
+    #[case] text: &str,
+) {
+    let world = World::new();
+    let _kubelet = world.kubelet().await;
+    let plugin = Plugin::serving(&world, "widget.sock", healthy(1));
+    let error = plugin.register_as(version, resource).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (tonic::Code::Unknown, text));
+}
+
+#[tokio::test]
+async fn a_folder_too_deep_for_sockets_is_named_at_start() {
+    let mut world = World::new();
+    world.config.dir = world.config.dir.join("x".repeat(100));
+    let error = world.try_kubelet().await.err().unwrap();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        cause.contains("device-plugins/kubelet.sock has") && cause.contains("at most 107 fit"),
+        "{cause}"
+    );
+}

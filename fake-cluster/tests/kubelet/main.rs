@@ -1,0 +1,11 @@
+//! The fake kubelet against the behaviour of kubelet 1.34's device manager. Case names follow Kubernetes' own node
+//! e2e tests where there is one (shared/facts/kubernetes.md §4, §6).
+
+mod admission;
+mod assignments;
+mod containers;
+mod failures;
+mod hand_down;
+mod observations;
+mod plugin;
+mod world;
