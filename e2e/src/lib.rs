@@ -1,1 +1,20 @@
 //! Scenarios, the clusters that run them, and what users see of them.
+//!
+//! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`library`]); a [`cluster::Cluster`] carries it out
+//! ([`run`], [`wait`]); what came of it is the outcome document ([`outcome`], [`collect`]), which is judged
+//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). The first kind of cluster is [`embedded`].
+
+pub mod cli;
+pub mod cluster;
+pub mod collect;
+pub mod draw;
+pub mod embedded;
+pub mod library;
+pub mod outcome;
+pub mod output;
+pub mod proxy;
+pub mod run;
+pub mod scenario;
+pub mod verdict;
+pub mod wait;
+pub mod workload;

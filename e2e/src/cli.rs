@@ -1,0 +1,183 @@
+//! The command line of `neuron-e2e`. Called by `main`.
+
+use std::io::{IsTerminal as _, stderr};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use futures::StreamExt as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::Instant;
+
+use crate::embedded::{Embedded, Options};
+use crate::output::{Row, summary, table};
+use crate::scenario::Scenario;
+use crate::{draw, library, run as runner};
+
+/// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
+#[derive(Debug, Parser)]
+#[command(name = "neuron-e2e", version, args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs scenarios (what happens without a command).
+    Run(RunArguments),
+    /// Lists the scenarios.
+    List {
+        /// How to print them.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+struct RunArguments {
+    /// Names of scenarios, or beginnings of names; all of them if none is given.
+    scenarios: Vec<String>,
+    /// Seeds of kubelet's free choices; every scenario runs once with each.
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    seed: Vec<u64>,
+    /// Let kubelet take the worst of its free choices.
+    #[arg(long)]
+    hostile: bool,
+    /// Scenarios that run at the same time.
+    #[arg(long, default_value_t = 4)]
+    jobs: usize,
+    /// How to print what came of them.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Carries the arguments out. Exit code 0 if everything passed, 1 if a scenario failed; an error is misuse.
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match arguments.command.unwrap_or(Command::Run(arguments.run)) {
+        Command::List { output } => list(output),
+        Command::Run(arguments) => {
+            // The ring provider must be chosen before the first client is made; a second choice is no error here.
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            tokio::runtime::Runtime::new()?.block_on(run_scenarios(arguments))
+        }
+    }
+}
+
+fn list(output: Output) -> anyhow::Result<ExitCode> {
+    let scenarios = library::all()?;
+    match output {
+        Output::Table => {
+            let mut table = comfy_table::Table::new();
+            table.load_style(comfy_table::presets::NOTHING).set_header(["scenario", "what it shows"]);
+            table.add_rows(scenarios.iter().map(|scenario| [&scenario.name, &scenario.about]));
+            println!("{table}");
+        }
+        Output::Json => {
+            let rows: Vec<_> =
+                scenarios.iter().map(|one| serde_json::json!({"scenario": one.name, "about": one.about})).collect();
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The scenarios whose names are, or begin with, one of those given.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
+    let mut scenarios = library::all()?;
+    if names.is_empty() {
+        return Ok(scenarios);
+    }
+    for name in names {
+        if !scenarios.iter().any(|scenario| scenario.name.starts_with(name.as_str())) {
+            bail!("there is no scenario {name:?}; `neuron-e2e list` shows them");
+        }
+    }
+    let exact = |scenario: &Scenario, name: &String| scenario.name == *name;
+    let wanted = |scenario: &Scenario, name: &String| {
+        scenario.name.starts_with(name.as_str())
+    };
+    let all = library::all()?;
+    scenarios.retain(|scenario| {
+        names.iter().any(|name| {
+            // A whole name means that scenario alone, even where others begin with it.
+            let whole = all.iter().any(|other| exact(other, name));
+            if whole { exact(scenario, name) } else { wanted(scenario, name) }
+        })
+    });
+    Ok(scenarios)
+}
+
+async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let scenarios = chosen(&arguments.scenarios)?;
+    let runs: Vec<(Scenario, Options)> = scenarios
+        .into_iter()
+        .flat_map(|scenario| {
+            let options = |seed: &u64| Options { seed: *seed, hostile: arguments.hostile };
+            arguments.seed.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
+        })
+        .collect();
+    let progress = progress(runs.len() as u64)?;
+    let mut rows = futures::stream::iter(runs.iter().enumerate())
+        .map(|(place, (scenario, options))| {
+            let progress = &progress;
+            async move {
+                let began = Instant::now();
+                let result = on_embedded(scenario, *options).await;
+                let row = Row::new(scenario, result, began.elapsed().as_secs_f64());
+                progress.inc(1);
+                let word = if row.passed { "passed" } else { "FAILED" };
+                progress.set_message(scenario.name.clone());
+                if !stderr().is_terminal() {
+                    eprintln!("{word} {:6.2} s  {}", row.seconds, row.scenario);
+                }
+                (place, row)
+            }
+        })
+        .buffer_unordered(arguments.jobs.max(1))
+        .collect::<Vec<_>>()
+        .await;
+    progress.finish_and_clear();
+    rows.sort_by_key(|(place, _)| *place);
+    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+    match arguments.output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
+        Output::Table => {
+            println!("{}", table(&rows));
+            if let ([row], [(scenario, _)]) = (&rows[..], &runs[..])
+                && let Some(outcome) = &row.outcome
+            {
+                println!("{}\n", scenario.about);
+                print!("{}", draw::nodes(scenario, outcome));
+            }
+            println!("{}", summary(&rows));
+        }
+    }
+    Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One scenario on an embedded cluster of its own.
+pub async fn on_embedded(scenario: &Scenario, options: Options) -> anyhow::Result<runner::Finished> {
+    use crate::cluster::Cluster as _;
+    let cluster = Embedded::up(scenario, options).await.context("bringing the embedded cluster up")?;
+    let finished = runner::run(&cluster, scenario).await;
+    cluster.down().await.context("taking the embedded cluster down")?;
+    finished
+}
+
+fn progress(runs: u64) -> anyhow::Result<ProgressBar> {
+    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?);
+    Ok(bar)
+}

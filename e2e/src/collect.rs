@@ -1,0 +1,149 @@
+//! Makes the outcome document from what the API server, the events and the containers' own output say.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams, LogParams};
+use neuron_core::names;
+
+use crate::cluster::Cluster;
+use crate::outcome::{Outcome, PodOutcome, REDACTED, Redaction, scheduling_text};
+use crate::run::NAMESPACE;
+use crate::scenario::Scenario;
+use crate::workload::Report;
+
+/// The programs whose events are ours.
+const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
+
+/// The document of all pods that are there now.
+pub async fn outcome<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result<Outcome> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let pods = pods.list(&ListParams::default()).await.context("listing pods")?.items;
+    let mut outcome = Outcome { version: 1, pods: BTreeMap::new() };
+    let collector = Collector::new(cluster, scenario, &pods).await?;
+    for pod in &pods {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        outcome.pods.insert(name, collector.pod(pod).await?);
+    }
+    Ok(outcome)
+}
+
+/// The part of the document about one pod.
+pub async fn pod<C: Cluster>(cluster: &C, scenario: &Scenario, name: &str) -> anyhow::Result<PodOutcome> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let pod = pods.get(name).await.with_context(|| format!("reading pod {name}"))?;
+    Collector::new(cluster, scenario, std::slice::from_ref(&pod)).await?.pod(&pod).await
+}
+
+struct Collector<'a, C> {
+    cluster: &'a C,
+    nodes: usize,
+    events: Vec<Event>,
+    types: BTreeMap<String, String>,
+    redaction: Redaction,
+}
+
+impl<'a, C: Cluster> Collector<'a, C> {
+    async fn new(cluster: &'a C, scenario: &Scenario, pods: &[Pod]) -> anyhow::Result<Self> {
+        let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
+        let events = events.list(&ListParams::default()).await.context("listing events")?.items;
+        let nodes: Api<Node> = Api::all(cluster.client());
+        let mut types = BTreeMap::new();
+        for name in cluster.node_names() {
+            let node = nodes.get(name).await.with_context(|| format!("reading node {name}"))?;
+            let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::INSTANCE_TYPE_LABEL));
+            types.extend(label.map(|label| (name.clone(), label.clone())));
+        }
+        let uids = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+        let redaction = Redaction::new(cluster.node_names().iter().map(String::as_str), uids);
+        Ok(Self { cluster, nodes: scenario.nodes.len(), events, types, redaction })
+    }
+
+    async fn pod(&self, pod: &Pod) -> anyhow::Result<PodOutcome> {
+        let status = pod.status.clone().unwrap_or_default();
+        let spec = pod.spec.clone().unwrap_or_default();
+        let failure = match (&status.reason, &status.message) {
+            (None, None) => None,
+            (reason, message) => {
+                let parts = [reason.as_deref(), message.as_deref()];
+                Some(self.redaction.apply(&parts.into_iter().flatten().collect::<Vec<_>>().join(": ")))
+            }
+        };
+        let node = spec.node_name.clone();
+        Ok(PodOutcome {
+            phase: status.phase.unwrap_or_else(|| "Pending".into()),
+            deleted: false,
+            failure,
+            node_type: node.as_ref().and_then(|node| self.types.get(node).cloned()),
+            node: node.map(|node| self.redaction.apply(&node)),
+            annotations: self.annotations(pod),
+            containers: self.reports(pod).await?,
+            events: self.our_events(pod),
+            failed_scheduling: if spec.node_name.is_none() { self.failed_scheduling(pod) } else { None },
+        })
+    }
+
+    fn annotations(&self, pod: &Pod) -> BTreeMap<String, String> {
+        let shown = |(key, value): (&String, &String)| match key.as_str() {
+            names::NEURON_ALLOC_TIME => (key.clone(), REDACTED.to_owned()),
+            _ => (key.clone(), self.redaction.apply(value)),
+        };
+        pod.metadata.annotations.iter().flatten().map(shown).collect()
+    }
+
+    /// What every container that ran printed of itself.
+    async fn reports(&self, pod: &Pod) -> anyhow::Result<BTreeMap<String, Report>> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client(), NAMESPACE);
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let status = pod.status.as_ref();
+        let statuses = status.into_iter().flat_map(|status| {
+            let init = status.init_container_statuses.iter().flatten();
+            init.chain(status.container_statuses.iter().flatten())
+        });
+        let mut reports = BTreeMap::new();
+        for container in statuses {
+            let state = container.state.as_ref();
+            if !state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()) {
+                continue;
+            }
+            let params = LogParams { container: Some(container.name.clone()), ..LogParams::default() };
+            let log = pods.logs(name, &params).await.with_context(|| format!("log of {name}/{}", container.name))?;
+            // A container that has just started may not have printed yet; the next look finds it.
+            if let Some(report) = log.lines().find_map(|line| serde_json::from_str(line).ok()) {
+                reports.insert(container.name.clone(), report);
+            }
+        }
+        Ok(reports)
+    }
+
+    fn events_of<'e>(&'e self, pod: &'e Pod) -> impl Iterator<Item = &'e Event> {
+        let about = move |event: &&Event| {
+            event.regarding.as_ref().is_some_and(|object| object.uid == pod.metadata.uid && object.name == pod.metadata.name)
+        };
+        self.events.iter().filter(about)
+    }
+
+    fn our_events(&self, pod: &Pod) -> Vec<String> {
+        let ours = |event: &&Event| {
+            event.reporting_controller.as_deref().is_some_and(|reporter| OUR_REPORTERS.contains(&reporter))
+        };
+        let text = |event: &Event| {
+            let part = |text: &Option<String>| text.clone().unwrap_or_default();
+            self.redaction.apply(&format!("{} {}: {}", part(&event.type_), part(&event.reason), part(&event.note)))
+        };
+        let mut texts: Vec<String> = self.events_of(pod).filter(ours).map(text).collect();
+        texts.sort();
+        texts.dedup();
+        texts
+    }
+
+    fn failed_scheduling(&self, pod: &Pod) -> Option<String> {
+        let failed = self.events_of(pod).filter(|event| event.reason.as_deref() == Some("FailedScheduling"));
+        let version = |event: &&Event| event.metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok());
+        let last = failed.max_by_key(version)?;
+        let text = self.redaction.apply(last.note.as_deref().unwrap_or_default());
+        Some(scheduling_text(&text, self.cluster.outside_reasons(), self.nodes))
+    }
+}

@@ -1,0 +1,247 @@
+//! The embedded cluster: an in-memory API server, kube-scheduler's side of the extender protocol and one kubelet a
+//! node, with the production extender and device plugins as tasks of this process. It needs nothing but a folder.
+
+mod node;
+mod program;
+mod runtime;
+
+use std::net::SocketAddr;
+use std::sync::Mutex as StdMutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use fake_cluster::scheduler::{ExtenderConfig, ManagedResource, Scheduler, SchedulerConfig};
+use kube::Client;
+use neuron_core::names;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+
+use crate::cluster::Cluster;
+use crate::proxy::Proxy;
+use crate::scenario::{DeviceState, Part, Scenario, Verb};
+use crate::wait::Wait;
+use node::EmbeddedNode;
+use program::Program;
+
+/// Real time between two looks of a wait, and the cluster's time that passes in it: waiting out kubelet's 10 s status
+/// period takes a quarter of a second.
+const LOOK: Duration = Duration::from_millis(5);
+const CLOCK_STEP: Duration = Duration::from_millis(200);
+
+/// What varies between runs of one scenario.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Feeds the free choices of kubelets and scheduler.
+    pub seed: u64,
+    /// Kubelets take the worst of their free choices.
+    pub hostile: bool,
+}
+
+/// A running embedded cluster.
+pub struct Embedded {
+    clock: Clock,
+    client: Client,
+    names: Vec<String>,
+    nodes: Vec<EmbeddedNode>,
+    proxy: Proxy,
+    extender: Mutex<Option<Program>>,
+    scheduler: StdMutex<Option<Scheduler>>,
+    seed: u64,
+    // Last: sockets and device files are in it until everything above is gone.
+    folder: TempDir,
+}
+
+impl Embedded {
+    /// Brings up the scenario's nodes with their hardware, kubelets and plugins, the extender and a scheduler, and
+    /// waits until every node's devices are advertised.
+    pub async fn up(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
+        let clock = Clock::new();
+        let api = ApiServer::new(clock.clone());
+        // Socket paths end at 108 bytes, so the folder's name is short.
+        let folder = tempfile::Builder::new().prefix("ne").rand_bytes(6).tempdir().context("no temporary folder")?;
+        let mut nodes = Vec::new();
+        for (place, spec) in scenario.nodes.iter().enumerate() {
+            let name = format!("n{}", place + 1);
+            let home = folder.path().join(&name);
+            nodes.push(EmbeddedNode::up(&api, &clock, &name, home, spec, options).await?);
+        }
+        let cluster = Embedded {
+            client: api.client(),
+            names: nodes.iter().map(|node| node.name().to_owned()).collect(),
+            clock,
+            nodes,
+            proxy: Proxy::start().await?,
+            extender: Mutex::new(None),
+            scheduler: StdMutex::new(None),
+            seed: options.seed,
+            folder,
+        };
+        cluster.start(Part::Extender, 0).await?;
+        cluster.start(Part::Scheduler, 0).await?;
+        for place in 0..cluster.nodes.len() {
+            cluster.node_serves(place).await?;
+        }
+        Ok(cluster)
+    }
+
+    /// Waits until a node's plugin has reported and kubelet advertises both resources.
+    async fn node_serves(&self, place: usize) -> anyhow::Result<()> {
+        let node = &self.nodes[place];
+        if !node.has_plugin() {
+            return Ok(());
+        }
+        let what = format!("node {} to advertise its devices", node.name());
+        let wait = Wait::new(self, &what);
+        while !node.advertises(&self.client).await? {
+            wait.look_again().await?;
+        }
+        Ok(())
+    }
+
+    async fn start_extender(&self) -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("extender: no free loopback port")?;
+        let address = listener.local_addr()?;
+        let client = self.client.clone();
+        let program = Program::start("extender", move |shutdown| {
+            neuron_extender::serve(neuron_extender::Config::default(), client, listener, shutdown)
+        });
+        *self.extender.lock().await = Some(program);
+        let wait = Wait::new(self, "the extender to be ready");
+        while !is_ready(address).await {
+            wait.look_again().await?;
+        }
+        self.proxy.set_target(Some(address));
+        Ok(())
+    }
+
+    fn start_scheduler(&self) {
+        let managed = |name: &str| ManagedResource { name: name.to_owned(), ignored_by_scheduler: false };
+        let extender = ExtenderConfig {
+            filter_verb: Some("filter".into()),
+            bind_verb: Some("bind".into()),
+            managed_resources: vec![managed(names::NEURON), managed(names::NEURONCORE)],
+            http_timeout: Duration::from_secs(30),
+            ..ExtenderConfig::new(format!("http://{}", self.proxy.address()))
+        };
+        let config =
+            SchedulerConfig { name: self.scheduler_name().to_owned(), extenders: vec![extender], seed: self.seed };
+        let scheduler = Scheduler::start(self.client.clone(), self.clock.clone(), config);
+        *self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
+    }
+
+    fn node(&self, place: usize) -> anyhow::Result<&EmbeddedNode> {
+        self.nodes.get(place).with_context(|| format!("there is no node {place}"))
+    }
+}
+
+impl Cluster for Embedded {
+    fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn node_names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn scheduler_name(&self) -> &str {
+        "my-scheduler"
+    }
+
+    fn outside_reasons(&self) -> &[&str] {
+        &[]
+    }
+
+    async fn pass_time(&self) {
+        self.clock.advance(CLOCK_STEP);
+        tokio::time::sleep(LOOK).await;
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(20)
+    }
+
+    async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => {
+                self.proxy.set_target(None);
+                let program = self.extender.lock().await.take().context("the extender is already stopped")?;
+                program.stop().await
+            }
+            Part::Scheduler => {
+                let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
+                scheduler.context("the scheduler is already stopped")?.stop().await;
+                Ok(())
+            }
+            Part::Plugin => self.node(node)?.stop_plugin().await,
+            Part::Kubelet => self.node(node)?.stop_kubelet().await,
+        }
+    }
+
+    async fn start(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => self.start_extender().await,
+            Part::Scheduler => {
+                self.start_scheduler();
+                Ok(())
+            }
+            Part::Plugin => {
+                self.node(node)?.start_plugin(self.client.clone()).await?;
+                self.node_serves(node).await
+            }
+            Part::Kubelet => {
+                self.node(node)?.start_kubelet().await?;
+                self.node_serves(node).await
+            }
+        }
+    }
+
+    async fn set_device(&self, node: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
+        self.node(node)?.set_device(device, state)
+    }
+
+    async fn hold(&self, verb: Verb) -> anyhow::Result<()> {
+        self.proxy.set_held(verb, true);
+        Ok(())
+    }
+
+    fn is_held(&self, verb: Verb) -> bool {
+        self.proxy.is_held(verb)
+    }
+
+    async fn release(&self, verb: Verb) -> anyhow::Result<()> {
+        self.proxy.set_held(verb, false);
+        Ok(())
+    }
+
+    async fn down(self) -> anyhow::Result<()> {
+        let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(scheduler) = scheduler {
+            scheduler.stop().await;
+        }
+        if let Some(extender) = self.extender.lock().await.take() {
+            extender.stop().await?;
+        }
+        for node in &self.nodes {
+            node.down().await?;
+        }
+        let path = self.folder.path().to_owned();
+        self.folder.close().with_context(|| format!("removing {}", path.display()))?;
+        if path.exists() {
+            bail!("{} is still there", path.display());
+        }
+        Ok(())
+    }
+}
+
+/// Whether the extender at this address answers `/readyz` with 200.
+async fn is_ready(address: SocketAddr) -> bool {
+    use hyper_util::client::legacy::Client;
+    use hyper_util::rt::TokioExecutor;
+    let client: Client<_, axum::body::Body> = Client::builder(TokioExecutor::new()).build_http();
+    let Ok(uri) = format!("http://{address}/readyz").parse() else { return false };
+    client.get(uri).await.is_ok_and(|response| response.status().is_success())
+}

@@ -1,0 +1,158 @@
+//! One node of the embedded cluster: a fake machine, a kubelet and the production device plugin.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use fake_cluster::kubelet::{Choice, Kubelet, KubeletConfig};
+use fake_neuron::{Health, Machine, MachineSpec};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use neuron_core::catalog::Catalog;
+use neuron_core::names;
+use tokio::sync::Mutex;
+
+use super::Options;
+use super::program::Program;
+use super::runtime::WorkloadRuntime;
+use crate::scenario::{DeviceState, NodeSpec};
+
+/// How long after a change a node's status shows it (facts/kubernetes.md §6: up to 10 s).
+const STATUS_PERIOD: Duration = Duration::from_secs(10);
+
+/// A node with what runs on it.
+pub(super) struct EmbeddedNode {
+    api: ApiServer,
+    clock: Clock,
+    kubelet_config: KubeletConfig,
+    machine: Machine,
+    kubelet: Mutex<Option<Kubelet>>,
+    plugin: Mutex<Option<Program>>,
+    has_plugin: bool,
+}
+
+impl EmbeddedNode {
+    /// Builds the machine in `home` and starts kubelet and, if the scenario wants one, the plugin.
+    pub(super) async fn up(
+        api: &ApiServer,
+        clock: &Clock,
+        name: &str,
+        home: PathBuf,
+        spec: &NodeSpec,
+        options: Options,
+    ) -> anyhow::Result<Self> {
+        let root = home.join("root");
+        std::fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
+        let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id: None };
+        let machine = Machine::up(&machine, &root, Catalog::embedded()).with_context(|| format!("machine of {name}"))?;
+        for (path, text) in &spec.files {
+            let path = root.join(path);
+            match text {
+                Some(text) => std::fs::write(&path, text),
+                None => std::fs::remove_file(&path),
+            }
+            .with_context(|| format!("changing {}", path.display()))?;
+        }
+        let label = spec.label.clone().unwrap_or_else(|| spec.instance_type.clone());
+        let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
+        let node = EmbeddedNode {
+            api: api.clone(),
+            clock: clock.clone(),
+            kubelet_config: KubeletConfig {
+                node: name.to_owned(),
+                dir: home.join("kubelet"),
+                seed: options.seed,
+                choice: if options.hostile { Choice::Hostile } else { Choice::Seeded },
+                labels: labels.into_iter().filter(|(_, label)| !label.is_empty()).collect(),
+                status_period: STATUS_PERIOD,
+            },
+            machine,
+            kubelet: Mutex::new(None),
+            plugin: Mutex::new(None),
+            has_plugin: !spec.without_plugin,
+        };
+        node.start_kubelet().await?;
+        if node.has_plugin {
+            node.start_plugin(api.client()).await?;
+        }
+        Ok(node)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.kubelet_config.node
+    }
+
+    pub(super) fn has_plugin(&self) -> bool {
+        self.has_plugin
+    }
+
+    /// Whether the plugin has reported and kubelet shows both resources as allocatable.
+    pub(super) async fn advertises(&self, client: &Client) -> anyhow::Result<bool> {
+        let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
+        let reported = node.metadata.annotations.iter().flatten().any(|(key, _)| key == names::NODE_REPORT);
+        let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
+        let offers = |name: &str| allocatable.get(name).is_some_and(|quantity| quantity.0 != "0");
+        Ok(reported && offers(names::NEURON) && offers(names::NEURONCORE))
+    }
+
+    pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
+        let (client, clock, config) = (self.api.client(), self.clock.clone(), self.kubelet_config.clone());
+        let logs = Arc::new(self.api.clone());
+        let kubelet = Kubelet::start(client, clock, config, Arc::new(WorkloadRuntime), logs)
+            .await
+            .with_context(|| format!("kubelet of {}", self.name()))?;
+        *self.kubelet.lock().await = Some(kubelet);
+        Ok(())
+    }
+
+    pub(super) async fn stop_kubelet(&self) -> anyhow::Result<()> {
+        let kubelet = self.kubelet.lock().await.take();
+        kubelet.with_context(|| format!("kubelet of {} is already stopped", self.name()))?.stop().await;
+        Ok(())
+    }
+
+    pub(super) async fn start_plugin(&self, client: Client) -> anyhow::Result<()> {
+        let config = neuron_device_plugin::Config {
+            root: self.machine.root().to_owned(),
+            kubelet_dir: self.kubelet_config.dir.clone(),
+            poll: Duration::from_millis(100),
+            quiet: Duration::from_millis(50),
+            ..neuron_device_plugin::Config::new(self.name())
+        };
+        let program = Program::start("device plugin", move |shutdown| neuron_device_plugin::run(config, client, shutdown));
+        *self.plugin.lock().await = Some(program);
+        Ok(())
+    }
+
+    pub(super) async fn stop_plugin(&self) -> anyhow::Result<()> {
+        let plugin = self.plugin.lock().await.take();
+        plugin.with_context(|| format!("the plugin of {} is already stopped", self.name()))?.stop().await
+    }
+
+    pub(super) fn set_device(&self, device: u8, state: DeviceState) -> anyhow::Result<()> {
+        let changed = match state {
+            DeviceState::Lost => self.machine.lose(device),
+            DeviceState::Unhealthy => {
+                self.machine.set_health(device, &Health::Unhealthy { components: vec!["hbm".into()] })
+            }
+            DeviceState::Healthy => {
+                self.machine.restore(device).and_then(|()| self.machine.set_health(device, &Health::Healthy))
+            }
+        };
+        changed.with_context(|| format!("device {device} of {}", self.name()))
+    }
+
+    /// Ends plugin and kubelet, if they run.
+    pub(super) async fn down(&self) -> anyhow::Result<()> {
+        if let Some(plugin) = self.plugin.lock().await.take() {
+            plugin.stop().await?;
+        }
+        if let Some(kubelet) = self.kubelet.lock().await.take() {
+            kubelet.stop().await;
+        }
+        Ok(())
+    }
+}

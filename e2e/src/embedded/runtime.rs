@@ -1,0 +1,22 @@
+//! Runs `neuron-workload` containers on the embedded cluster: what the real one would print, as a value.
+
+use fake_cluster::kubelet::{ContainerRun, ContainerRuntime, ContainerStart};
+
+use crate::workload::{Report, Workload};
+
+/// Every container is a `neuron-workload`, whatever its image says.
+pub(super) struct WorkloadRuntime;
+
+impl ContainerRuntime for WorkloadRuntime {
+    fn start(&self, container: &ContainerStart) -> ContainerRun {
+        let workload = match Workload::from_args(&container.args) {
+            Ok(workload) => workload,
+            // As the real program: usage on its output, exit code 2.
+            Err(error) => return ContainerRun { log: error.to_string(), ends: Some((std::time::Duration::ZERO, 2)) },
+        };
+        let paths = container.devices.iter().map(|device| device.container_path.clone());
+        let report = Report::of(&container.env, paths);
+        let log = serde_json::to_string(&report).unwrap_or_else(|error| error.to_string());
+        ContainerRun { log, ends: workload.ends_after.map(|after| (after, i32::from(workload.exit_code))) }
+    }
+}

@@ -1,0 +1,16 @@
+//! `neuron-e2e`: runs scenarios and shows what came of them.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use neuron_e2e::cli::Arguments;
+
+fn main() -> ExitCode {
+    match neuron_e2e::cli::run(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("neuron-e2e: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The outcome document, version 1: what came of a scenario, equal on every kind of cluster (docs/architecture.md §6).
+//! Made by [`crate::collect`], compared by tests, printed by the command line.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Report;
+
+/// What came of one scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Version of the document's form: 1.
+    pub version: u32,
+    /// By pod name. A pod that a step deleted is shown as it was just before.
+    pub pods: BTreeMap<String, PodOutcome>,
+}
+
+/// What came of one pod. Nodes are n1, n2.. in scenario order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodOutcome {
+    /// `Pending`, `Running`, `Succeeded`, `Failed`; `Refused` if the API server did not take the manifest.
+    pub phase: String,
+    /// A step deleted it; everything else is as it was just before.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleted: bool,
+    /// Why it failed: kubelet's reason and message, or the API server's refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The node it is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The instance type of that node's label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_type: Option<String>,
+    /// The pod's annotations. `NEURON_ALLOC_TIME` is redacted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// By container, also init containers: what it printed of what it really got.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<String, Report>,
+    /// Our own events on the pod, `Type Reason: note`, sorted, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// The last FailedScheduling message of a pod that is not bound, without nodes outside the scenario and without
+    /// the preemption tail. What a bound pod was told before depends on how often it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_scheduling: Option<String>,
+}
+
+impl PodOutcome {
+    /// Whether it holds hardware now.
+    pub fn is_running(&self) -> bool {
+        self.phase == "Running" && !self.deleted
+    }
+}
+
+// Serde hands the field by reference.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Outcome {
+    /// The document as text: JSON, keys sorted, two spaces, a newline at the end.
+    pub fn to_text(&self) -> Result<String, serde_json::Error> {
+        // Through a Value, whose objects are sorted maps: field order must not depend on the struct's.
+        Ok(serde_json::to_string_pretty(&serde_json::to_value(self)?)? + "\n")
+    }
+}
+
+/// What stands in a document for a text that differs from run to run.
+pub const REDACTED: &str = "[redacted]";
+
+/// The texts of one run made equal for every run: real node names become n1, n2.., UIDs and addresses are redacted.
+pub struct Redaction {
+    replacements: Vec<(String, String)>,
+}
+
+impl Redaction {
+    /// For nodes in scenario order and the UIDs of the run's pods.
+    pub fn new<'a>(nodes: impl IntoIterator<Item = &'a str>, uids: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut replacements: Vec<(String, String)> =
+            nodes.into_iter().enumerate().map(|(place, node)| (node.to_owned(), format!("n{}", place + 1))).collect();
+        replacements.extend(uids.into_iter().map(|uid| (uid.to_owned(), REDACTED.to_owned())));
+        // Longest first: `kind-worker` is the beginning of `kind-worker2`.
+        replacements.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+        Self { replacements }
+    }
+
+    /// The text without what differs from run to run.
+    pub fn apply(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for (from, to) in &self.replacements {
+            out = out.replace(from, to);
+        }
+        out
+    }
+}
+
+/// A FailedScheduling message as the document shows it: reasons that only nodes outside the scenario gave (the
+/// control plane's taint, other tests' nodes by our cordon) and the `preemption:` tail are removed, and the node
+/// count is the scenario's.
+pub fn scheduling_text(message: &str, outside: &[&str], nodes: usize) -> String {
+    let Some((_, rest)) = message.split_once(" nodes are available: ") else {
+        return message.to_owned();
+    };
+    // Reasons may hold full stops of their own, so the tail is found by its words, not by its punctuation.
+    let tail = [" no new claims to deallocate, preemption: ", " preemption: "];
+    let end = tail.iter().filter_map(|words| rest.find(words)).min().unwrap_or(rest.len());
+    let reasons = rest[..end].strip_suffix('.').unwrap_or(&rest[..end]);
+    let kept: Vec<&str> =
+        reasons.split(", ").filter(|reason| !outside.iter().any(|text| reason.contains(text))).collect();
+    format!("0/{nodes} nodes are available: {}.", kept.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_outside_and_the_preemption_tail_are_removed_from_failed_scheduling() {
+        let message = "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, \
+                       2 Insufficient aws.amazon.com/neuron. no new claims to deallocate, preemption: 0/3 nodes are \
+                       available: 3 Preemption is not helpful for scheduling.";
+        let text = scheduling_text(message, &["node-role.kubernetes.io/control-plane"], 2);
+        assert_eq!(text, "0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron.");
+    }
+
+    #[test]
+    fn a_reason_that_ends_with_a_sentence_keeps_its_full_stop() {
+        let warning = "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices.";
+        let message = format!("0/1 nodes are available: 1 {warning}.. preemption: 0/1 nodes are available: 1 No victims.");
+        assert_eq!(scheduling_text(&message, &[], 1), format!("0/1 nodes are available: 1 {warning}.."));
+    }
+
+    #[test]
+    fn the_longer_node_name_is_replaced_first() {
+        let redaction = Redaction::new(["kind-worker", "kind-worker2"], ["0000-1111"]);
+        assert_eq!(redaction.apply("kind-worker2 kind-worker 0000-1111"), "n2 n1 [redacted]");
+    }
+}

@@ -1,0 +1,111 @@
+//! What the command line prints of finished scenarios: a table for people, JSON for programs.
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
+use serde::Serialize;
+
+use crate::outcome::{Outcome, PodOutcome};
+use crate::scenario::Scenario;
+
+/// Pods shown of one scenario; the JSON has them all.
+const PODS_SHOWN: usize = 4;
+
+/// One line of the table, one element of the JSON.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it shows.
+    pub about: String,
+    /// The instance types of n1, n2, n3.
+    pub nodes: Vec<String>,
+    /// Whether everything was as it must be.
+    pub passed: bool,
+    /// What was not, one sentence each.
+    pub failures: Vec<String>,
+    /// Wall time in seconds.
+    pub seconds: f64,
+    /// The outcome document; none if the scenario did not come to its end.
+    pub outcome: Option<Outcome>,
+}
+
+impl Row {
+    /// The row of a scenario that was run.
+    pub fn new(scenario: &Scenario, result: anyhow::Result<crate::run::Finished>, seconds: f64) -> Self {
+        let (outcome, failures) = match result {
+            Ok(finished) => (Some(finished.outcome), finished.failures),
+            Err(error) => (None, vec![format!("{error:#}")]),
+        };
+        Row {
+            scenario: scenario.name.clone(),
+            about: scenario.about.clone(),
+            nodes: scenario.nodes.iter().map(|node| node.instance_type.clone()).collect(),
+            passed: failures.is_empty(),
+            failures,
+            seconds,
+            outcome,
+        }
+    }
+}
+
+/// The table: scenario, nodes, what was placed where, passed or failed and why.
+pub fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["scenario", "nodes", "what was placed where", "result"]);
+    for row in rows {
+        let placed = row.outcome.as_ref().map_or(String::new(), placements);
+        let result = if row.passed {
+            Cell::new("passed").fg(Color::Green)
+        } else {
+            Cell::new(format!("FAILED\n{}", row.failures.join("\n"))).fg(Color::Red).add_attribute(Attribute::Bold)
+        };
+        table.add_row([Cell::new(&row.scenario), Cell::new(row.nodes.join("\n")), Cell::new(placed), result]);
+    }
+    table.to_string()
+}
+
+/// The last line: `N passed, N failed`.
+pub fn summary(rows: &[Row]) -> String {
+    let passed = rows.iter().filter(|row| row.passed).count();
+    format!("{passed} passed, {} failed", rows.len() - passed)
+}
+
+fn placements(outcome: &Outcome) -> String {
+    let mut lines: Vec<String> =
+        outcome.pods.iter().take(PODS_SHOWN).map(|(name, pod)| format!("{name}: {}", placement(pod))).collect();
+    if outcome.pods.len() > PODS_SHOWN {
+        lines.push(format!("and {} more pods", outcome.pods.len() - PODS_SHOWN));
+    }
+    lines.join("\n")
+}
+
+fn placement(pod: &PodOutcome) -> String {
+    let node = pod.node.as_deref().unwrap_or("no node");
+    match Allocation::parse(&pod.annotations) {
+        Ok(Some(Recorded::Ours(allocation))) => {
+            let sets: Vec<String> = allocation.containers.values().map(set).collect();
+            format!("{} on {node}", sets.join(" + "))
+        }
+        _ => pod.phase.to_lowercase(),
+    }
+}
+
+fn set(allocation: &ContainerAllocation) -> String {
+    let part = |noun: &str, ids: String| (!ids.is_empty()).then(|| format!("{noun} {}", folded(&ids)));
+    let parts = [part("devices", allocation.devices.to_string()), part("cores", allocation.cores.to_string())];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+/// `0,1,2,5` as `0-2,5`.
+fn folded(ids: &str) -> String {
+    let mut runs: Vec<(u8, u8)> = Vec::new();
+    for id in ids.split(',').filter_map(|id| id.parse::<u8>().ok()) {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == id => *last = id,
+            _ => runs.push((id, id)),
+        }
+    }
+    let text = |(first, last): &(u8, u8)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    runs.iter().map(text).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,115 @@
+//! A proxy between a scheduler and the extender, so that a step can fall between two calls. The scheduler is
+//! configured with the proxy's address; the extender behind it may stop and come back at another one.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{Request, Response, StatusCode, Uri, uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::scenario::Verb;
+
+/// Largest body passed on: 5,000 full nodes are some 100 MB.
+const LARGEST_BODY: usize = 256 << 20;
+
+/// A running proxy; it ends when dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _stop: DropGuard,
+}
+
+struct Shared {
+    /// Where the extender listens now; none while it is down.
+    target: Mutex<Option<SocketAddr>>,
+    gates: HashMap<Verb, Gate>,
+    client: Client<HttpConnector, Body>,
+}
+
+/// What calls of one verb wait at.
+struct Gate {
+    closed: watch::Sender<bool>,
+    waiting: watch::Sender<usize>,
+}
+
+impl Proxy {
+    /// Starts a proxy on a free loopback port.
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("proxy: no free loopback port")?;
+        let address = listener.local_addr()?;
+        let gate = || Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) };
+        let shared = Arc::new(Shared {
+            target: Mutex::new(None),
+            gates: [(Verb::Filter, gate()), (Verb::Bind, gate())].into(),
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+        });
+        let stop = CancellationToken::new();
+        let router = Router::new().fallback(pass_on).with_state(Arc::clone(&shared));
+        let server = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+        tokio::spawn(async move { server.await });
+        Ok(Self { address, shared, _stop: stop.drop_guard() })
+    }
+
+    /// Where schedulers reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Names the extender behind it; none while it is down.
+    pub fn set_target(&self, target: Option<SocketAddr>) {
+        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    /// Calls of this verb wait from now on (`true`) or go on (`false`).
+    pub fn set_held(&self, verb: Verb, held: bool) {
+        if let Some(gate) = self.shared.gates.get(&verb) {
+            gate.closed.send_replace(held);
+        }
+    }
+
+    /// Whether a call of this verb waits now.
+    pub fn is_held(&self, verb: Verb) -> bool {
+        self.shared.gates.get(&verb).is_some_and(|gate| *gate.waiting.borrow() > 0)
+    }
+}
+
+async fn pass_on(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
+    let verb = [Verb::Filter, Verb::Bind].into_iter().find(|verb| request.uri().path().ends_with(verb.path()));
+    if let Some(gate) = verb.and_then(|verb| shared.gates.get(&verb)) {
+        gate.waiting.send_modify(|waiting| *waiting += 1);
+        // The only error is a sender that is gone, and `shared` holds it.
+        let _open = gate.closed.subscribe().wait_for(|closed| !closed).await.is_ok();
+        gate.waiting.send_modify(|waiting| *waiting -= 1);
+    }
+    match forward(&shared, request).await {
+        Ok(response) => response,
+        Err(error) => {
+            let mut response = Response::new(Body::from(format!("proxy: {error:#}")));
+            *response.status_mut() = StatusCode::BAD_GATEWAY;
+            response
+        }
+    }
+}
+
+async fn forward(shared: &Shared, request: Request<Body>) -> anyhow::Result<Response<Body>> {
+    let target = *shared.target.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = target.context("the extender is down")?;
+    let (mut parts, body) = request.into_parts();
+    let mut uri = parts.uri.into_parts();
+    uri.scheme = Some(uri::Scheme::HTTP);
+    uri.authority = Some(target.to_string().parse()?);
+    parts.uri = Uri::from_parts(uri)?;
+    let body: Bytes = axum::body::to_bytes(body, LARGEST_BODY).await?;
+    let response = shared.client.request(Request::from_parts(parts, Body::from(body))).await?;
+    Ok(response.map(Body::new))
+}

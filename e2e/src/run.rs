@@ -1,0 +1,333 @@
+//! Carries a scenario out on any [`Cluster`] and says what came of it. Called by the command line and the tests.
+
+use std::collections::{BTreeMap, HashSet};
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch as ApiPatch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::collect;
+use crate::outcome::{Outcome, PodOutcome};
+use crate::scenario::{DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
+use crate::verdict;
+use crate::wait::until;
+
+/// The namespace that scenarios live in.
+pub const NAMESPACE: &str = "default";
+
+/// What came of a scenario, and what of it should not have.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The outcome document.
+    pub outcome: Outcome,
+    /// What differs from the scenario's expectations or breaks an invariant; empty if it passed.
+    pub failures: Vec<String>,
+}
+
+/// Carries the steps out, then waits until what is there is what must be, or patience ends.
+pub async fn run<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result<Finished> {
+    let mut run = Run { cluster, scenario, gone: BTreeMap::new(), stopped: HashSet::new() };
+    for (place, step) in scenario.steps.iter().enumerate() {
+        Box::pin(run.step(step)).await.with_context(|| format!("step {} ({})", place + 1, step.label()))?;
+    }
+    run.finish().await
+}
+
+struct Run<'a, C> {
+    cluster: &'a C,
+    scenario: &'a Scenario,
+    /// Pods that are no longer there, or never were: as they were last seen.
+    gone: BTreeMap<String, PodOutcome>,
+    stopped: HashSet<(Part, usize)>,
+}
+
+impl<C: Cluster> Run<'_, C> {
+    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+        match step {
+            Step::Apply(manifests) => {
+                for manifest in manifests {
+                    let name = self.create(manifest).await?;
+                    self.settle(&name).await?;
+                }
+            }
+            Step::ApplyTogether(manifests) => {
+                let mut names = Vec::new();
+                for manifest in manifests {
+                    names.push(self.create(manifest).await?);
+                }
+                for name in names {
+                    self.settle(&name).await?;
+                }
+            }
+            Step::Refused(manifests) => {
+                for manifest in manifests {
+                    self.refused(manifest).await?;
+                }
+            }
+            Step::Delete(names) => {
+                for name in names {
+                    self.delete(name).await?;
+                }
+            }
+            Step::Ended(names) => {
+                for name in names {
+                    let ended = |pod: &Pod| matches!(phase(pod), "Succeeded" | "Failed");
+                    self.pod_until(name, "to end", ended).await?;
+                }
+            }
+            Step::Running(names) => {
+                for name in names {
+                    self.pod_until(name, "to run", |pod| phase(pod) == "Running").await?;
+                }
+            }
+            Step::Bound(names) => {
+                for name in names {
+                    self.pod_until(name, "to be bound", is_bound).await?;
+                }
+            }
+            Step::Patch(patch) => self.patch_pod(patch).await?,
+            Step::PatchNode(patch) => self.patch_node(patch).await?,
+            Step::Stop(target) => self.stop(target).await?,
+            Step::Start(target) => self.start(target).await?,
+            Step::Restart(target) => {
+                self.stop(target).await?;
+                self.start(target).await?;
+            }
+            Step::Device(DeviceStep { node, device, becomes }) => {
+                self.cluster.set_device(self.place_of(node)?, *device, *becomes).await?;
+                self.device_reported(self.place_of(node)?, *device, *becomes).await?;
+            }
+            Step::Hold(hold) => self.hold(hold).await?,
+        }
+        Ok(())
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.cluster.client(), NAMESPACE)
+    }
+
+    /// The place of n1, n2, n3 in the scenario.
+    fn place_of(&self, node: &str) -> anyhow::Result<usize> {
+        let place = node.strip_prefix('n').and_then(|number| number.parse::<usize>().ok()).and_then(|n| n.checked_sub(1));
+        place
+            .filter(|place| *place < self.scenario.nodes.len())
+            .with_context(|| format!("{node:?} is not a node of this scenario; it has n1 to n{}", self.scenario.nodes.len()))
+    }
+
+    /// The manifest as it is sent: our scheduler's name where it names none, real node names.
+    fn prepared(&self, manifest: &Value) -> anyhow::Result<DynamicObject> {
+        let mut manifest = manifest.clone();
+        if manifest["kind"] != "Pod" {
+            bail!("scenarios apply pods, not {}", manifest["kind"]);
+        }
+        let spec = &mut manifest["spec"];
+        if spec["schedulerName"].is_null() {
+            spec["schedulerName"] = json!(self.cluster.scheduler_name());
+        }
+        if let Some(node) = spec["nodeName"].as_str() {
+            let place = self.place_of(node)?;
+            spec["nodeName"] = json!(self.cluster.node_names()[place]);
+        }
+        if spec["terminationGracePeriodSeconds"].is_null() {
+            spec["terminationGracePeriodSeconds"] = json!(1);
+        }
+        Ok(serde_json::from_value(manifest)?)
+    }
+
+    async fn post(&self, manifest: &Value) -> anyhow::Result<(String, kube::Result<DynamicObject>)> {
+        let object = self.prepared(manifest)?;
+        let name = object.metadata.name.clone().context("a pod without a name")?;
+        let kind = ApiResource::erase::<Pod>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.cluster.client(), NAMESPACE, &kind);
+        Ok((name, api.create(&PostParams::default(), &object).await))
+    }
+
+    async fn create(&mut self, manifest: &Value) -> anyhow::Result<String> {
+        let (name, result) = self.post(manifest).await?;
+        result.with_context(|| format!("creating pod {name}"))?;
+        self.gone.remove(&name);
+        Ok(name)
+    }
+
+    async fn refused(&mut self, manifest: &Value) -> anyhow::Result<()> {
+        match self.post(manifest).await? {
+            (name, Ok(_)) => bail!("the API server took pod {name}, which it should refuse"),
+            (name, Err(kube::Error::Api(status))) => {
+                let outcome =
+                    PodOutcome { phase: "Refused".into(), failure: Some(status.message.clone()), ..PodOutcome::default() };
+                self.gone.insert(name, outcome);
+                Ok(())
+            }
+            (name, Err(error)) => Err(error).with_context(|| format!("creating pod {name}")),
+        }
+    }
+
+    /// Waits until the pod runs, has ended or is refused; while parts are stopped, until as much is done as can be.
+    async fn settle(&self, name: &str) -> anyhow::Result<()> {
+        let stopped = |part: Part| self.stopped.iter().any(|(other, _)| *other == part);
+        if stopped(Part::Scheduler) || stopped(Part::Extender) {
+            return Ok(());
+        }
+        let bound_is_enough = stopped(Part::Kubelet) || stopped(Part::Plugin);
+        let settled = |pod: &Pod| {
+            let settled = matches!(phase(pod), "Running" | "Succeeded" | "Failed") || is_refused(pod);
+            settled || (bound_is_enough && is_bound(pod))
+        };
+        self.pod_until(name, "to run, end or be refused", settled).await
+    }
+
+    async fn pod_until(&self, name: &str, what: &str, condition: impl Fn(&Pod) -> bool) -> anyhow::Result<()> {
+        let pods = self.pods();
+        until(self.cluster, &format!("pod {name} {what}"), async || {
+            Ok(pods.get_opt(name).await?.is_some_and(|pod| condition(&pod)))
+        })
+        .await
+    }
+
+    async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut seen = PodOutcome::default();
+        // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise.
+        until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
+            let now = collect::pod(self.cluster, self.scenario, name).await?;
+            let steady = now == seen && (!now.is_running() || verdict::record_unlike_reality(name, &now).is_empty());
+            seen = now;
+            Ok(steady)
+        })
+        .await?;
+        self.gone.insert(name.to_owned(), PodOutcome { deleted: true, ..seen });
+        let pods = self.pods();
+        pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("deleting pod {name}"))?;
+        if self.stopped.iter().any(|(part, _)| *part == Part::Kubelet) {
+            return Ok(());
+        }
+        until(self.cluster, &format!("pod {name} to be gone"), async || Ok(pods.get_opt(name).await?.is_none())).await
+    }
+
+    async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
+        let pods = self.pods();
+        pods.patch(name, &PatchParams::default(), &ApiPatch::Merge(patch))
+            .await
+            .with_context(|| format!("patching pod {name}"))?;
+        Ok(())
+    }
+
+    async fn patch_node(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
+        let name = &self.cluster.node_names()[self.place_of(name)?];
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        nodes
+            .patch(name, &PatchParams::default(), &ApiPatch::Merge(patch))
+            .await
+            .with_context(|| format!("patching node {name}"))?;
+        Ok(())
+    }
+
+    async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
+        let place = self.place_of(node)?;
+        self.cluster.stop(*part, place).await?;
+        self.stopped.insert((*part, place));
+        Ok(())
+    }
+
+    async fn start(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
+        let place = self.place_of(node)?;
+        self.cluster.start(*part, place).await?;
+        self.stopped.remove(&(*part, place));
+        Ok(())
+    }
+
+    /// Waits until the node's report says what became of the device: from then on the extender knows it too.
+    async fn device_reported(&self, place: usize, device: u8, state: crate::scenario::DeviceState) -> anyhow::Result<()> {
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        let name = &self.cluster.node_names()[place];
+        let healthy = state == crate::scenario::DeviceState::Healthy;
+        until(self.cluster, &format!("node {name} to report device {device} as {state:?}"), async || {
+            let node = nodes.get(name).await?;
+            let report = node.metadata.annotations.as_ref().and_then(|all| all.get(neuron_core::names::NODE_REPORT));
+            let Some(report) = report.and_then(|text| neuron_core::report::NodeReport::parse(text).ok()) else {
+                return Ok(false);
+            };
+            let known = report.devices.iter().find(|known| known.id == device);
+            Ok(known.is_some_and(|known| (known.health == neuron_core::report::Health::Healthy) == healthy))
+        })
+        .await
+    }
+
+    async fn hold(&mut self, Hold { before, apply, steps }: &Hold) -> anyhow::Result<()> {
+        self.cluster.hold(*before).await?;
+        for manifest in apply {
+            self.create(manifest).await?;
+        }
+        until(self.cluster, &format!("a {} call to be held", before.path()), async || Ok(self.cluster.is_held(*before)))
+            .await?;
+        for step in steps {
+            Box::pin(self.step(step)).await?;
+        }
+        self.cluster.release(*before).await?;
+        for manifest in apply {
+            if let Some(name) = manifest["metadata"]["name"].as_str() {
+                self.settle(name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects until the document is what it must be and holds still, or patience ends.
+    async fn finish(self) -> anyhow::Result<Finished> {
+        let mut last: Option<Finished> = None;
+        let mut steady = async || {
+            let mut outcome = collect::outcome(self.cluster, self.scenario).await?;
+            outcome.pods.extend(self.gone.clone());
+            let failures = verdict::failures(self.scenario, &outcome);
+            let same = last.as_ref().is_some_and(|last| last.outcome == outcome);
+            let done = same && failures.is_empty();
+            last = Some(Finished { outcome, failures });
+            Ok(done)
+        };
+        let waited = until(self.cluster, "the outcome to be what the scenario expects", &mut steady).await;
+        match (last, waited) {
+            // What patience ended on is told by the failures themselves, which say more than "timed out".
+            (Some(finished), _) if !finished.failures.is_empty() => Ok(finished),
+            (Some(finished), Ok(())) => Ok(finished),
+            (_, Err(error)) => Err(error),
+            (None, Ok(())) => bail!("nothing was collected"),
+        }
+    }
+}
+
+impl Step {
+    /// The step's name in its file.
+    fn label(&self) -> &'static str {
+        match self {
+            Step::Apply(_) => "apply",
+            Step::ApplyTogether(_) => "apply-together",
+            Step::Refused(_) => "refused",
+            Step::Delete(_) => "delete",
+            Step::Ended(_) => "ended",
+            Step::Running(_) => "running",
+            Step::Bound(_) => "bound",
+            Step::Patch(_) => "patch",
+            Step::PatchNode(_) => "patch-node",
+            Step::Restart(_) => "restart",
+            Step::Stop(_) => "stop",
+            Step::Start(_) => "start",
+            Step::Device(_) => "device",
+            Step::Hold(_) => "hold",
+        }
+    }
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}
+
+fn is_bound(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+}
+
+/// Whether kube-scheduler has said why it cannot place the pod, or that it waits for its gates.
+fn is_refused(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+}

@@ -1,0 +1,190 @@
+//! What of an outcome should not be: expectations that the scenario names, and invariants that hold for every scenario.
+
+use std::collections::BTreeMap;
+
+use neuron_core::catalog::Catalog;
+use neuron_core::ids::{CoreSet, DeviceSet};
+use neuron_core::names;
+use neuron_core::record::{Allocation, Recorded};
+use neuron_core::topology::{Policy, Topology};
+
+use crate::outcome::{Outcome, PodOutcome};
+use crate::scenario::{Expected, ExpectedSets, Scenario};
+use crate::workload::Report;
+
+/// Everything that is wrong with the outcome, one sentence each; empty if the scenario passed.
+pub fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+    let mut failures = unmet(scenario, outcome);
+    failures.extend(records_unlike_reality(outcome));
+    failures.extend(held_twice(scenario, outcome));
+    failures.extend(sets_not_allowed(scenario, outcome));
+    failures
+}
+
+/// Expectations of the scenario that the outcome does not meet.
+fn unmet(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+    let mut failures = Vec::new();
+    for (name, expected) in &scenario.expect {
+        match outcome.pods.get(name) {
+            None => failures.push(format!("pod {name} is not there")),
+            Some(pod) => failures.extend(unmet_of(pod, expected).into_iter().map(|text| format!("pod {name}: {text}"))),
+        }
+    }
+    for group in &scenario.interchangeable {
+        let gone: Vec<&String> = group.iter().filter(|name| !outcome.pods.contains_key(*name)).collect();
+        failures.extend(gone.into_iter().map(|name| format!("pod {name} is not there")));
+    }
+    failures
+}
+
+fn unmet_of(pod: &PodOutcome, expected: &Expected) -> Vec<String> {
+    let mut failures = Vec::new();
+    if let Some(phase) = &expected.phase
+        && *phase != pod.phase
+    {
+        let why = pod.failure.as_ref().or(pod.failed_scheduling.as_ref()).map_or(String::new(), |why| format!(": {why}"));
+        failures.push(format!("is {}, not {phase}{why}", pod.phase));
+    }
+    if let Some(node) = &expected.node
+        && pod.node.as_ref() != Some(node)
+    {
+        failures.push(format!("is on {}, not on {node}", pod.node.as_deref().unwrap_or("no node")));
+    }
+    for (container, sets) in &expected.got {
+        match pod.containers.get(container) {
+            None => failures.push(format!("container {container} printed nothing")),
+            Some(report) if got(report) != *sets => {
+                failures.push(format!("container {container} got {}, not {}", said(&got(report)), said(sets)));
+            }
+            Some(_) => {}
+        }
+    }
+    if let Some(text) = &expected.refusal {
+        let said = [&pod.failed_scheduling, &pod.failure].into_iter().flatten().any(|said| said.contains(text.as_str()));
+        if !said {
+            let had = pod.failed_scheduling.as_ref().or(pod.failure.as_ref());
+            failures.push(format!("was not refused with {text:?} but {had:?}"));
+        }
+    }
+    if let Some(text) = &expected.event
+        && !pod.events.iter().any(|event| event.contains(text.as_str()))
+    {
+        failures.push(format!("has no event with {text:?} but {:?}", pod.events));
+    }
+    failures
+}
+
+/// What a container got, in the words of an expectation.
+fn got(report: &Report) -> ExpectedSets {
+    let numbers: Vec<&str> = report.devices.iter().filter_map(|path| path.strip_prefix("/dev/neuron")).collect();
+    ExpectedSets {
+        cores: report.env.get(names::VISIBLE_CORES).cloned(),
+        devices: report.env.get(names::VISIBLE_DEVICES).cloned(),
+        nodes: (!numbers.is_empty()).then(|| numbers.join(",")),
+    }
+}
+
+fn said(sets: &ExpectedSets) -> String {
+    let part = |name: &str, text: &Option<String>| text.as_ref().map(|text| format!("{name} {text}"));
+    let parts =
+        [part("cores", &sets.cores), part("devices", &sets.devices), part("device nodes", &sets.nodes)].into_iter().flatten();
+    let text = parts.collect::<Vec<_>>().join("; ");
+    if text.is_empty() { "nothing".into() } else { text }
+}
+
+/// The cores and devices that a container sees; `None` if it sees none.
+fn visible(report: &Report) -> Result<(CoreSet, DeviceSet), String> {
+    let read = |name: &str| report.env.get(name).map_or("", String::as_str);
+    let cores = read(names::VISIBLE_CORES).parse().map_err(|error| format!("{}: {error}", names::VISIBLE_CORES))?;
+    let devices = read(names::VISIBLE_DEVICES).parse().map_err(|error| format!("{}: {error}", names::VISIBLE_DEVICES))?;
+    Ok((cores, devices))
+}
+
+/// Every running pod's record says what its containers really got.
+fn records_unlike_reality(outcome: &Outcome) -> Vec<String> {
+    let running = outcome.pods.iter().filter(|(_, pod)| pod.is_running());
+    running.flat_map(|(name, pod)| record_unlike_reality(name, pod)).collect()
+}
+
+/// What one pod's record says otherwise than its containers; empty once plugin and record agree.
+pub fn record_unlike_reality(name: &str, pod: &PodOutcome) -> Vec<String> {
+    let recorded = match Allocation::parse(&pod.annotations) {
+        Ok(Some(Recorded::Ours(allocation))) => allocation.containers,
+        Ok(_) => BTreeMap::new(),
+        Err(error) => return vec![format!("pod {name}: {error}")],
+    };
+    let mut failures = Vec::new();
+    if pod.annotations.get(names::NEURON_ALLOCATED).is_some_and(|text| text == "false") {
+        failures.push(format!("pod {name}: {} is still false", names::NEURON_ALLOCATED));
+    }
+    for (container, record) in &recorded {
+        let report = pod.containers.get(container);
+        match report.map(visible) {
+            None => failures.push(format!("pod {name}: container {container} printed nothing")),
+            Some(Err(error)) => failures.push(format!("pod {name}: container {container}: {error}")),
+            Some(Ok(has)) if has != (record.cores, record.devices) => failures.push(format!(
+                "pod {name}: container {container} has cores {{{}}} and devices {{{}}}, its record says {{{}}} and {{{}}}",
+                has.0, has.1, record.cores, record.devices
+            )),
+            Some(Ok(_)) => {}
+        }
+    }
+    let unrecorded = pod.containers.iter().filter(|(container, _)| !recorded.contains_key(*container));
+    for (container, report) in unrecorded.filter(|(_, report)| got(report) != ExpectedSets::default()) {
+        failures.push(format!("pod {name}: container {container} got {} without a record", said(&got(report))));
+    }
+    failures
+}
+
+/// The topology of a scenario's node, n1 first; none for types that only a report describes.
+fn topology(scenario: &Scenario, node: &str) -> Option<Topology> {
+    let place = node.strip_prefix('n')?.parse::<usize>().ok()?.checked_sub(1)?;
+    let spec = scenario.nodes.get(place)?;
+    let model = Catalog::embedded().find(&spec.instance_type)?;
+    Topology::named(&spec.instance_type, model, spec.lnc.unwrap_or(model.default_lnc), Policy::Documented).ok()
+}
+
+/// No core is seen by two running pods, under either name.
+fn held_twice(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut holders: BTreeMap<&str, Vec<(&str, CoreSet)>> = BTreeMap::new();
+    for (name, pod) in outcome.pods.iter().filter(|(_, pod)| pod.is_running()) {
+        let Some((node, topology)) = pod.node.as_deref().and_then(|node| Some((node, topology(scenario, node)?))) else {
+            continue;
+        };
+        let sets = pod.containers.values().filter_map(|report| visible(report).ok());
+        let hardware = sets.fold(CoreSet::EMPTY, |all, (cores, devices)| all.union(cores).union(topology.cores_of(devices)));
+        for (other, held) in holders.entry(node).or_default().iter() {
+            if held.intersects(hardware) {
+                failures.push(format!("pods {other} and {name} both hold cores {} of {node}", held.intersection(hardware)));
+            }
+        }
+        holders.entry(node).or_default().push((name, hardware));
+    }
+    failures
+}
+
+/// Every set that a running container got is one that its node's type allows.
+fn sets_not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+    let mut failures = Vec::new();
+    for (name, pod) in outcome.pods.iter().filter(|(_, pod)| pod.is_running()) {
+        let Some(topology) = pod.node.as_deref().and_then(|node| topology(scenario, node)) else {
+            continue;
+        };
+        for (container, report) in &pod.containers {
+            let Ok((cores, devices)) = visible(report) else { continue };
+            if !devices.is_empty() && !topology.device_sets(devices.len()).contains(&devices) {
+                failures.push(format!("pod {name}: container {container} got devices {devices}, which are not an allowed set"));
+            }
+            if !cores.is_empty() && !topology.core_sets(cores.len()).contains(&cores) {
+                failures.push(format!("pod {name}: container {container} got cores {cores}, which are not an allowed set"));
+            }
+            let paths = got(report).nodes.unwrap_or_default();
+            let seen = devices.union(topology.devices_of(cores));
+            if paths != seen.to_string() {
+                failures.push(format!("pod {name}: container {container} sees device nodes {paths}, not {seen}"));
+            }
+        }
+    }
+    failures
+}

@@ -1,0 +1,42 @@
+//! The one way to wait: for a condition, with a deadline, while the cluster lets time pass.
+
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+
+/// Waits until `condition` holds. After the cluster's patience, or when the condition itself fails, an error that
+/// says what was waited for.
+pub async fn until<C: Cluster>(
+    cluster: &C,
+    what: &str,
+    mut condition: impl AsyncFnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let wait = Wait::new(cluster, what);
+    while !condition().await? {
+        wait.look_again().await?;
+    }
+    Ok(())
+}
+
+/// One wait under way; the loop around it is the caller's.
+pub struct Wait<'a, C> {
+    cluster: &'a C,
+    what: &'a str,
+    deadline: Instant,
+}
+
+impl<'a, C: Cluster> Wait<'a, C> {
+    /// A wait that may last as long as the cluster's patience.
+    pub fn new(cluster: &'a C, what: &'a str) -> Self {
+        Self { cluster, what, deadline: Instant::now() + cluster.patience() }
+    }
+
+    /// Lets time pass until the next look, or says that patience has ended.
+    pub async fn look_again(&self) -> anyhow::Result<()> {
+        if Instant::now() >= self.deadline {
+            anyhow::bail!("waited {} s for {}", self.cluster.patience().as_secs(), self.what);
+        }
+        self.cluster.pass_time().await;
+        Ok(())
+    }
+}
