@@ -1,0 +1,103 @@
+//! Bindings whose outcome is not clear, and API servers that refuse.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use neuron_extender::Config;
+use tokio::sync::Semaphore;
+
+use crate::support::{Fault, World, until};
+
+const UNCLEAR: &str = "it is not clear whether the pod was bound: ";
+
+/// Short deadlines, so that tests wait for what they test and not for the clock.
+async fn impatient(unclear_for: Duration) -> World {
+    let config = Config { bind_deadline: Duration::from_millis(400), unclear_for, ..Config::default() };
+    World::configured(config, &[("n1", "inf2.24xlarge")]).await
+}
+
+#[tokio::test]
+async fn an_answer_that_got_lost_is_a_success() {
+    let world = impatient(Duration::from_secs(60)).await;
+    let pod = world.pod("one", "neuron", 1).await;
+    world.faults.push(Fault::AnswerLost);
+    assert_eq!(world.bind(&pod, "n1").await, "");
+    assert_eq!(world.placed("one").await, (Some("n1".into()), Some("0".into())));
+}
+
+#[tokio::test]
+async fn a_call_that_got_lost_keeps_its_devices_for_the_next_try() {
+    let world = impatient(Duration::from_secs(60)).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    for fault in [Fault::CallLost, Fault::Silent, Fault::Status(504), Fault::Status(500)] {
+        world.faults.push(fault);
+        let error = world.bind(&pod, "n1").await;
+        assert!(error.starts_with(UNCLEAR), "{error}");
+        // The lost call may still be carried out: nobody else gets the device, the pod itself does.
+        assert!(!world.fits(&other, "n1").await);
+        assert!(world.fits(&pod, "n1").await);
+    }
+    assert_eq!(world.bind(&pod, "n1").await, "");
+    assert_eq!(world.placed("one").await, (Some("n1".into()), Some("0".into())));
+}
+
+#[tokio::test]
+async fn devices_of_a_lost_call_are_free_again_in_time() {
+    let world = impatient(Duration::from_millis(100)).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    world.faults.push(Fault::CallLost);
+    assert!(world.bind(&pod, "n1").await.starts_with(UNCLEAR));
+    until("the device is free again", async || world.fits(&other, "n1").await).await;
+}
+
+#[tokio::test]
+async fn devices_of_a_lost_call_are_free_once_the_pod_is_gone() {
+    let world = impatient(Duration::from_secs(60)).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    world.faults.push(Fault::CallLost);
+    assert!(world.bind(&pod, "n1").await.starts_with(UNCLEAR));
+    world.delete("one").await;
+    until("the device is free again", async || world.fits(&other, "n1").await).await;
+}
+
+#[tokio::test]
+async fn a_refused_binding_frees_its_devices_at_once() {
+    let world = impatient(Duration::from_secs(60)).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    world.faults.push(Fault::Status(403));
+    assert_eq!(world.bind(&pod, "n1").await, "the API server refused the binding: told so");
+    world.faults.push(Fault::Status(409));
+    assert_eq!(world.bind(&pod, "n1").await, "the API server refused the binding: told so");
+    assert!(world.fits(&other, "n1").await);
+    assert_eq!(world.bind(&other, "n1").await, "");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_being_deleted_is_refused() {
+    let world = impatient(Duration::from_secs(60)).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    let gate = Arc::new(Semaphore::new(0));
+    world.faults.push(Fault::Held(gate.clone()));
+    let bound = async {
+        world.delete("one").await;
+        gate.add_permits(1);
+    };
+    let (error, ()) = tokio::join!(world.bind(&pod, "n1"), bound);
+    assert!(!error.is_empty());
+    until("the device is free again", async || world.fits(&other, "n1").await).await;
+}
+
+#[tokio::test]
+async fn binds_under_way_are_finished_on_shutdown() {
+    let mut world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let pod = world.pod("one", "neuron", 1).await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.faults.push(Fault::Held(gate.clone()));
+    let watcher = world.pod("all", "neuron", 6).await;
+    let url = world.bind_later(&pod, "n1");
+    until("the bind has reserved its device", async || !world.fits(&watcher, "n1").await).await;
+    let release = async { gate.add_permits(1) };
+    tokio::join!(world.stop(), release);
+    assert_eq!(url.await.unwrap(), "");
+    assert_eq!(world.placed("one").await.0.as_deref(), Some("n1"));
+}

@@ -1,0 +1,274 @@
+//! One extender over an in-memory API server, with calls to that server that a test can delay, fail or lose.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt};
+use neuron_extender::{Config, serve};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// What happens to the next call that would bind a pod.
+pub enum Fault {
+    /// It waits for a permit, then goes through.
+    Held(Arc<Semaphore>),
+    /// It is carried out, and the connection breaks before the answer.
+    AnswerLost,
+    /// It is not carried out, and the connection breaks.
+    CallLost,
+    /// It is never answered nor carried out.
+    Silent,
+    /// It is answered with this status by something in between.
+    Status(u16),
+}
+
+/// Faults of the calls to come, first come first served.
+#[derive(Clone, Default)]
+pub struct Faults(Arc<Mutex<VecDeque<Fault>>>);
+
+impl Faults {
+    pub fn push(&self, fault: Fault) {
+        self.0.lock().unwrap().push_back(fault);
+    }
+
+    /// The extender's client: the API server behind these faults.
+    fn client(&self, api: &ApiServer) -> Client {
+        let (router, faults) = (api.router(), self.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let router = router.clone();
+            let is_binding = request.uri().path().ends_with("/binding");
+            let fault = if is_binding { faults.0.lock().unwrap().pop_front() } else { None };
+            async move {
+                let broken = || Err(tower::BoxError::from("connection reset by peer"));
+                match fault {
+                    None => {}
+                    Some(Fault::Held(gate)) => gate.acquire_owned().await?.forget(),
+                    Some(Fault::AnswerLost) => {
+                        router.oneshot(request).await?;
+                        return broken();
+                    }
+                    Some(Fault::CallLost) => return broken(),
+                    Some(Fault::Silent) => return std::future::pending().await,
+                    Some(Fault::Status(code)) => {
+                        let body = json!({"kind": "Status", "status": "Failure", "message": "told so", "code": code});
+                        let response = Response::builder().status(StatusCode::from_u16(code)?);
+                        return Ok(response.body(axum::body::Body::from(body.to_string()))?);
+                    }
+                }
+                Ok(router.oneshot(request).await?)
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+pub struct World {
+    pub api: ApiServer,
+    pub faults: Faults,
+    pub client: Client,
+    config: Config,
+    extender: Option<Extender>,
+}
+
+/// A running extender.
+struct Extender {
+    http: Client,
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl World {
+    /// A cluster with these nodes, by name and instance type, and an extender that is ready.
+    pub async fn with_nodes(nodes: &[(&str, &str)]) -> World {
+        World::configured(Config::default(), nodes).await
+    }
+
+    pub async fn configured(config: Config, nodes: &[(&str, &str)]) -> World {
+        let api = ApiServer::new(Clock::new());
+        let client = api.client();
+        let mut world = World { api, faults: Faults::default(), client, config, extender: None };
+        for (name, instance_type) in nodes {
+            let labels = json!({"node.kubernetes.io/instance-type": instance_type});
+            world.node(json!({"metadata": {"name": name, "labels": labels}})).await;
+        }
+        world.start().await;
+        world
+    }
+
+    /// Starts an extender and waits until it is ready.
+    pub async fn start(&mut self) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config =
+            kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        config.default_retry = false;
+        let http = Client::try_from(config).unwrap();
+        let stop = CancellationToken::new();
+        let serving = serve(self.config.clone(), self.faults.client(&self.api), listener, stop.clone());
+        let task = tokio::spawn(serving);
+        self.extender = Some(Extender { http, stop, task });
+        until("the extender is ready", async || self.get("/readyz").await.0 == 200).await;
+    }
+
+    /// Ends the extender, as SIGTERM does, and waits for its end.
+    pub async fn stop(&mut self) {
+        let Extender { stop, task, .. } = self.extender.take().unwrap();
+        stop.cancel();
+        timeout(Duration::from_secs(20), task).await.unwrap().unwrap().unwrap();
+    }
+
+    pub async fn node(&self, node: Value) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.create(&PostParams::default(), &from(node)).await.unwrap();
+    }
+
+    pub async fn annotate_node(&self, node: &str, key: &str, value: &str) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    pub fn pods(&self) -> Api<Pod> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// Creates a pod.
+    pub async fn create(&self, pod: Value) -> Pod {
+        self.pods().create(&PostParams::default(), &from(pod)).await.unwrap()
+    }
+
+    /// Creates a pod with one container that asks for this.
+    pub async fn pod(&self, name: &str, resource: &str, count: u32) -> Pod {
+        self.create(pod(name, resource, count)).await
+    }
+
+    pub async fn read(&self, name: &str) -> Pod {
+        self.pods().get(name).await.unwrap()
+    }
+
+    /// The node that a pod is bound to, and its core or device ids.
+    pub async fn placed(&self, name: &str) -> (Option<String>, Option<String>) {
+        let pod = self.read(name).await;
+        let ids = ["NEURON_CORES", "NEURON_DEVS"];
+        let ids = ids.iter().find_map(|key| pod.annotations().get(*key).cloned());
+        (pod.spec.unwrap().node_name, ids)
+    }
+
+    pub async fn delete(&self, name: &str) {
+        self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+
+    pub async fn phase(&self, name: &str, phase: &str) {
+        let patch = Patch::Merge(json!({"status": {"phase": phase}}));
+        self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// The notes of the events of this reason, sorted.
+    pub async fn notes(&self, reason: &str) -> Vec<String> {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let events = events.list(&Default::default()).await.unwrap();
+        let events = events.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+        let mut notes: Vec<String> = events.filter_map(|event| event.note).collect();
+        notes.sort();
+        notes
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        self.call(Method::GET, path, String::new()).await
+    }
+
+    /// Posts a body and returns the answer's text; every answer must have status 200.
+    pub async fn post(&self, path: &str, body: impl ToString) -> String {
+        let (status, text) = self.call(Method::POST, path, body.to_string()).await;
+        assert_eq!(status, 200, "{text}");
+        text
+    }
+
+    async fn call(&self, method: Method, path: &str, body: String) -> (u16, String) {
+        call(self.extender.as_ref().unwrap().http.clone(), method, path, body).await
+    }
+
+    /// What `/filter` says about these nodes, asked by name.
+    pub async fn filter(&self, pod: &Pod, nodes: &[&str]) -> Value {
+        let args = json!({"Pod": pod, "Nodes": null, "NodeNames": nodes});
+        serde_json::from_str(&self.post("/filter", args).await).unwrap()
+    }
+
+    /// Whether the pod fits the node now.
+    pub async fn fits(&self, pod: &Pod, node: &str) -> bool {
+        self.filter(pod, &[node]).await["NodeNames"] == json!([node])
+    }
+
+    /// What `/bind` says; empty when the pod was bound.
+    pub async fn bind(&self, pod: &Pod, node: &str) -> String {
+        self.bind_later(pod, node).await.unwrap()
+    }
+
+    /// The same beside the test.
+    pub fn bind_later(&self, pod: &Pod, node: &str) -> JoinHandle<String> {
+        let args = json!({
+            "PodName": pod.name_any(), "PodNamespace": "default", "PodUID": pod.uid().unwrap(), "Node": node,
+        });
+        let http = self.extender.as_ref().unwrap().http.clone();
+        tokio::spawn(async move {
+            let (status, text) = call(http, Method::POST, "/bind", args.to_string()).await;
+            assert_eq!(status, 200, "{text}");
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            answer["Error"].as_str().unwrap().to_owned()
+        })
+    }
+}
+
+async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, String) {
+    let request = Request::builder().method(method).uri(path).body(body.into_bytes().into()).unwrap();
+    let response = timeout(Duration::from_secs(20), http.send(request)).await.unwrap().unwrap();
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+/// A pod with one container that asks for `count` of the resource, such as `neuroncore`.
+pub fn pod(name: &str, resource: &str, count: u32) -> Value {
+    let limits = json!({format!("aws.amazon.com/{resource}"): count.to_string()});
+    json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "workload", "resources": {"limits": limits}}]},
+    })
+}
+
+/// The same pod bound by hand to a node, with these annotations.
+pub fn bound(mut pod: Value, node: &str, annotations: Value) -> Value {
+    pod["spec"]["nodeName"] = json!(node);
+    pod["metadata"]["annotations"] = annotations;
+    pod
+}
+
+/// Waits for a condition, at most ten seconds.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(timeout(Duration::from_secs(10), wait).await.is_ok(), "waited in vain: {what}");
+}
+
+fn from<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
