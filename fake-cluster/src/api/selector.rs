@@ -10,6 +10,9 @@ use super::event;
 use super::object;
 use super::resource::Resource;
 
+/// Fields that count as "false" where they are not there.
+const BOOLEANS: [&str; 2] = ["/spec/unschedulable", "/spec/hostNetwork"];
+
 /// What a list or watch asks for.
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -18,7 +21,7 @@ pub(super) struct Filter {
     fields: Vec<FieldTerm>,
 }
 
-/// `path = value` or `path != value`; a field that is not there counts as "".
+/// `path = value` or `path != value`; text that is not there counts as "".
 #[derive(Debug)]
 struct FieldTerm {
     pointer: String,
@@ -48,12 +51,13 @@ impl Filter {
 
 impl FieldTerm {
     fn matches(&self, object: &Value) -> bool {
-        let is_equal = match object.pointer(&self.pointer) {
-            None | Some(Value::Null) => self.value.is_empty() || self.value == "false",
-            Some(Value::String(found)) => *found == self.value,
-            Some(other) => other.to_string() == self.value,
+        let found = match object.pointer(&self.pointer) {
+            Some(Value::String(found)) => found.as_str(),
+            Some(Value::Bool(true)) => "true",
+            _ if BOOLEANS.contains(&self.pointer.as_str()) => "false",
+            _ => "",
         };
-        is_equal == self.equal
+        (found == self.value) == self.equal
     }
 }
 
@@ -183,6 +187,7 @@ mod tests {
     #[case("spec.nodeName=n1", false)]
     #[case("status.phase!=Failed,metadata.name=a", true)]
     #[case("metadata.namespace=default", true)]
+    #[case("spec.hostNetwork=false", true)]
     fn field_selectors(#[case] selector: &str, #[case] matches: bool) {
         let pod = json!({"metadata": {"name": "a", "namespace": "default"}, "status": {"phase": "Pending"}});
         assert_eq!(Filter::parse(&PODS, None, "", selector).unwrap().matches(&pod), matches);

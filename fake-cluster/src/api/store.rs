@@ -11,7 +11,7 @@ use super::object;
 use super::resource::{Collection, Resource};
 
 /// How many past changes are kept. A watch that falls further behind gets 410.
-const KEPT_CHANGES: usize = 32_768;
+pub(super) const KEPT_CHANGES: usize = 32_768;
 
 /// An object's place inside its collection; `namespace` is "" for cluster-wide kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

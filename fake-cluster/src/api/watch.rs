@@ -226,3 +226,43 @@ fn write_line(lines: &mut Vec<u8>, kind: &'static str, object: &impl Serialize) 
         lines.push(b'\n');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::super::resource::{NODES, PODS};
+    use super::super::store::{KEPT_CHANGES, Key};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watcher_that_falls_behind_the_kept_changes_is_told_and_ends() {
+        let store = Arc::new(Store::new());
+        let write = |times: usize| {
+            let mut state = store.lock();
+            for _ in 0..times {
+                state.insert(NODES.collection, Key::new("", "n1"), json!({}));
+            }
+        };
+        let watch = || {
+            let options = WatchOptions {
+                resource: &PODS,
+                filter: Filter::parse(&PODS, None, "", "").unwrap(),
+                from: Some(1),
+                send_initial_events: false,
+                bookmarks: true,
+                timeout: Some(Duration::from_millis(1)),
+            };
+            Box::pin(open(store.clone(), options, CancellationToken::new()))
+        };
+        write(1);
+        let (mut slow, mut just_in_time) = (watch(), watch());
+        write(KEPT_CHANGES);
+        let line = just_in_time.next().await.unwrap().unwrap();
+        assert!(String::from_utf8_lossy(&line).contains("BOOKMARK"));
+        write(1);
+        let line: Value = serde_json::from_slice(&slow.next().await.unwrap().unwrap()).unwrap();
+        assert_eq!((&line["type"], &line["object"]["code"]), (&json!("ERROR"), &json!(410)));
+        assert!(slow.next().await.is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! Events under both of their APIs.
+
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::events::v1::Event as EventsEvent;
+use kube::api::{ListParams, PostParams};
+use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use super::start;
+
+#[tokio::test]
+async fn what_a_recorder_reports_is_read_through_both_apis_and_repeats_are_counted() {
+    let (_server, client) = start();
+    let recorder = Recorder::new(client.clone(), Reporter { controller: "tester".into(), instance: None });
+    let about = ObjectReference {
+        kind: Some("Pod".into()),
+        name: Some("a".into()),
+        namespace: Some("default".into()),
+        uid: Some("1".into()),
+        ..ObjectReference::default()
+    };
+    let report = Report {
+        type_: EventType::Warning,
+        reason: "Refused".into(),
+        note: Some("no room".into()),
+        action: "Scheduling".into(),
+        secondary: None,
+    };
+    for _ in 0..2 {
+        recorder.publish(&report, &about).await.unwrap();
+    }
+
+    let core: Api<Event> = Api::default_namespaced(client.clone());
+    let found =
+        core.list(&ListParams::default().fields("involvedObject.name=a,reason=Refused")).await.unwrap();
+    let event = &found.items[0];
+    assert_eq!(found.items.len(), 1);
+    assert_eq!(event.message.as_deref(), Some("no room"));
+    assert_eq!(event.reporting_component.as_deref(), Some("tester"));
+    assert_eq!(event.series.as_ref().unwrap().count, Some(2));
+
+    let new: Api<EventsEvent> = Api::default_namespaced(client);
+    let found = new.list(&ListParams::default().fields("regarding.name=a")).await.unwrap();
+    assert_eq!(found.items[0].note.as_deref(), Some("no room"));
+    assert_eq!(found.items[0].reporting_controller.as_deref(), Some("tester"));
+    assert_eq!(found.items[0].uid(), event.uid());
+}
+
+#[tokio::test]
+async fn a_core_event_shows_its_old_fields_as_deprecated_ones() {
+    let (_server, client) = start();
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": "e"}, "involvedObject": {"name": "a"}, "message": "hello", "count": 3,
+        "source": {"component": "kubelet"}, "lastTimestamp": "2026-01-01T00:00:00Z",
+    }))
+    .unwrap();
+    let core: Api<Event> = Api::default_namespaced(client.clone());
+    core.create(&PostParams::default(), &event).await.unwrap();
+    let new: Api<EventsEvent> = Api::default_namespaced(client);
+    let event = new.get("e").await.unwrap();
+    assert_eq!(event.note.as_deref(), Some("hello"));
+    assert_eq!(event.deprecated_count, Some(3));
+    assert_eq!(event.deprecated_source.unwrap().component.as_deref(), Some("kubelet"));
+    assert!(event.deprecated_last_timestamp.is_some());
+}
