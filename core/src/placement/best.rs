@@ -75,8 +75,12 @@ impl Best<'_> {
     /// Whether a placement that begins like this can still come before the best one. Sets are tried in the
     /// order of their ids, so of equal placements the one found first is first by key 6 too.
     fn may_win(&mut self, tally: &Tally, at: usize) -> bool {
-        let order = self.scorer.bound(tally, self.left[at]).cmp(&self.keys.0);
-        let order = order.then_with(|| self.scorer.hits(tally).cmp(&self.keys.1));
+        let bound = self.scorer.bound(tally, self.left[at]);
+        let order = bound.cmp(&self.keys.0).then_with(|| {
+            // With keys 1 to 4 equal, this many wholly free devices are touched in the end.
+            let free_devices = self.problem.plan.fresh.devices + bound[0];
+            self.scorer.hits_in_the_end(tally, free_devices).cmp(&self.keys.1)
+        });
         order.is_lt() || (order.is_eq() && self.found.is_none())
     }
 }

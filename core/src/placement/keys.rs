@@ -10,6 +10,9 @@ use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
 
+/// How many devices ahead the bound of key 5 looks: at most 16 x 15 x 14 / 6 sets on real types.
+const MOST_LOOKED_AHEAD: u32 = 3;
+
 /// How good a placement is; of two the smaller is better.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Keys {
@@ -51,7 +54,8 @@ pub(super) struct Scorer {
     free_by_device: Vec<u32>,
     /// Wholly free allowed device sets per count above 1, from the largest count down.
     free_sets: Vec<Vec<DeviceSet>>,
-    hits: HashMap<DeviceSet, Rc<[u32]>>,
+    /// By the free devices touched and how many more will be.
+    hits: HashMap<(DeviceSet, u32), Rc<[u32]>>,
 }
 
 impl Tally {
@@ -105,24 +109,49 @@ impl Scorer {
             (self.free_on_partly_used.len() + whole.len() * self.width).saturating_sub(taken);
         let left_over = free_in(tally.entered.difference(whole))
             .saturating_sub(tally.cores.intersection(self.free_on_partly_used).len());
+        let entered_later = devices_for(left.cores.saturating_sub(room_entered));
+        // Only the first core of an entered device is no mid-device start, and only once.
+        let open = self.free.difference(tally.hardware);
+        let first_is_open = |device: &u8| open.contains(device * self.width as u8);
+        let starts = entered_later + tally.entered.iter().filter(first_is_open).count() as u32;
         [
             whole.len() + devices_for(left.cores.saturating_sub(room_without_whole)),
-            tally.entered.union(tally.whole).len()
-                + left.devices
-                + devices_for(left.cores.saturating_sub(room_entered)),
+            tally.entered.union(tally.whole).len() + left.devices + entered_later,
             left_over.saturating_sub(left.cores),
-            tally.mid_device_starts,
+            tally.mid_device_starts + left.core_sets.saturating_sub(starts),
         ]
     }
 
-    /// Key 5 of what is given so far; it never falls when more is given.
+    /// Key 5 of what is given.
     pub(super) fn hits(&mut self, tally: &Tally) -> Rc<[u32]> {
-        let touched = tally.entered.union(tally.whole).intersection(self.free_devices);
-        let free_sets = &self.free_sets;
-        let reckon = || {
+        self.fewest_hits(self.free_touched(tally), 0)
+    }
+
+    /// A lower bound of key 5 for what is given so far, once `in_the_end` wholly free devices are touched.
+    pub(super) fn hits_in_the_end(&mut self, tally: &Tally, in_the_end: u32) -> Rc<[u32]> {
+        let touched = self.free_touched(tally);
+        let more = in_the_end.saturating_sub(touched.len());
+        // Beyond a few devices the exact bound costs more than it saves; what is touched now bounds as well.
+        self.fewest_hits(touched, if more <= MOST_LOOKED_AHEAD { more } else { 0 })
+    }
+
+    fn free_touched(&self, tally: &Tally) -> DeviceSet {
+        tally.entered.union(tally.whole).intersection(self.free_devices)
+    }
+
+    /// The least key 5 of `touched` and any `more` free devices.
+    fn fewest_hits(&mut self, touched: DeviceSet, more: u32) -> Rc<[u32]> {
+        if let Some(known) = self.hits.get(&(touched, more)) {
+            return Rc::clone(known);
+        }
+        let others = if more == 0 { DeviceSet::EMPTY } else { self.free_devices.difference(touched) };
+        let with = |device| touched.union(DeviceSet::single(device));
+        let fewest = others.iter().map(|device| self.fewest_hits(with(device), more - 1)).min();
+        let fewest = fewest.unwrap_or_else(|| {
             let hit = |sets: &Vec<DeviceSet>| sets.iter().filter(|set| set.intersects(touched)).count();
-            free_sets.iter().map(|sets| hit(sets) as u32).collect()
-        };
-        Rc::clone(self.hits.entry(touched).or_insert_with(reckon))
+            self.free_sets.iter().map(|sets| hit(sets) as u32).collect()
+        });
+        self.hits.insert((touched, more), Rc::clone(&fewest));
+        fewest
     }
 }

@@ -8,6 +8,7 @@ mod handed;
 mod keys;
 mod plan;
 mod refusal;
+mod room;
 mod search;
 
 pub use self::keys::Keys;

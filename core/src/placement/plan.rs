@@ -36,6 +36,8 @@ pub(super) struct Plan {
 pub(super) struct Amount {
     pub(super) devices: u32,
     pub(super) cores: u32,
+    /// Core sets that are taken afresh as a whole.
+    pub(super) core_sets: u32,
 }
 
 impl Step {
@@ -53,6 +55,7 @@ impl Amount {
             Resource::Core => &mut self.cores,
         };
         *sum = sum.saturating_add(step.fresh());
+        self.core_sets += u32::from(step.resource == Resource::Core && step.handed == 0);
         self
     }
 }

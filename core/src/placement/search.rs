@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use super::candidates::{Candidate, Candidates};
 use super::handed::Handed;
 use super::keys::{Scorer, Tally};
-use super::plan::{Amount, Plan, Step};
-use crate::ids::{CoreSet, DeviceSet};
+use super::plan::{Amount, Plan};
+use super::room::{self, Demand};
+use crate::ids::CoreSet;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
@@ -16,6 +17,7 @@ use crate::request::PodRequest;
 pub(super) struct Problem<'a> {
     pub(super) occupancy: &'a Occupancy,
     pub(super) plan: Plan,
+    pub(super) free: CoreSet,
     /// Allowed free sets of each step's count.
     lists: Vec<Candidates>,
     /// Step to place in `lists`; steps that ask for the same share one.
@@ -65,7 +67,7 @@ impl<'a> Problem<'a> {
             }
             list_of.push(list);
         }
-        Some(Problem { occupancy, plan, lists, list_of, shape })
+        Some(Problem { occupancy, plan, free, lists, list_of, shape })
     }
 
     /// Number of choices at a step: one when kubelet chooses, else the candidates.
@@ -101,13 +103,16 @@ impl<'a> Problem<'a> {
         Some(Move { set: *set, any: handed.is_open(), after })
     }
 
-    /// Whether any run of enough free cores of one device serves a step, and nothing hangs on which.
-    fn is_local(&self, step: &Step) -> bool {
-        let inside_device = match step.resource {
-            Resource::Device => step.count == 1,
-            Resource::Core => step.count <= u32::from(self.occupancy.topology().cores_per_device()),
+    /// For each place of an order of steps whether from there on any run of enough free cores of one device
+    /// serves every step, and nothing hangs on which.
+    pub(super) fn local_from(&self, order: &[usize]) -> Vec<bool> {
+        let width = u32::from(self.occupancy.topology().cores_per_device());
+        let is_local = |at: &usize| {
+            let step = &self.plan.steps[*at];
+            let most = if step.resource == Resource::Device { 1 } else { width };
+            step.count <= most && self.plan.is_alone(step)
         };
-        inside_device && self.plan.is_alone(step)
+        (0..order.len()).map(|place| order[place..].iter().all(is_local)).collect()
     }
 
     /// Steps chain by chain, the chain with the largest request first.
@@ -129,17 +134,16 @@ impl<'a> Problem<'a> {
     /// moves that look best by the keys are tried first, else those with the lowest ids.
     pub(super) fn first(&self, scorer: Option<&mut Scorer>) -> Option<Vec<Move>> {
         let order = self.largest_first();
-        let steps = order.iter().map(|&at| &self.plan.steps[at]);
         let mut left = vec![Amount::default(); order.len()];
         for place in (1..order.len()).rev() {
             left[place - 1] = left[place].with(&self.plan.steps[order[place]]);
         }
-        let mut local: Vec<bool> = steps.map(|step| self.is_local(step)).collect();
-        for place in (1..local.len()).rev() {
-            local[place - 1] &= local[place];
-        }
+        let local = self.local_from(&order);
+        let steps_from = |place: usize| order[place..].iter().map(|&at| &self.plan.steps[at]);
+        let demands = (0..order.len()).map(|place| room::demands(steps_from(place))).collect();
         let moves = Vec::with_capacity(order.len());
-        let mut first = First { problem: self, scorer, order, left, local, dead: HashSet::new(), moves };
+        let mut first =
+            First { problem: self, scorer, order, left, demands, local, dead: HashSet::new(), moves };
         if !first.descend(Handed::default(), Tally::default()) {
             return None;
         }
@@ -157,6 +161,8 @@ struct First<'p> {
     order: Vec<usize>,
     /// What is still to take after each place of `order`.
     left: Vec<Amount>,
+    /// What the steps from each place on ask for.
+    demands: Vec<Vec<Demand>>,
     /// From this place on only single sets inside one device follow.
     local: Vec<bool>,
     dead: HashSet<Dead>,
@@ -176,8 +182,10 @@ impl First<'_> {
         let place = self.moves.len();
         let Some(&at) = self.order.get(place) else { return true };
         let step = self.problem.plan.steps[at];
-        let state = self.state(place, handed, tally.hardware);
-        if self.dead.contains(&state) {
+        let open = self.problem.free.difference(tally.hardware);
+        let state = self.state(place, handed, open);
+        let may_hold = room::may_hold(self.problem.occupancy.topology(), open, &self.demands[place]);
+        if !may_hold || self.dead.contains(&state) {
             return false;
         }
         for choice in self.ranked(at, handed, tally) {
@@ -213,27 +221,11 @@ impl First<'_> {
         choices
     }
 
-    fn state(&self, place: usize, handed: Handed, taken: CoreSet) -> Dead {
-        if !self.local[place] {
-            return Dead::Exact(place, taken, handed);
+    fn state(&self, place: usize, handed: Handed, open: CoreSet) -> Dead {
+        if self.local[place] {
+            Dead::Runs(place, room::lengths(self.problem.occupancy.topology(), open))
+        } else {
+            Dead::Exact(place, open, handed)
         }
-        let topology = self.problem.occupancy.topology();
-        let open = self.problem.occupancy.free_cores().difference(taken);
-        let mut runs = Vec::new();
-        for device in topology.devices_of(open).iter() {
-            let mut run = 0;
-            for core in topology.cores_of(DeviceSet::single(device)).iter() {
-                if open.contains(core) {
-                    run += 1;
-                } else if run > 0 {
-                    runs.push(std::mem::take(&mut run));
-                }
-            }
-            if run > 0 {
-                runs.push(run);
-            }
-        }
-        runs.sort_unstable();
-        Dead::Runs(place, runs)
     }
 }
