@@ -80,9 +80,7 @@ fn check_bindable(pod: &Value, name: &str) -> Result<(), ApiError> {
 
 /// Sets the condition PodScheduled to True from `now` on.
 fn set_scheduled(pod: &mut Value, now: &str) {
-    let condition = json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
-    });
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
     let conditions = map_mut(pod, "status").entry("conditions").or_insert(Value::Null);
     let mut others = match conditions.take() {
         Value::Array(conditions) => conditions,

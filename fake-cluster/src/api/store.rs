@@ -144,6 +144,10 @@ impl State {
         let version = self.version + 1;
         stamp(&mut object, version);
         let after = Arc::new(object);
+        if collection == Collection::Pods && self.get(collection, &key).is_none() {
+            // What an earlier pod of this name wrote is not this pod's.
+            self.logs.remove(&key);
+        }
         let before = self.objects.entry(collection).or_default().insert(key, after.clone());
         self.record(Change { version, collection, before, after: Some(after.clone()) });
         after

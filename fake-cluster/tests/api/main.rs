@@ -1,5 +1,12 @@
 //! The in-memory API server as its users see it: through a typed kube client.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test should say where, in its helpers too"
+)]
+
 mod binding;
 mod deletion;
 mod events;

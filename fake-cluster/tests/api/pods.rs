@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{LogParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, LogParams, Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -118,4 +118,10 @@ async fn logs_are_what_was_stored_for_the_container() {
     let other = LogParams { container: Some("other".into()), ..LogParams::default() };
     let refused = refusal(pods(&client).logs("a", &other).await);
     assert_eq!(refused.message, "container other is not valid for pod a");
+
+    // Neither the next pod of that name nor a late word of the last one's shows the old text.
+    pods(&client).delete("a", &DeleteParams::default()).await.unwrap();
+    server.set_log("default", "a", "main", "late\n");
+    create_pod(&client, "a").await;
+    assert_eq!(refusal(pods(&client).logs("a", &LogParams::default()).await).code, 400);
 }
