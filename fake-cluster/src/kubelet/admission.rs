@@ -5,9 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::allocate::{AllocateError, allocate};
-use super::quantity::{Amounts, add, is_sidecar, pod_requests};
 use super::reuse::Reusable;
 use super::shared::{Shared, locked};
+use crate::amounts::{Amounts, is_sidecar, pod_request};
 
 /// Why a pod may not run, as its status says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,19 +65,16 @@ async fn allocate_pod(shared: &Shared, pod: &Pod) -> Result<(), AllocateError> {
 
 /// The first resource that does not fit, in kubelet's order: pods, cpu, memory, extended resources.
 fn first_misfit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Option<Rejection> {
-    let mut capacity = shared.reported_amounts();
-    let requested = pod_requests(pod);
-    let mut used = Amounts::new();
-    for other in others {
-        add(&mut used, pod_requests(other));
-    }
+    let mut capacity = Amounts::of(Some(&*locked(&shared.reported)));
+    let request_of = |pod: &Pod| pod.spec.as_ref().map(pod_request).unwrap_or_default();
+    let requested = request_of(pod);
+    let mut used = Amounts::default();
+    others.iter().for_each(|other| used.add(&request_of(other)));
     let books = locked(&shared.books);
     if books.has_pod(pod.metadata.uid.as_deref().unwrap_or_default()) {
-        // What is in use fits by definition, even when the status lags or the plugin is gone (`sanitizeNodeAllocatable`).
-        for (resource, in_use) in books.in_use() {
-            let capacity = capacity.entry(resource).or_default();
-            *capacity = in_use.max(*capacity);
-        }
+        // What is in use fits by definition, even when the status lags or the plugin is gone
+        // (`sanitizeNodeAllocatable`).
+        capacity.raise_to(&Amounts::from_iter(books.in_use()));
     }
     let misfit = |resource: &str, requested: i64, used: i64, capacity: i64| {
         (requested > 0 && requested > capacity.saturating_sub(used)).then(|| Rejection {
@@ -88,14 +85,13 @@ fn first_misfit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Option<Rejec
         })
     };
     let pods = i64::try_from(others.len()).unwrap_or(i64::MAX);
-    let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(0);
     let basic = ["cpu", "memory"].into_iter().map(str::to_owned);
     // Extended resources the Node does not know are no reason to refuse (`removeMissingExtendedResources`).
-    let extended =
-        requested.keys().filter(|name| name.contains('/') && capacity.contains_key(*name)).cloned();
-    misfit("pods", 1, pods, of(&capacity, "pods")).or_else(|| {
+    let extended = requested.iter().map(|(name, _)| name.clone());
+    let extended = extended.filter(|name| name.contains('/') && capacity.contains(name));
+    misfit("pods", 1, pods, capacity.get("pods")).or_else(|| {
         basic
             .chain(extended)
-            .find_map(|name| misfit(&name, of(&requested, &name), of(&used, &name), of(&capacity, &name)))
+            .find_map(|name| misfit(&name, requested.get(&name), used.get(&name), capacity.get(&name)))
     })
 }

@@ -12,10 +12,10 @@ use tonic::Status;
 
 use super::devices::{Grant, Holding, Ids, Plugin};
 use super::endpoint::rpc_error;
-use super::quantity::limits;
 use super::reuse::Reusable;
 use super::runtime::DeviceMount;
 use super::shared::{Shared, locked};
+use crate::amounts::Amounts;
 
 /// Why a container gets no devices; the texts are kubelet's.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,9 @@ pub(crate) async fn allocate(
     container: &Container,
     reusable: &Reusable,
 ) -> Result<(), AllocateError> {
-    let limits = locked(&shared.chooser).order(limits(container).into_iter().collect());
+    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let limits = Amounts::of(limits).iter().map(|(name, count)| (name.clone(), count)).collect();
+    let limits = locked(&shared.chooser).order(limits);
     let mut freed = false;
     let mut granted = false;
     for (resource, count) in limits {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::containers::{Run, Runs};
-use super::quantity::is_sidecar;
+use crate::amounts::is_sidecar;
 
 /// A pod's phase as the kubelet reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,6 @@ mod pod_status;
 mod pod_worker;
 mod podresources;
 mod pods;
-mod quantity;
 mod registration;
 mod reuse;
 mod runtime;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::admission::Rejection;
 use super::containers::{Run, Runs};
 use super::lifecycle::{Phase, Plan};
-use super::quantity::is_sidecar;
+use crate::amounts::is_sidecar;
 
 /// The status of a pod that may not run (kubelet's `rejectPod`).
 pub(crate) fn rejected(rejection: &Rejection) -> Value {

@@ -13,8 +13,8 @@ use kubelet_api::podresources::v1::{
 use tonic::{Request, Response, Status};
 
 use super::devices::{Books, Ids};
-use super::quantity::is_sidecar;
 use super::shared::{Shared, locked};
+use crate::amounts::is_sidecar;
 
 /// The podresources service.
 pub(crate) struct Lister(pub(crate) Arc<Shared>);

@@ -144,9 +144,6 @@ async fn handle(shared: &Arc<Shared>, batch: Vec<watcher::Event<Pod>>, relisted:
             }
         }
     }
-    if locked(&shared.chooser).reverses_admission() {
-        added.reverse();
-    }
     admit_all(shared, added).await;
 }
 
@@ -175,7 +172,11 @@ fn changed(shared: &Shared, pod: Pod, added: &mut Vec<Pod>) {
     }
 }
 
-async fn admit_all(shared: &Arc<Shared>, pods: Vec<Pod>) {
+/// Admits what waits, one after another.
+async fn admit_all(shared: &Arc<Shared>, mut pods: Vec<Pod>) {
+    if locked(&shared.chooser).reverses_admission() {
+        pods.reverse();
+    }
     for pod in pods {
         if shared.stopping.is_cancelled() {
             return;

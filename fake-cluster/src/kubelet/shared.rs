@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,7 +15,6 @@ use super::config::KubeletConfig;
 use super::containers::Containers;
 use super::devices::Books;
 use super::pods::PodTable;
-use super::quantity::Amounts;
 use super::runtime::{ContainerRuntime, LogSink};
 use crate::clock::Clock;
 
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) pods: Mutex<PodTable>,
     pub(crate) containers: Mutex<Containers>,
     /// Allocatable as the API server has it.
-    pub(crate) reported: Mutex<BTreeMap<String, String>>,
+    pub(crate) reported: Mutex<BTreeMap<String, Quantity>>,
     /// The extended resources may have changed.
     pub(crate) changed: Notify,
     pub(crate) fault: Mutex<Option<String>>,
@@ -87,16 +87,6 @@ impl Shared {
             Some(instant) => self.sleep_until(instant).await,
             None => std::future::pending().await,
         }
-    }
-
-    /// Allocatable as the API server has it, in whole units.
-    pub(crate) fn reported_amounts(&self) -> Amounts {
-        let reported = locked(&self.reported);
-        let quantity = |text: &String| k8s_openapi::apimachinery::pkg::api::resource::Quantity(text.clone());
-        reported
-            .iter()
-            .map(|(name, text)| (name.clone(), super::quantity::amount(name, &quantity(text))))
-            .collect()
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -79,9 +80,11 @@ fn shared_totals(shared: &Shared) -> Totals {
 }
 
 async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Result<()> {
-    let list = |extended: &BTreeMap<String, i64>| -> BTreeMap<String, String> {
-        let basics = BASICS.iter().map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()));
-        basics.chain(extended.iter().map(|(name, count)| (name.clone(), count.to_string()))).collect()
+    let list = |extended: &BTreeMap<String, i64>| -> BTreeMap<String, Quantity> {
+        let basics = BASICS.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())));
+        basics
+            .chain(extended.iter().map(|(name, count)| (name.clone(), Quantity(count.to_string()))))
+            .collect()
     };
     let now = time(shared.clock.now());
     let allocatable = list(&totals.allocatable);

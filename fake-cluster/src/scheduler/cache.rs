@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::amounts::{Amounts, pod_request};
 use k8s_openapi::api::core::v1::{Node, Pod};
-
-use super::fit::{self, Amounts};
 
 /// Nodes and assigned pods. Pods may come before their node.
 #[derive(Default)]
@@ -106,7 +105,7 @@ impl Cache {
     }
 
     fn insert(&mut self, uid: &str, pod: &Pod, node: &str, assumed: bool) {
-        let request = pod.spec.as_ref().map(fit::pod_request).unwrap_or_default();
+        let request = pod.spec.as_ref().map(pod_request).unwrap_or_default();
         let state = self.nodes.entry(node.to_owned()).or_default();
         state.used.add(&request);
         state.pods.insert(uid.to_owned(), request);

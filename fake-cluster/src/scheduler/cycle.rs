@@ -10,6 +10,7 @@ use super::extender::{Extender, ExtenderError};
 use super::fit;
 use super::score;
 use super::verdict::{Diagnosis, Refusal, Refuser};
+use crate::amounts::pod_request;
 
 /// What a cycle works with.
 pub(super) struct Cycle<'a> {
@@ -70,7 +71,7 @@ impl Cycle<'_> {
         let wanted = enough(nodes.len());
         let start = start % nodes.len().max(1);
         nodes.rotate_left(start);
-        let request = fit::pod_request(spec);
+        let request = pod_request(spec);
         let mut feasible = Vec::new();
         for view in nodes {
             if feasible.len() == wanted {
@@ -135,7 +136,7 @@ impl Cycle<'_> {
                 Err(error) => tracing::debug!(%error, "an extender gave no scores; the others decide"),
             }
         }
-        let request = fit::pod_request(spec);
+        let request = pod_request(spec);
         let total = |view: &NodeView| {
             let extra = extra.get(&view.name).copied().unwrap_or(0);
             (view.name.clone(), score::least_allocated(&request, view).saturating_add(extra))

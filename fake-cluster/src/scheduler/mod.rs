@@ -10,7 +10,6 @@ mod extender;
 mod feed;
 mod filters;
 mod fit;
-mod quantity;
 mod queue;
 mod report;
 mod run;

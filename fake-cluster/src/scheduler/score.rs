@@ -1,7 +1,7 @@
 //! Which of the feasible nodes gets the pod: in-tree LeastAllocated, the extenders' scores, then the seed.
 
 use super::cache::NodeView;
-use super::fit::Amounts;
+use crate::amounts::Amounts;
 
 /// What kube-scheduler's scoring assumes for a pod that asks for none: 100 millicores, 200 MiB.
 const NON_ZERO: [(&str, i64); 2] = [("cpu", 100), ("memory", 200 * 1024 * 1024)];

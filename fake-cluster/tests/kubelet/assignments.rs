@@ -158,3 +158,21 @@ async fn own_ids_unhealthy_do_not_stop_a_running_pod() {
     world.phase("p", "Running").await;
     assert_eq!(ids_of(&kubelet, "main"), ids(["w0"]));
 }
+
+#[tokio::test]
+async fn an_allocate_that_is_open_when_kubelet_stops_gives_nothing() {
+    let world = World::new();
+    let kubelet = world.kubelet().await;
+    let plugin = Plugin::registered(&world, 1).await;
+    plugin.brain.allocate_may_end.send_replace(false);
+    world.bind("p", widgets(1)).await;
+    until("the open Allocate", async || (plugin.allocations() == 1).then_some(())).await;
+    let stopped = tokio::time::timeout(std::time::Duration::from_secs(2), kubelet.stop()).await;
+    assert!(stopped.is_ok(), "stopping waits for no plugin");
+    world.phase("p", "Pending").await;
+    drop(plugin);
+
+    let kubelet = world.kubelet().await;
+    assert_eq!(world.rejection("p").await.0, "UnexpectedAdmissionError");
+    assert_eq!(kubelet.holdings(), []);
+}

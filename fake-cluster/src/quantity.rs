@@ -1,14 +1,14 @@
-//! Kubernetes quantities (`500m`, `2Gi`, `1e3`) as whole numbers, rounded up as the API does. Used by fit.
+//! Kubernetes quantities (`500m`, `2Gi`, `1e3`) as whole numbers, rounded up as the API does. Used by `amounts`.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// The quantity in whole units (bytes, devices, pods). Unreadable text counts as 0: the API server refuses it.
-pub(super) fn units(quantity: &Quantity) -> i64 {
+pub(crate) fn units(quantity: &Quantity) -> i64 {
     scaled(&quantity.0, 1).unwrap_or(0)
 }
 
 /// The quantity in thousandths (millicores of cpu).
-pub(super) fn thousandths(quantity: &Quantity) -> i64 {
+pub(crate) fn thousandths(quantity: &Quantity) -> i64 {
     scaled(&quantity.0, 1000).unwrap_or(0)
 }
 
