@@ -15,7 +15,7 @@ use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
 use neuron_core::pod::BoundPod;
 use neuron_core::record::Allocation;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::error::BindError;
@@ -83,17 +83,12 @@ impl Binder {
             return self.carry_out(&order, write_until, until).await.map(|()| Bound::Plain);
         }
         order.annotations = self.cluster.write(|index| reserve(index, &found.pod, &order))?;
-        match self.carry_out(&order, write_until, until).await {
-            Ok(()) => Ok(Bound::Recorded(order.annotations)),
-            Err(error @ BindError::Unclear { .. }) => {
-                self.release_later(order);
-                Err(error)
-            }
-            Err(error) => {
-                self.cluster.write(|index| index.release(&order.uid, &order.node));
-                Err(error)
-            }
+        let carried_out = self.carry_out(&order, write_until, until).await;
+        match &carried_out {
+            Ok(()) | Err(BindError::Unclear { .. }) => self.look_after(order.clone()),
+            Err(_) => self.release(&order),
         }
+        carried_out.map(|()| Bound::Recorded(order.annotations))
     }
 
     /// The pod as the watch shows it, else as the API server has it.
@@ -149,12 +144,32 @@ impl Binder {
         }
     }
 
-    /// Gives up a reservation once a Binding of unclear outcome can no longer be carried out.
-    fn release_later(&self, order: Order) {
-        let (cluster, unclear_for) = (self.cluster.clone(), self.unclear_for);
+    fn release(&self, order: &Order) {
+        self.cluster.write(|index| index.release(&order.uid, &order.node));
+    }
+
+    /// Gives up a reservation that the watch never settles: its Binding can no longer be carried out, or the
+    /// pod came and went while the watch was being taken up again.
+    fn look_after(&self, order: Order) {
+        let binder = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(unclear_for).await;
-            cluster.write(|index| index.release(&order.uid, &order.node));
+            loop {
+                sleep(binder.unclear_for).await;
+                if !binder.cluster.read(|index| index.has_reservation(&order.uid, &order.node)) {
+                    return;
+                }
+                let until = Instant::now() + binder.deadline;
+                let holds = match read(&binder.client, &order.namespace, &order.name, until).await {
+                    Ok(Some(LivePod { node: Some(node), pod })) => {
+                        node == order.node && pod.uid == order.uid && !pod.terminal
+                    }
+                    Ok(_) => false,
+                    Err(_) => true,
+                };
+                if !holds {
+                    return binder.release(&order);
+                }
+            }
         });
     }
 }

@@ -85,7 +85,7 @@ impl Judge<'_> {
         if request.is_empty() {
             return Ok(());
         }
-        let seen = seen.ok_or_else(|| never("The Neuron scheduler knows no node of this name"))?;
+        let seen = seen.ok_or_else(|| never("the Neuron scheduler knows no node of this name"))?;
         // Its own earlier bind, whose outcome is not known yet, holds what it would get.
         if seen.reserved {
             return Ok(());

@@ -8,6 +8,7 @@ use neuron_core::ids::CoreSet;
 use neuron_core::pod::BoundPod;
 
 use crate::overlay::{Overlay, Reservation};
+use crate::seen::{Change, SeenNode, SeenPod};
 use crate::shapes::Shapes;
 use crate::view::NodeView;
 
@@ -25,41 +26,6 @@ pub(crate) struct Index {
     fresh: Fresh,
     pods_listed: bool,
     nodes_listed: bool,
-}
-
-/// A pod that asks for Neuron hardware.
-#[derive(Clone, Debug)]
-pub(crate) struct SeenPod {
-    /// The node it is bound to.
-    pub(crate) node: Option<String>,
-    /// Whether kube-scheduler found no node for it.
-    pub(crate) unschedulable: bool,
-    /// The rest of it.
-    pub(crate) pod: BoundPod,
-}
-
-/// The parts of a node that decide.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SeenNode {
-    /// Its name.
-    pub(crate) name: String,
-    /// The value of its instance type label.
-    pub(crate) instance_type: Option<String>,
-    /// The value of its report annotation.
-    pub(crate) report: Option<String>,
-}
-
-/// What a watch shows.
-#[derive(Debug)]
-pub(crate) enum Change<T> {
-    /// A list of everything begins.
-    ListBegins,
-    /// The list is complete: what is not in it is gone.
-    Listed(Vec<T>),
-    /// Added or modified.
-    Applied(T),
-    /// Gone, or nothing that decides any more: the pod's UID or the node's name.
-    Gone(String),
 }
 
 /// What changed since the explainer last looked.

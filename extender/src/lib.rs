@@ -13,6 +13,7 @@ mod filter;
 mod index;
 mod overlay;
 mod routes;
+mod seen;
 mod shapes;
 mod view;
 mod watches;

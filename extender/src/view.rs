@@ -11,7 +11,7 @@ use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 
-use crate::index::SeenNode;
+use crate::seen::SeenNode;
 use crate::shapes::Shapes;
 
 /// One node.
@@ -44,7 +44,7 @@ pub(crate) enum Denial {
     Refused(#[from] Refusal),
     /// Nobody knows what these pods hold.
     #[error(
-        "What pod {pods} holds is not known yet; the node takes no Neuron pod until its device plugin reports it"
+        "it is not known yet which devices pod {pods} holds; the node takes no new Neuron pod until its device plugin reports it"
     )]
     UnknownHolder {
         /// The pods, as `namespace/name`, comma separated.

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use crate::cluster::Cluster;
-use crate::index::{Change, SeenNode, SeenPod};
+use crate::seen::{Change, SeenNode, SeenPod};
 
 /// A pod as the API server sends it, reduced to what decides.
 pub(crate) type ApiPod = Object<PodSpec, PodStatus>;

@@ -40,7 +40,7 @@ pub(crate) enum BindError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// No such node.
-    #[error("The Neuron scheduler knows no node of this name")]
+    #[error("the Neuron scheduler knows no node of this name")]
     NoNode,
     /// The node does not take it, or not any more.
     #[error(transparent)]

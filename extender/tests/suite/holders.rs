@@ -12,10 +12,13 @@ async fn a_deletion_that_the_watch_missed_frees() {
     let (held, next) = (world.pod("held", "neuron", 1).await, world.pod("next", "neuron", 1).await);
     assert_eq!(world.bind(&held, "n1").await, "");
     until("the pod is bound in the watch", async || !world.fits(&next, "n1").await).await;
+    world.faults.cut_watches(true);
     world.api.set_available(false);
     world.api.set_available(true);
     world.delete("held").await;
     world.api.compact();
+    assert!(!world.fits(&next, "n1").await);
+    world.faults.cut_watches(false);
     until("the list has freed the device", async || world.fits(&next, "n1").await).await;
 }
 
@@ -65,8 +68,8 @@ async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report
     let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
     let forged = world.create(bound(pod("forged", "neuron", 1), "n1", annotations)).await;
     let next = world.pod("next", "neuron", 1).await;
-    let refused = "What pod default/forged holds is not known yet; the node takes no new Neuron pod until its device \
-                   plugin reports it";
+    let refused = "it is not known yet which devices pod default/forged holds; the node takes no new Neuron pod until its \
+                   device plugin reports it";
     until("the pod is seen", async || {
         world.filter(&next, &["n1"]).await["FailedNodes"] == json!({"n1": refused})
     })

@@ -1,19 +1,80 @@
 //! Starting, being ready, and what the command line takes.
 
+use std::io::Read;
+use std::process::Command;
 use std::time::Duration;
 
 use clap::Parser;
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use http::Request;
 use neuron_extender::{Arguments, Config, serve};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::World;
+use crate::support::{World, plain_client, until};
 
 #[tokio::test]
 async fn health_is_answered() {
     let world = World::with_nodes(&[]).await;
     assert_eq!(world.get("/healthz").await, (200, "ok".to_owned()));
     assert_eq!(world.get("/readyz").await, (200, "ok".to_owned()));
+}
+
+#[tokio::test]
+async fn before_the_first_lists_nothing_is_decided() {
+    let mut world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
+    let pod = world.pod("one", "neuron", 1).await;
+    world.stop().await;
+    world.faults.cut_watches(true);
+    world.launch().await;
+    let early = "the pods and nodes of the cluster have not been listed yet";
+    assert_eq!(world.get("/healthz").await.0, 200);
+    assert_eq!(world.get("/readyz").await, (503, early.to_owned()));
+    assert_eq!(world.filter(&pod, &["n1"]).await["Error"], format!("{early}; try again"));
+    assert_eq!(world.bind(&pod, "n1").await, format!("{early}; try again"));
+    world.faults.cut_watches(false);
+    until("the extender is ready", async || world.get("/readyz").await.0 == 200).await;
+    assert_eq!(world.bind(&pod, "n1").await, "");
+}
+
+#[tokio::test]
+async fn the_program_serves_until_sigterm() {
+    let api = ApiServer::new(Clock::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(api.serve(listener, stop.clone()));
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "users": [{"name": "test", "user": {}}],
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-extender"))
+        .args(["--listen", &format!("127.0.0.1:{port}"), "--kubeconfig"])
+        .arg(&kubeconfig)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let http = plain_client(&format!("http://127.0.0.1:{port}"));
+    until("the program is ready", async || {
+        http.request_text(Request::get("/readyz").body(Vec::new()).unwrap()).await.is_ok()
+    })
+    .await;
+    Command::new("kill").arg(program.id().to_string()).status().unwrap();
+    until("the program has ended", async || program.try_wait().unwrap().is_some()).await;
+    assert!(program.wait().unwrap().success());
+    let mut log = String::new();
+    program.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(log.matches("effective configuration: ").count(), 1, "{log}");
+    stop.cancel();
+    serving.await.unwrap();
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! One extender over an in-memory API server, with calls to that server that a test can delay, fail or lose.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 /// What happens to the next call that would bind a pod.
-pub enum Fault {
+pub(crate) enum Fault {
     /// It waits for a permit, then goes through.
     Held(Arc<Semaphore>),
     /// It is carried out, and the connection breaks before the answer.
@@ -40,11 +40,19 @@ pub enum Fault {
 
 /// Faults of the calls to come, first come first served.
 #[derive(Clone, Default)]
-pub struct Faults(Arc<Mutex<VecDeque<Fault>>>);
+pub(crate) struct Faults {
+    bindings: Arc<Mutex<VecDeque<Fault>>>,
+    cut: Arc<AtomicBool>,
+}
 
 impl Faults {
-    pub fn push(&self, fault: Fault) {
-        self.0.lock().unwrap().push_back(fault);
+    pub(crate) fn push(&self, fault: Fault) {
+        self.bindings.lock().unwrap().push_back(fault);
+    }
+
+    /// With `true` no list and no watch is answered; those that are open go on.
+    pub(crate) fn cut_watches(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
     }
 
     /// The extender's client: the API server behind these faults.
@@ -53,10 +61,14 @@ impl Faults {
         let service = tower::service_fn(move |request: Request<Body>| {
             let router = router.clone();
             let is_binding = request.uri().path().ends_with("/binding");
-            let fault = if is_binding { faults.0.lock().unwrap().pop_front() } else { None };
+            let fault = if is_binding { faults.bindings.lock().unwrap().pop_front() } else { None };
+            let path = request.uri().path();
+            let is_list = path == "/api/v1/pods" || path == "/api/v1/nodes";
+            let is_cut = is_list && faults.cut.load(Ordering::SeqCst);
             async move {
                 let broken = || Err(tower::BoxError::from("connection reset by peer"));
                 match fault {
+                    None if is_cut => return broken(),
                     None => {}
                     Some(Fault::Held(gate)) => gate.acquire_owned().await?.forget(),
                     Some(Fault::AnswerLost) => {
@@ -78,10 +90,10 @@ impl Faults {
     }
 }
 
-pub struct World {
-    pub api: ApiServer,
-    pub faults: Faults,
-    pub client: Client,
+pub(crate) struct World {
+    pub(crate) api: ApiServer,
+    pub(crate) faults: Faults,
+    pub(crate) client: Client,
     config: Config,
     extender: Option<Extender>,
 }
@@ -95,11 +107,11 @@ struct Extender {
 
 impl World {
     /// A cluster with these nodes, by name and instance type, and an extender that is ready.
-    pub async fn with_nodes(nodes: &[(&str, &str)]) -> World {
+    pub(crate) async fn with_nodes(nodes: &[(&str, &str)]) -> World {
         World::configured(Config::default(), nodes).await
     }
 
-    pub async fn configured(config: Config, nodes: &[(&str, &str)]) -> World {
+    pub(crate) async fn configured(config: Config, nodes: &[(&str, &str)]) -> World {
         let api = ApiServer::new(Clock::new());
         let client = api.client();
         let mut world = World { api, faults: Faults::default(), client, config, extender: None };
@@ -112,75 +124,76 @@ impl World {
     }
 
     /// Starts an extender and waits until it is ready.
-    pub async fn start(&mut self) {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+    pub(crate) async fn start(&mut self) {
+        self.launch().await;
+        until("the extender is ready", async || self.get("/readyz").await.0 == 200).await;
+    }
+
+    /// Starts an extender.
+    pub(crate) async fn launch(&mut self) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut config =
-            kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
-        config.default_retry = false;
-        let http = Client::try_from(config).unwrap();
+        let http = plain_client(&format!("http://{}", listener.local_addr().unwrap()));
         let stop = CancellationToken::new();
         let serving = serve(self.config.clone(), self.faults.client(&self.api), listener, stop.clone());
         let task = tokio::spawn(serving);
         self.extender = Some(Extender { http, stop, task });
-        until("the extender is ready", async || self.get("/readyz").await.0 == 200).await;
     }
 
     /// Ends the extender, as SIGTERM does, and waits for its end.
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         let Extender { stop, task, .. } = self.extender.take().unwrap();
         stop.cancel();
         timeout(Duration::from_secs(20), task).await.unwrap().unwrap().unwrap();
     }
 
-    pub async fn node(&self, node: Value) {
+    pub(crate) async fn node(&self, node: Value) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         nodes.create(&PostParams::default(), &from(node)).await.unwrap();
     }
 
-    pub async fn annotate_node(&self, node: &str, key: &str, value: &str) {
+    pub(crate) async fn annotate_node(&self, node: &str, key: &str, value: &str) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let patch = json!({"metadata": {"annotations": {key: value}}});
         nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    pub fn pods(&self) -> Api<Pod> {
+    pub(crate) fn pods(&self) -> Api<Pod> {
         Api::default_namespaced(self.client.clone())
     }
 
     /// Creates a pod.
-    pub async fn create(&self, pod: Value) -> Pod {
+    pub(crate) async fn create(&self, pod: Value) -> Pod {
         self.pods().create(&PostParams::default(), &from(pod)).await.unwrap()
     }
 
     /// Creates a pod with one container that asks for this.
-    pub async fn pod(&self, name: &str, resource: &str, count: u32) -> Pod {
+    pub(crate) async fn pod(&self, name: &str, resource: &str, count: u32) -> Pod {
         self.create(pod(name, resource, count)).await
     }
 
-    pub async fn read(&self, name: &str) -> Pod {
+    pub(crate) async fn read(&self, name: &str) -> Pod {
         self.pods().get(name).await.unwrap()
     }
 
     /// The node that a pod is bound to, and its core or device ids.
-    pub async fn placed(&self, name: &str) -> (Option<String>, Option<String>) {
+    pub(crate) async fn placed(&self, name: &str) -> (Option<String>, Option<String>) {
         let pod = self.read(name).await;
         let ids = ["NEURON_CORES", "NEURON_DEVS"];
         let ids = ids.iter().find_map(|key| pod.annotations().get(*key).cloned());
         (pod.spec.unwrap().node_name, ids)
     }
 
-    pub async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
 
-    pub async fn phase(&self, name: &str, phase: &str) {
+    pub(crate) async fn phase(&self, name: &str, phase: &str) {
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
         self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// The notes of the events of this reason, sorted.
-    pub async fn notes(&self, reason: &str) -> Vec<String> {
+    pub(crate) async fn notes(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let events = events.list(&Default::default()).await.unwrap();
         let events = events.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
@@ -189,12 +202,12 @@ impl World {
         notes
     }
 
-    pub async fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         self.call(Method::GET, path, String::new()).await
     }
 
     /// Posts a body and returns the answer's text; every answer must have status 200.
-    pub async fn post(&self, path: &str, body: impl ToString) -> String {
+    pub(crate) async fn post(&self, path: &str, body: impl ToString) -> String {
         let (status, text) = self.call(Method::POST, path, body.to_string()).await;
         assert_eq!(status, 200, "{text}");
         text
@@ -205,23 +218,23 @@ impl World {
     }
 
     /// What `/filter` says about these nodes, asked by name.
-    pub async fn filter(&self, pod: &Pod, nodes: &[&str]) -> Value {
+    pub(crate) async fn filter(&self, pod: &Pod, nodes: &[&str]) -> Value {
         let args = json!({"Pod": pod, "Nodes": null, "NodeNames": nodes});
         serde_json::from_str(&self.post("/filter", args).await).unwrap()
     }
 
     /// Whether the pod fits the node now.
-    pub async fn fits(&self, pod: &Pod, node: &str) -> bool {
+    pub(crate) async fn fits(&self, pod: &Pod, node: &str) -> bool {
         self.filter(pod, &[node]).await["NodeNames"] == json!([node])
     }
 
     /// What `/bind` says; empty when the pod was bound.
-    pub async fn bind(&self, pod: &Pod, node: &str) -> String {
+    pub(crate) async fn bind(&self, pod: &Pod, node: &str) -> String {
         self.bind_later(pod, node).await.unwrap()
     }
 
     /// The same beside the test.
-    pub fn bind_later(&self, pod: &Pod, node: &str) -> JoinHandle<String> {
+    pub(crate) fn bind_later(&self, pod: &Pod, node: &str) -> JoinHandle<String> {
         let args = json!({
             "PodName": pod.name_any(), "PodNamespace": "default", "PodUID": pod.uid().unwrap(), "Node": node,
         });
@@ -235,6 +248,15 @@ impl World {
     }
 }
 
+/// A plain HTTP client: kube's, which is at hand, without its repetitions.
+pub(crate) fn plain_client(server: &str) -> Client {
+    // Fails only where another test has installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut config = kube::Config::new(server.parse().unwrap());
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
+}
+
 async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, String) {
     let request = Request::builder().method(method).uri(path).body(body.into_bytes().into()).unwrap();
     let response = timeout(Duration::from_secs(20), http.send(request)).await.unwrap().unwrap();
@@ -244,7 +266,7 @@ async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, S
 }
 
 /// A pod with one container that asks for `count` of the resource, such as `neuroncore`.
-pub fn pod(name: &str, resource: &str, count: u32) -> Value {
+pub(crate) fn pod(name: &str, resource: &str, count: u32) -> Value {
     let limits = json!({format!("aws.amazon.com/{resource}"): count.to_string()});
     json!({
         "metadata": {"name": name, "namespace": "default"},
@@ -253,14 +275,14 @@ pub fn pod(name: &str, resource: &str, count: u32) -> Value {
 }
 
 /// The same pod bound by hand to a node, with these annotations.
-pub fn bound(mut pod: Value, node: &str, annotations: Value) -> Value {
+pub(crate) fn bound(mut pod: Value, node: &str, annotations: Value) -> Value {
     pod["spec"]["nodeName"] = json!(node);
     pod["metadata"]["annotations"] = annotations;
     pod
 }
 
 /// Waits for a condition, at most ten seconds.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
