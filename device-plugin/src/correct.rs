@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use neuron_core::holders::record_counts;
 use neuron_core::ids::CoreSet;
 use neuron_core::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_RESOURCE_TYPE, Resource,
@@ -48,6 +49,8 @@ pub fn correction(
             None => None,
         }
     };
+    // By itself, not against other pods' records: of a swap, the report has already unsettled both.
+    let recorded = record_counts(&pod.pod, node, topology).ok().flatten();
     let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
     let mut changes = Vec::new();
     for slot in slots {
@@ -57,7 +60,7 @@ pub fn correction(
             Resource::Device => allocation.devices = topology.devices_of(cores),
             Resource::Core => allocation.cores = cores,
         }
-        changes.extend(change(topology, slot, cores));
+        changes.extend(change(topology, slot, recorded.as_ref(), cores));
     }
     let real = Allocation { node: node.to_owned(), lnc: topology.lnc(), containers };
     let same = match Allocation::parse(now) {
@@ -100,12 +103,17 @@ pub fn correction(
     Some(Correction { annotations, note })
 }
 
-fn change(topology: &Topology, slot: &Slot, cores: CoreSet) -> Option<String> {
-    if slot.recorded == Some(cores) {
+fn change(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>, cores: CoreSet) -> Option<String> {
+    let recorded = recorded.and_then(|recorded| recorded.containers.get(&slot.container));
+    let recorded = recorded.map(|recorded| match slot.resource {
+        Resource::Device => topology.cores_of(recorded.devices),
+        Resource::Core => recorded.cores,
+    });
+    if recorded == Some(cores) {
         return None;
     }
     let ids = |cores| ids_of(topology, slot.resource, cores).join(",");
-    let before = match slot.recorded {
+    let before = match recorded {
         Some(recorded) => format!(" instead of {}", ids(recorded)),
         None => String::new(),
     };

@@ -1,0 +1,103 @@
+//! What pods get: the recorded set, else the best linked one, and never what another live pod holds.
+
+use fake_cluster::kubelet::Choice;
+use rstest::rstest;
+use serde_json::json;
+
+use crate::node::{Node, asks, container};
+
+#[tokio::test]
+async fn the_documented_example() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    node.place("held", asks("neuroncore", 2), &[("main", "", "0,1")]).await;
+    node.phase("held", "Running").await;
+    node.place("asks", asks("neuroncore", 2), &[("main", "", "2,3")]).await;
+    node.phase("asks", "Running").await;
+
+    let start = node.started("asks", "main");
+    assert_eq!(start.env["NEURON_RT_VISIBLE_CORES"], "2,3");
+    assert_eq!(start.env.get("AWS_NEURON_VISIBLE_DEVICES"), None);
+    let device = &start.devices[0];
+    assert_eq!(start.devices.len(), 1);
+    assert_eq!(device.host_path, node.config.root.join("dev/neuron1").display().to_string());
+    assert_eq!((device.container_path.as_str(), device.permissions.as_str()), ("/dev/neuron1", "rw"));
+}
+
+#[rstest]
+#[case::seeded(Choice::Seeded)]
+#[case::hostile(Choice::Hostile)]
+#[tokio::test]
+async fn the_recorded_devices_are_given_even_if_others_are_free(#[case] choice: Choice) {
+    let mut node = Node::new("trn1.32xlarge");
+    node.kubelet_config.choice = choice;
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    node.shows("aws.amazon.com/neuron", 16).await;
+    node.place("p", asks("neuron", 4), &[("main", "8,9,10,11", "")]).await;
+    node.phase("p", "Running").await;
+    let (paths, ids) = node.got("p", "main", "AWS_NEURON_VISIBLE_DEVICES");
+    assert_eq!(paths, ["/dev/neuron8", "/dev/neuron9", "/dev/neuron10", "/dev/neuron11"]);
+    assert_eq!(ids.as_deref(), Some("8,9,10,11"));
+}
+
+#[tokio::test]
+async fn without_a_record_the_best_free_linked_set_is_preferred() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    node.place("cores", asks("neuroncore", 1), &[("main", "", "1")]).await;
+    node.phase("cores", "Running").await;
+    node.place("p", asks("neuron", 2), &[]).await;
+    node.phase("p", "Running").await;
+    // Device 0 is partly held under the other name; kubelet does not know that.
+    let (_, ids) = node.got("p", "main", "AWS_NEURON_VISIBLE_DEVICES");
+    assert_eq!(ids.as_deref(), Some("1,2"));
+}
+
+#[tokio::test]
+async fn ids_that_a_pod_holds_under_the_other_name_are_refused() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.xlarge").await;
+    node.place("device", asks("neuron", 1), &[("main", "0", "")]).await;
+    node.phase("device", "Running").await;
+    // kubelet has both cores to give: it knows nothing of the other resource.
+    node.place("cores", asks("neuroncore", 2), &[]).await;
+    let message = node.phase("cores", "Failed").await.status.unwrap().message.unwrap();
+    let why = "neuroncore0,neuroncore1 of aws.amazon.com/neuroncore cannot be given: pod default/device holds \
+               neuroncore0,neuroncore1; they are free again when that pod has ended";
+    assert!(message.contains(why), "{message}");
+    assert!(node.events().await.contains(&format!("cores: AllocationRefused: {why}")));
+
+    node.delete("device").await;
+    node.place("later", asks("neuroncore", 2), &[("main", "", "0,1")]).await;
+    node.phase("later", "Running").await;
+}
+
+#[tokio::test]
+async fn two_containers_and_a_plain_one_get_their_own() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    let spec = json!({ "containers": [
+        container("a", "neuron", 2),
+        { "name": "plain", "image": "none" },
+        container("b", "neuroncore", 1),
+    ]});
+    node.place("p", spec, &[("a", "1,2", ""), ("b", "", "7")]).await;
+    node.phase("p", "Running").await;
+    assert_eq!(node.got("p", "a", "AWS_NEURON_VISIBLE_DEVICES").1.as_deref(), Some("1,2"));
+    assert_eq!(
+        node.got("p", "b", "NEURON_RT_VISIBLE_CORES"),
+        (vec!["/dev/neuron3".to_owned()], Some("7".to_owned()))
+    );
+    assert_eq!(node.got("p", "plain", "NEURON_RT_VISIBLE_CORES"), (vec![], None));
+}
+
+#[tokio::test]
+async fn a_short_core_pod_makes_room_for_all_devices() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    let mut spec = asks("neuroncore", 1);
+    spec["containers"][0]["args"] = json!(["1"]);
+    spec["restartPolicy"] = json!("Never");
+    node.place("short", spec, &[("main", "", "0")]).await;
+    node.phase("short", "Running").await;
+    node.clock.advance(std::time::Duration::from_secs(1));
+    node.phase("short", "Succeeded").await;
+    node.place("all", asks("neuron", 6), &[("main", "0,1,2,3,4,5", "")]).await;
+    node.phase("all", "Running").await;
+}

@@ -1,0 +1,197 @@
+//! Machines with missing or mangled files: what the plugin says, and that it goes on.
+
+use std::fs;
+use std::path::Path;
+
+use fake_neuron::{Health, Machine, MachineSpec};
+use neuron_core::catalog::Catalog;
+use neuron_core::topology::Policy;
+use neuron_device_plugin::discovery::{Discovery, Machine as Found};
+use rstest::rstest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::node::{Node, asks, until};
+
+const DEVICES: &str = "sys/devices/virtual/neuron_device";
+
+fn machine(instance_type: &str, root: &Path) -> Machine {
+    let spec = MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None };
+    Machine::up(&spec, root, Catalog::embedded()).unwrap()
+}
+
+fn look(root: &Path, instance_type: Option<&str>) -> Result<Found, String> {
+    let catalog = Catalog::embedded();
+    let discovery = Discovery { root, catalog, policy: Policy::Documented, instance_type };
+    discovery.look().map_err(|error| error.to_string().replace(root.to_str().unwrap(), "R"))
+}
+
+fn write(path: impl AsRef<Path>, text: &str) {
+    // The fake keeps the driver's own read-only modes.
+    let _ = fs::remove_file(&path);
+    fs::write(path, text).unwrap();
+}
+
+#[rstest]
+#[case::no_dmi(
+    "sys/devices/virtual/dmi/id/product_name",
+    None,
+    "cannot read R/sys/devices/virtual/dmi/id/product_name: No such file or directory (os error 2)"
+)]
+#[case::dmi_of_no_instance(
+    "sys/devices/virtual/dmi/id/product_name",
+    Some("HVM domU\n"),
+    "R/sys/devices/virtual/dmi/id/product_name holds \"HVM domU\\n\", expected an instance type such as trn1.32xlarge"
+)]
+#[case::lnc(
+    "opt/aws/neuron/logical_nc_config",
+    Some("NEURON_LOGICAL_NC_CONFIG=three"),
+    "R/opt/aws/neuron/logical_nc_config holds \"NEURON_LOGICAL_NC_CONFIG=three\", expected NEURON_LOGICAL_NC_CONFIG=1 or =2"
+)]
+#[case::lnc_that_the_type_cannot(
+    "opt/aws/neuron/logical_nc_config",
+    Some("NEURON_LOGICAL_NC_CONFIG=2"),
+    "instance type inf2.xlarge cannot run with LNC 2; use LNC 1"
+)]
+#[case::no_core_count(
+    "sys/devices/virtual/neuron_device/neuron0/core_count",
+    None,
+    "cannot read R/sys/devices/virtual/neuron_device/neuron0/core_count: No such file or directory (os error 2)"
+)]
+#[case::core_count(
+    "sys/devices/virtual/neuron_device/neuron0/core_count",
+    Some("many"),
+    "R/sys/devices/virtual/neuron_device/neuron0/core_count holds \"many\", expected a number of cores, 1 to 128"
+)]
+#[case::other_core_count(
+    "sys/devices/virtual/neuron_device/neuron0/core_count",
+    Some("8"),
+    "R/sys/devices/virtual/neuron_device/neuron0/core_count holds 8, but a device of instance type inf2.xlarge has 2 cores; set --instance-type to what this machine is"
+)]
+#[case::links(
+    "sys/devices/virtual/neuron_device/neuron0/connected_devices",
+    Some("1; 2\n"),
+    "R/sys/devices/virtual/neuron_device/neuron0/connected_devices holds \"1; 2\\n\", expected device ids separated by commas"
+)]
+fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] message: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let _machine = machine("inf2.xlarge", dir.path());
+    let path = dir.path().join(file);
+    match text {
+        Some(text) => {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            write(&path, text);
+        }
+        None => fs::remove_file(&path).unwrap(),
+    }
+    assert_eq!(look(dir.path(), None).unwrap_err(), message);
+}
+
+#[test]
+fn no_driver_and_another_type_than_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "no neuronN folder in R/sys/devices/virtual/neuron_device; is the Neuron driver loaded?";
+    assert_eq!(look(dir.path(), Some("inf2.xlarge")).unwrap_err(), text);
+    let _machine = machine("inf2.24xlarge", dir.path());
+    assert_eq!(
+        look(dir.path(), Some("inf2.xlarge")).unwrap_err(),
+        "R/sys/devices/virtual/neuron_device has devices 0,1,2,3,4,5, but instance type inf2.xlarge has 1; \
+         set --instance-type to what this machine is"
+    );
+}
+
+#[test]
+fn settings_appended_without_a_newline_count_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let _machine = machine("trn2.48xlarge", dir.path());
+    let path = dir.path().join("opt/aws/neuron/logical_nc_config");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    write(&path, "NEURON_LOGICAL_NC_CONFIG=2NEURON_LOGICAL_NC_CONFIG=1");
+    let found = look(dir.path(), None).unwrap();
+    assert_eq!((found.topology.lnc(), found.topology.cores()), (1, 128));
+}
+
+#[test]
+fn one_bad_device_is_unhealthy_and_the_others_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = machine("inf2.24xlarge", dir.path());
+    let file = |path: &str| dir.path().join(DEVICES).join(path);
+    write(file("neuron0/core_count"), "x");
+    machine.lose(1).unwrap();
+    machine.set_health(2, &Health::unhealthy("hbm")).unwrap();
+    write(file("neuron3/stats/hardware/sram_ecc_uncorrected"), "?\n");
+    fs::remove_file(dir.path().join("dev/neuron4")).unwrap();
+    let found = look(dir.path(), None).unwrap();
+    let faults: Vec<String> = found
+        .faults
+        .iter()
+        .map(|(id, why)| format!("{id}: {}", why.replace(dir.path().to_str().unwrap(), "R")))
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            "0: R/sys/devices/virtual/neuron_device/neuron0/core_count holds \"x\", expected a number of cores, 1 to 128",
+            "1: R/sys/devices/virtual/neuron_device/neuron1 is missing",
+            "2: mem_ecc_uncorrected counts 1 uncorrected memory errors",
+            "3: R/sys/devices/virtual/neuron_device/neuron3/stats/hardware/sram_ecc_uncorrected holds \"?\\n\", expected a number of errors",
+            "4: R/dev/neuron4 is missing",
+        ]
+    );
+}
+
+#[test]
+fn a_type_in_no_catalog_is_described_by_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let _machine = machine("inf2.24xlarge", dir.path());
+    write(dir.path().join("sys/devices/virtual/dmi/id/product_name"), "inf9.24xlarge\n");
+    let found = look(dir.path(), None).unwrap();
+    assert_eq!(found.topology.instance_type(), "inf9.24xlarge");
+    assert_eq!((found.topology.devices(), found.topology.cores()), (6, 12));
+    assert!(found.topology.is_connected("1,2,3".parse().unwrap()));
+    assert!(!found.topology.is_connected("0,2".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn without_devices_the_plugin_says_why_and_starts_when_they_come() {
+    let mut node = Node::new("inf2.xlarge");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    node.config.listen = Some(address);
+    let healthz = async || {
+        let mut socket = tokio::net::TcpStream::connect(address).await.ok()?;
+        socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.ok()?;
+        Some(answer)
+    };
+    node.machine.lose(0).unwrap();
+    let _kubelet = node.kubelet().await;
+    let plugin = node.plugin();
+    let why = format!(
+        "devices: no neuronN folder in {}/{DEVICES}; is the Neuron driver loaded?",
+        node.config.root.display()
+    );
+    let answer = until("the reason", async || healthz().await.filter(|answer| answer.contains(&why))).await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+
+    node.machine.restore(0).unwrap();
+    until("200", async || healthz().await.filter(|answer| answer.starts_with("HTTP/1.1 200"))).await;
+    node.shows("aws.amazon.com/neuron", 1).await;
+    plugin.stop().await;
+}
+
+#[tokio::test]
+async fn a_lost_device_is_out_until_it_is_back_and_stops_nothing_else() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    node.machine.lose(2).unwrap();
+    node.shows("aws.amazon.com/neuron", 5).await;
+    node.shows("aws.amazon.com/neuroncore", 10).await;
+    node.report("it unhealthy", |report| report["devices"][2]["health"] == "Unhealthy").await;
+    node.place("p", asks("neuron", 3), &[]).await;
+    node.phase("p", "Running").await;
+    let (_, ids) = node.got("p", "main", "AWS_NEURON_VISIBLE_DEVICES");
+    assert_eq!(ids.as_deref(), Some("3,4,5"));
+    node.machine.restore(2).unwrap();
+    node.shows("aws.amazon.com/neuron", 6).await;
+    node.report("it healthy", |report| report["devices"][2]["health"] == "Healthy").await;
+}

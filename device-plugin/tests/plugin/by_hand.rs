@@ -1,0 +1,253 @@
+//! A kubelet played by hand, for what a real one does at moments of its own choosing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
+use kubelet_api::deviceplugin::v1beta1::registration_server::{Registration, RegistrationServer};
+use kubelet_api::deviceplugin::v1beta1::{
+    AllocateRequest, ContainerAllocateRequest, ContainerPreferredAllocationRequest, Empty,
+    ListAndWatchResponse, PreferredAllocationRequest, RegisterRequest,
+};
+use kubelet_api::podresources::v1::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
+use kubelet_api::podresources::v1::{
+    AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices, ContainerResources,
+    GetPodResourcesRequest, GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
+    PodResources,
+};
+use kubelet_api::unix::{connect, incoming, listen};
+use neuron_core::names::NEURON;
+use serde_json::json;
+use tokio::sync::watch;
+use tonic::transport::{Channel, Server};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::node::{Node, asks};
+
+/// Notes registrations, dials back as kubelet does, and shows the books it is given.
+struct Hand {
+    node_dir: std::path::PathBuf,
+    registered: watch::Sender<Vec<String>>,
+    streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
+    books: watch::Sender<Vec<PodResources>>,
+    /// How long kubelet takes from the plugin's advice to its Allocate.
+    thinking: Duration,
+    asking: AtomicBool,
+    looks: AtomicUsize,
+    looks_while_asking: AtomicUsize,
+}
+
+#[tonic::async_trait]
+impl Registration for Hand {
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
+        let request = request.into_inner();
+        let channel = connect(&self.node_dir.join("device-plugins").join(&request.endpoint)).await.unwrap();
+        let stream = DevicePluginClient::new(channel).list_and_watch(Empty {}).await?.into_inner();
+        self.streams.send_modify(|all| all.push(Arc::new(tokio::sync::Mutex::new(stream))));
+        self.registered.send_modify(|all| all.push(request.resource_name));
+        Ok(Response::new(Empty {}))
+    }
+}
+
+#[tonic::async_trait]
+impl PodResourcesLister for Hand {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        if self.asking.load(Ordering::SeqCst) {
+            self.looks_while_asking.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(Response::new(ListPodResourcesResponse { pod_resources: self.books.borrow().clone() }))
+    }
+
+    async fn get_allocatable_resources(
+        &self,
+        _: Request<AllocatableResourcesRequest>,
+    ) -> Result<Response<AllocatableResourcesResponse>, Status> {
+        Err(Status::unimplemented("nobody asks"))
+    }
+
+    async fn get(
+        &self,
+        _: Request<GetPodResourcesRequest>,
+    ) -> Result<Response<GetPodResourcesResponse>, Status> {
+        Err(Status::unimplemented("nobody asks"))
+    }
+}
+
+impl Hand {
+    fn start(node: &Node) -> Arc<Self> {
+        Self::thinking(node, Duration::ZERO)
+    }
+
+    fn thinking(node: &Node, thinking: Duration) -> Arc<Self> {
+        let node_dir = node.config.kubelet_dir.clone();
+        for folder in ["device-plugins", "pod-resources"] {
+            std::fs::create_dir_all(node_dir.join(folder)).unwrap();
+        }
+        let hand = Arc::new(Hand {
+            node_dir: node_dir.clone(),
+            registered: watch::Sender::default(),
+            streams: watch::Sender::default(),
+            books: watch::Sender::default(),
+            thinking,
+            asking: AtomicBool::new(false),
+            looks: AtomicUsize::new(0),
+            looks_while_asking: AtomicUsize::new(0),
+        });
+        let registration = listen(&node_dir.join("device-plugins/kubelet.sock")).unwrap();
+        let books = listen(&node_dir.join("pod-resources/kubelet.sock")).unwrap();
+        let register = Server::builder().add_service(RegistrationServer::from_arc(Arc::clone(&hand)));
+        tokio::spawn(register.serve_with_incoming(incoming(registration)));
+        let lister = Server::builder().add_service(PodResourcesListerServer::from_arc(Arc::clone(&hand)));
+        tokio::spawn(lister.serve_with_incoming(incoming(books)));
+        hand
+    }
+
+    async fn registered(&self, times: usize) {
+        let mut registered = self.registered.subscribe();
+        let enough = registered.wait_for(|all| all.iter().filter(|name| *name == NEURON).count() >= times);
+        tokio::time::timeout(Duration::from_secs(15), enough).await.unwrap().unwrap();
+    }
+
+    async fn devices(&self) -> DevicePluginClient<Channel> {
+        let socket = self.node_dir.join("device-plugins/neuron-devplugin.sock");
+        DevicePluginClient::new(connect(&socket).await.unwrap())
+    }
+
+    /// One admission: the question, then the answer's ids allocated.
+    async fn admit(&self, available: &[&str], size: i32) -> Vec<String> {
+        let mut plugin = self.devices().await;
+        let question = ContainerPreferredAllocationRequest {
+            available_device_i_ds: available.iter().map(|id| (*id).to_owned()).collect(),
+            must_include_device_i_ds: Vec::new(),
+            allocation_size: size,
+        };
+        let answer = plugin
+            .get_preferred_allocation(PreferredAllocationRequest { container_requests: vec![question] })
+            .await;
+        // Now kubelet has chosen, and would forget the choice if it were asked for its books.
+        self.asking.store(true, Ordering::SeqCst);
+        let ids = answer.unwrap().into_inner().container_responses.remove(0).device_i_ds;
+        tokio::time::sleep(self.thinking).await;
+        plugin.allocate(request(&ids)).await.unwrap();
+        self.asking.store(false, Ordering::SeqCst);
+        ids
+    }
+
+    fn show(&self, held: &[(&str, &[String])]) {
+        let pod = |(name, ids): &(&str, &[String])| PodResources {
+            name: (*name).to_owned(),
+            namespace: "default".to_owned(),
+            containers: vec![ContainerResources {
+                name: "main".to_owned(),
+                devices: vec![ContainerDevices {
+                    resource_name: NEURON.to_owned(),
+                    device_ids: ids.to_vec(),
+                    topology: None,
+                }],
+                ..ContainerResources::default()
+            }],
+        };
+        self.books.send_replace(held.iter().map(pod).collect());
+    }
+}
+
+fn request(ids: &[String]) -> AllocateRequest {
+    AllocateRequest { container_requests: vec![ContainerAllocateRequest { devices_ids: ids.to_vec() }] }
+}
+
+/// A node object, which the plugin reports on; no kubelet makes it here.
+async fn node_object(node: &Node) {
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(node.api.client());
+    let object = serde_json::from_value(json!({ "metadata": { "name": crate::node::NODE } })).unwrap();
+    nodes.create(&Default::default(), &object).await.unwrap();
+}
+
+#[tokio::test]
+async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let hand = Hand::start(&node);
+    let _plugin = node.plugin();
+    hand.registered(1).await;
+    node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
+    node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
+    // kubelet admits the second one first.
+    let second = hand.admit(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
+    let first = hand.admit(&["neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
+    assert_eq!((second.join(","), first.join(",")), ("neuron0,neuron1".into(), "neuron2,neuron3".into()));
+    hand.show(&[("second", &second), ("first", &first)]);
+    node.place("nudge", asks("neuron", 1), &[("main", "5", "")]).await;
+
+    node.recorded("second", &[("main", "0,1", "")]).await;
+    node.recorded("first", &[("main", "2,3", "")]).await;
+    let right = "first: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
+                 neuron2,neuron3 instead of neuron0,neuron1";
+    crate::node::until("the event", async || node.events().await.contains(right).then_some(())).await;
+}
+
+#[tokio::test]
+async fn kubelets_books_are_read_only_at_rest() {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.quiet = Duration::from_millis(500);
+    node_object(&node).await;
+    let hand = Hand::thinking(&node, Duration::from_millis(50));
+    let _plugin = node.plugin();
+    hand.registered(1).await;
+    for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        node.place(name, asks("neuron", 1), &[("main", &number.to_string(), "")]).await;
+        let own = format!("neuron{number}");
+        assert_eq!(hand.admit(&[&own, "neuron4", "neuron5"], 1).await, [own]);
+    }
+    let before = hand.looks.load(Ordering::SeqCst);
+    crate::node::until("a look", async || (hand.looks.load(Ordering::SeqCst) > before).then_some(())).await;
+    assert_eq!(hand.looks_while_asking.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_lost_stream_means_registering_again() {
+    let node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let hand = Hand::start(&node);
+    let _plugin = node.plugin();
+    hand.registered(1).await;
+    hand.streams.send_modify(Vec::clear);
+    hand.registered(2).await;
+}
+
+#[tokio::test]
+async fn the_same_ids_twice_and_unknown_ids_are_refused() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let hand = Hand::start(&node);
+    let _plugin = node.plugin();
+    hand.registered(1).await;
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    node.place("q", asks("neuron", 1), &[("main", "1", "")]).await;
+    let ids = hand.admit(&["neuron0", "neuron1"], 1).await;
+    let mut plugin = hand.devices().await;
+    let again = plugin.allocate(request(&ids)).await.unwrap_err();
+    assert_eq!(
+        again.message(),
+        "neuron0 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron0; they are free again when \
+         that pod has ended"
+    );
+    let unknown = plugin.allocate(request(&["neuron9".to_owned()])).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::InvalidArgument);
+    node.machine.lose(3).unwrap();
+    let refused = crate::node::until("the loss to be seen", async || {
+        plugin.allocate(request(&["neuron3".to_owned()])).await.err()
+    });
+    let text = refused.await.message().replace(node.config.root.to_str().unwrap(), "R");
+    assert_eq!(
+        text,
+        "neuron3 is unhealthy: R/sys/devices/virtual/neuron_device/neuron3 is missing; it can be used again once \
+         that is over"
+    );
+}

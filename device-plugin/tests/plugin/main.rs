@@ -1,0 +1,10 @@
+//! The device plugin as kubelet, pods and the API server meet it.
+
+mod admission;
+mod bad_machines;
+mod by_hand;
+mod correction;
+mod exports;
+mod ledger;
+mod node;
+mod registration;

@@ -1,0 +1,60 @@
+//! The plugin stays registered, whoever restarts, and waits for nobody.
+
+use std::fs;
+
+use crate::node::{Node, asks, until};
+
+#[tokio::test]
+async fn a_restarted_kubelet_is_registered_with_again() {
+    let (node, kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    node.place("p", asks("neuron", 2), &[("main", "0,1", "")]).await;
+    node.phase("p", "Running").await;
+    kubelet.stop().await;
+    let _kubelet = node.kubelet().await;
+    node.shows("aws.amazon.com/neuron", 6).await;
+    node.shows("aws.amazon.com/neuroncore", 12).await;
+    node.place("q", asks("neuron", 4), &[("main", "2,3,4,5", "")]).await;
+    node.phase("q", "Running").await;
+    assert_eq!(node.got("q", "main", "AWS_NEURON_VISIBLE_DEVICES").1.as_deref(), Some("2,3,4,5"));
+}
+
+#[tokio::test]
+async fn a_vanished_socket_is_served_again() {
+    let (node, _kubelet, plugin) = Node::running("inf2.xlarge").await;
+    let socket = node.socket("neuron-devplugin.sock");
+    fs::remove_file(&socket).unwrap();
+    until("the socket", async || socket.exists().then_some(())).await;
+    node.shows("aws.amazon.com/neuron", 1).await;
+    node.place("p", asks("neuron", 1), &[]).await;
+    node.phase("p", "Running").await;
+    plugin.stop().await;
+    assert!(!socket.exists(), "a plugin that ends leaves no socket behind");
+    node.shows("aws.amazon.com/neuron", 0).await;
+}
+
+#[tokio::test]
+async fn devices_are_offered_while_kubelet_comes_late_and_the_api_server_is_away() {
+    let node = Node::new("inf2.xlarge");
+    let plugin = node.plugin();
+    let kubelet = node.kubelet().await;
+    node.shows("aws.amazon.com/neuron", 1).await;
+    plugin.stop().await;
+
+    node.api.set_available(false);
+    let mut node = node;
+    // Nothing of an earlier life may be mistaken for a registration.
+    let socket = node.socket("neuroncore-devplugin.sock");
+    assert!(!socket.exists());
+    node.config.legacy_resource = true;
+    let _plugin = node.plugin();
+    until("the sockets", async || {
+        (socket.exists() && node.socket("neurondevice-devplugin.sock").exists()).then_some(())
+    })
+    .await;
+    node.api.set_available(true);
+    node.shows("aws.amazon.com/neuron", 1).await;
+    node.shows("aws.amazon.com/neurondevice", 1).await;
+    node.place("p", asks("neurondevice", 1), &[("main", "0", "")]).await;
+    node.phase("p", "Running").await;
+    drop(kubelet);
+}
