@@ -1,0 +1,112 @@
+//! The command line: what may be asked for, and which part of the library answers. Called by `main`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fake_neuron::{Machine, MachineSpec};
+use neuron_core::catalog::Catalog;
+
+use crate::output;
+
+/// Stands in for the Neuron hardware of any EC2 instance type: its /dev, /sys and DMI files under a folder.
+#[derive(Parser)]
+#[command(name = "fake-neuron", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show every instance type that can be made.
+    List {
+        /// Also show the names that mean one of these types.
+        #[arg(long)]
+        aliases: bool,
+        /// How to print it.
+        #[arg(short, long, value_enum, default_value_t = Format::Table)]
+        output: Format,
+    },
+    /// Make a machine; the same machine again changes nothing, another one replaces it.
+    Up {
+        /// EC2 instance type or alias, such as trn2.48xlarge.
+        #[arg(long, value_name = "TYPE")]
+        instance_type: String,
+        /// Physical cores in one logical core, 2 only on Trn2 and Trn3 [default: no setting, so the type's own].
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+        lnc: Option<u8>,
+        /// EC2 instance id that DMI shows [default: made from the type's name].
+        #[arg(long, value_name = "ID")]
+        instance_id: Option<String>,
+        #[command(flatten)]
+        root: Root,
+    },
+    /// Remove the machine: exactly what `up` made.
+    Down {
+        #[command(flatten)]
+        root: Root,
+    },
+}
+
+#[derive(Args)]
+struct Root {
+    /// Folder that the machine's /dev, /sys, /proc and /opt stand in.
+    #[arg(long, env = "NEURON_ROOT", value_name = "DIR")]
+    root: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+/// Exit codes: 0 done, 1 failed, 2 asked for wrongly.
+pub(crate) fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help that nobody reads any more, as in `fake-neuron --help | head -1`, is no failure.
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match execute(cli.command).and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "fake-neuron: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the command says on standard output, with its last newline.
+fn execute(command: Command) -> anyhow::Result<String> {
+    let catalog = Catalog::embedded();
+    match command {
+        Command::List { aliases, output: Format::Table } => {
+            Ok(output::table(catalog, aliases, io::stdout().is_terminal()))
+        }
+        Command::List { aliases, output: Format::Json } => {
+            output::json(catalog, aliases).context("cannot print the instance types")
+        }
+        Command::Up { instance_type, lnc, instance_id, root } => {
+            let machine = Machine::up(&MachineSpec { instance_type, lnc, instance_id }, &root.root, catalog)?;
+            Ok(output::standing(&machine))
+        }
+        Command::Down { root } => {
+            Machine::down_at(&root.root)?;
+            Ok(format!("nothing of the machine is left under {}\n", root.root.display()))
+        }
+    }
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,157 @@
+//! What can go wrong with a machine; every text names the object and the way out. Used by all of this crate.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a machine could not be made, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// No such instance type.
+    #[error("instance type {name} is not known{}; `fake-neuron list --aliases` shows every name", did_you_mean(.near))]
+    UnknownType {
+        /// The name as asked for.
+        name: String,
+        /// Known names that look like it, best first, at most three.
+        near: Vec<String>,
+    },
+    /// A name from code lists whose devices nobody has described.
+    #[error(
+        "instance type {name} is known by name only: how many devices it has is not documented; choose a type from `fake-neuron list`"
+    )]
+    UnknownShape {
+        /// The name as asked for.
+        name: String,
+    },
+    /// An LNC that the type cannot run at.
+    #[error("instance type {name} cannot run at LNC {lnc}: {allowed}")]
+    Lnc {
+        /// The instance type.
+        name: String,
+        /// The LNC asked for.
+        lnc: u8,
+        /// What is allowed, as the end of the sentence.
+        allowed: &'static str,
+    },
+    /// An instance id that DMI cannot hold.
+    #[error(
+        "instance id {id:?} is not valid: give 1 to 64 visible ASCII characters, such as i-0123456789abcdef0"
+    )]
+    InstanceId {
+        /// The id asked for.
+        id: String,
+    },
+    /// The root folder is the host's own.
+    #[error("root {} is this host's own root: give a folder of its own, such as /tmp/node1", .root.display())]
+    HostRoot {
+        /// The root as asked for.
+        root: PathBuf,
+    },
+    /// A root that does not exist yet and is written with `..`.
+    #[error("root {} does not exist and is written with `..`: write where it shall be without it", .root.display())]
+    Winding {
+        /// The root as asked for.
+        root: PathBuf,
+    },
+    /// Somebody else's files are in the root folder.
+    #[error(
+        "root {} is not empty and holds no fake machine: give an empty folder, or one that `fake-neuron up` made", .root.display()
+    )]
+    NotEmpty {
+        /// The root folder.
+        root: PathBuf,
+    },
+    /// No machine stands here.
+    #[error("root {} holds no fake machine: make one with `fake-neuron up`", .root.display())]
+    NoMachine {
+        /// The root folder.
+        root: PathBuf,
+    },
+    /// The marker file is mangled.
+    #[error("{} does not describe a fake machine: {source}; empty the folder by hand", .path.display())]
+    Marker {
+        /// The marker file.
+        path: PathBuf,
+        /// What was wrong in it.
+        source: serde_json::Error,
+    },
+    /// A foreign file stands where one of the machine's belongs.
+    #[error("{} was not made by fake-neuron and is in the way: move it out of the root folder", .path.display())]
+    InTheWay {
+        /// The foreign file.
+        path: PathBuf,
+    },
+    /// A folder of the machine was replaced by something that may lead out of the root.
+    #[error("{} is not a folder: fake-neuron does not follow it out of its root; remove it", .path.display())]
+    NotAFolder {
+        /// What stands where a folder should.
+        path: PathBuf,
+    },
+    /// No device with this id.
+    #[error("{instance_type} has no device {device}: its devices are 0 to {last}")]
+    NoDevice {
+        /// The machine's instance type.
+        instance_type: String,
+        /// The device asked for.
+        device: u8,
+        /// The highest device id.
+        last: u8,
+    },
+    /// The device is lost, so its health has no files.
+    #[error("device {device} of {instance_type} is lost: restore it before its health can change")]
+    Lost {
+        /// The machine's instance type.
+        instance_type: String,
+        /// The device.
+        device: u8,
+    },
+    /// Unhealthy, but nothing is named that is broken.
+    #[error(
+        "device {device} of {instance_type} cannot be unhealthy without a component: name one of {known}"
+    )]
+    NoComponent {
+        /// The machine's instance type.
+        instance_type: String,
+        /// The device.
+        device: u8,
+        /// The names that this generation can show.
+        known: String,
+    },
+    /// A component that this generation's files cannot show.
+    #[error("device {device} of {instance_type} cannot show component {component:?}: name one of {known}")]
+    Component {
+        /// The machine's instance type.
+        instance_type: String,
+        /// The device.
+        device: u8,
+        /// The component asked for.
+        component: String,
+        /// The names that this generation can show.
+        known: String,
+    },
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried: a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The file system's answer.
+        source: io::Error,
+    },
+}
+
+impl MachineError {
+    /// For `map_err` after a call to the file system.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MachineError {
+        let path = path.to_owned();
+        move |source| MachineError::Io { action, path, source }
+    }
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        [only] => format!(": did you mean {only}?"),
+        several => format!(": did you mean one of {}?", several.join(", ")),
+    }
+}

@@ -1,0 +1,175 @@
+//! A machine under its root folder: made, opened, changed and taken down. Called by the command line and by tests.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use neuron_core::catalog::Catalog;
+
+use crate::board::{Board, MachineSpec};
+use crate::marker::Marker;
+use crate::tree::{self, MARKER};
+use crate::{MachineError, disk};
+
+/// A machine that stands under a root folder. Dropping it leaves the files; [`Machine::down`] removes them.
+#[derive(Debug)]
+pub struct Machine {
+    root: PathBuf,
+    board: Board,
+}
+
+impl Machine {
+    /// Makes the machine under `root` (made with its parents if missing; else empty or a machine of ours). With
+    /// the same spec as the machine that stands there nothing changes, lost and unhealthy devices included; with
+    /// another spec it is replaced.
+    ///
+    /// Nothing outside `root` is touched. Errors: an unknown type, an impossible LNC or instance id, the host's
+    /// own root, foreign files in `root`, the file system's refusal; a new machine is then not left half made.
+    pub fn up(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, MachineError> {
+        let board = Board::of(spec, catalog)?;
+        let (root, mut made_root) = prepare(root)?;
+        let standing = Marker::read(&root)?;
+        if let Some(marker) = standing {
+            if marker.complete && marker.board == board {
+                return Ok(Machine { root, board });
+            }
+            clear(&root, &marker)?;
+            made_root = marker.made_root;
+        } else if !disk::is_empty(&root)? {
+            return Err(MachineError::NotEmpty { root });
+        }
+        let marker = Marker { complete: false, made_root, board };
+        let made = build(&root, &marker);
+        if made.is_err() {
+            // The first error is the one to tell; an incomplete marker lets the next call finish the cleaning.
+            let _ = clear(&root, &marker).and_then(|()| finish(&root, &marker));
+        }
+        made.map(|()| Machine { root, board: marker.board })
+    }
+
+    /// The machine that stands under `root`. Errors: no machine there, or a mangled marker.
+    pub fn open(root: &Path) -> Result<Machine, MachineError> {
+        let root = existing(root)?;
+        match Marker::read(&root)? {
+            Some(marker) if marker.complete => Ok(Machine { root, board: marker.board }),
+            _ => Err(MachineError::NoMachine { root }),
+        }
+    }
+
+    /// Removes exactly what [`Machine::up`] made; foreign files stay, and so do the folders they are in.
+    pub fn down(self) -> Result<(), MachineError> {
+        Machine::down_at(&self.root)
+    }
+
+    /// As [`Machine::down`], for the machine under `root`, even one that an interrupted `up` left incomplete.
+    pub fn down_at(root: &Path) -> Result<(), MachineError> {
+        let root = existing(root)?;
+        let marker = Marker::read(&root)?.ok_or_else(|| MachineError::NoMachine { root: root.clone() })?;
+        clear(&root, &marker)?;
+        finish(&root, &marker)
+    }
+
+    /// The device is gone, as after a fault on the bus: its `/dev` node, class link and sysfs folder vanish. A
+    /// device that is already lost stays so. Errors: no such device, the file system's refusal.
+    pub fn lose(&self, device: u8) -> Result<(), MachineError> {
+        self.check_device(device)?;
+        disk::check_folders(&self.root, &tree::device(&self.board, device))?;
+        for path in [tree::device_node(device), tree::class_link(device)] {
+            disk::remove_file(&self.root.join(path))?;
+        }
+        disk::vanish(&self.root, &format!("lost{device}"), &tree::sysfs_folder(device))
+    }
+
+    /// What is missing of the device is there again, as [`Machine::up`] made it; what is there stays as it is.
+    /// Errors: no such device, the file system's refusal.
+    pub fn restore(&self, device: u8) -> Result<(), MachineError> {
+        self.check_device(device)?;
+        let mut missing = tree::device(&self.board, device);
+        missing.retain(|entry| !disk::is_there(&self.root.join(&entry.path)));
+        disk::place(&self.root, &format!("restored{device}"), &missing)
+    }
+
+    /// The folder the machine stands under, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The instance type as asked for, aliases included.
+    pub fn instance_type(&self) -> &str {
+        &self.board.instance_type
+    }
+
+    /// The EC2 instance id that DMI shows.
+    pub fn instance_id(&self) -> &str {
+        &self.board.instance_id
+    }
+
+    /// Number of devices, 1 to 64, lost ones included.
+    pub fn devices(&self) -> u8 {
+        self.board.device_count()
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    pub(crate) fn check_device(&self, device: u8) -> Result<(), MachineError> {
+        if device < self.devices() {
+            return Ok(());
+        }
+        Err(MachineError::NoDevice {
+            instance_type: self.board.instance_type.clone(),
+            device,
+            last: self.devices().saturating_sub(1),
+        })
+    }
+}
+
+/// The root as an absolute path, made if missing, and whether it was.
+fn prepare(root: &Path) -> Result<(PathBuf, bool), MachineError> {
+    let missing = !disk::is_there(root);
+    if missing {
+        if root.components().any(|part| part == Component::ParentDir) {
+            return Err(MachineError::Winding { root: root.to_owned() });
+        }
+        fs::create_dir_all(root).map_err(MachineError::io("make", root))?;
+    }
+    Ok((existing(root)?, missing))
+}
+
+/// The root as an absolute path without links; never the host's own.
+fn existing(root: &Path) -> Result<PathBuf, MachineError> {
+    let absolute = match root.canonicalize() {
+        Ok(absolute) => absolute,
+        Err(_) if !disk::is_there(root) => return Err(MachineError::NoMachine { root: root.to_owned() }),
+        Err(source) => return Err(MachineError::Io { action: "open", path: root.to_owned(), source }),
+    };
+    if absolute == Path::new("/") {
+        return Err(MachineError::HostRoot { root: root.to_owned() });
+    }
+    Ok(absolute)
+}
+
+/// Makes everything; the marker says so first and last, so that no moment is left without an owner.
+fn build(root: &Path, marker: &Marker) -> Result<(), MachineError> {
+    disk::sweep(root)?;
+    marker.write(root)?;
+    disk::place(root, "machine", &tree::machine(&marker.board))?;
+    Marker { complete: true, ..marker.clone() }.write(root)
+}
+
+/// Removes the machine's files; the marker stays, and says that the machine is incomplete.
+fn clear(root: &Path, marker: &Marker) -> Result<(), MachineError> {
+    Marker { complete: false, ..marker.clone() }.write(root)?;
+    disk::remove(root, &tree::machine(&marker.board))?;
+    disk::sweep(root)
+}
+
+/// Removes the marker, and the root if `up` made it and nothing foreign is in it.
+fn finish(root: &Path, marker: &Marker) -> Result<(), MachineError> {
+    let path = root.join(MARKER);
+    fs::remove_file(&path).map_err(MachineError::io("remove", &path))?;
+    if marker.made_root && disk::is_empty(root)? {
+        fs::remove_dir(root).map_err(MachineError::io("remove", root))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The program `fake-neuron`: makes and removes machines. The work is in the library.
+
+mod cli;
+mod output;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

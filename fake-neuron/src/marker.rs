@@ -1,0 +1,49 @@
+//! The file that says "a fake machine of ours stands here". Read before anything is changed or removed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::MachineError;
+use crate::board::Board;
+use crate::disk;
+use crate::tree::MARKER;
+
+/// The marker's content, as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Marker {
+    /// False while files are being placed or removed: what an interrupted `up` or `down` leaves is finished by
+    /// the next one.
+    pub(crate) complete: bool,
+    /// Whether `up` made the root folder itself, so that `down` removes it.
+    pub(crate) made_root: bool,
+    pub(crate) board: Board,
+}
+
+impl Marker {
+    /// `None` when there is no marker. Errors: a marker that cannot be read.
+    pub(crate) fn read(root: &Path) -> Result<Option<Marker>, MachineError> {
+        let path = root.join(MARKER);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(missing)
+                if matches!(missing.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(source) => return Err(MachineError::Io { action: "read", path, source }),
+        };
+        serde_json::from_str(&text).map(Some).map_err(|source| MachineError::Marker { path, source })
+    }
+
+    /// Replaces the marker in one step.
+    pub(crate) fn write(&self, root: &Path) -> Result<(), MachineError> {
+        let path = root.join(MARKER);
+        let text =
+            serde_json::to_string_pretty(self).map_err(|source| MachineError::Marker { path, source })?;
+        disk::replace(root, MARKER, &format!("{text}\n"), 0o644)
+    }
+}
