@@ -53,6 +53,9 @@ impl ContainerRuntime for Containers {
 
 impl Node {
     pub(crate) fn new(instance_type: &str) -> Self {
+        // The plugin's log, for a test that fails; RUST_LOG says more of it.
+        let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("r");
         let spec = MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None };
@@ -69,7 +72,7 @@ impl Node {
         let config = Config {
             root,
             kubelet_dir: kubelet_config.dir.clone(),
-            poll: Duration::from_millis(50),
+            poll: Duration::from_millis(100),
             quiet: Duration::from_millis(50),
             ..Config::new(NODE)
         };
