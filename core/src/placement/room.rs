@@ -9,17 +9,19 @@ use crate::topology::Topology;
 /// A core count still asked for, and how many steps still ask for at least that many.
 pub(super) type Demand = (u32, u32);
 
-/// The demands of steps that take all of their cores afresh.
-pub(super) fn demands<'a>(steps: impl Iterator<Item = &'a Step>) -> Vec<Demand> {
+/// The demands of steps that take all of their cores afresh. Steps that fit a device of `width` cores are
+/// counted apart: a longer run may lie across devices so that it fills no shorter one inside any.
+pub(super) fn demands<'a>(steps: impl Iterator<Item = &'a Step>, width: u32) -> Vec<Demand> {
     let asks_cores = |step: &&Step| step.resource == Resource::Core && step.handed == 0;
     let mut counts: Vec<u32> = steps.filter(asks_cores).map(|step| step.count).collect();
-    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts.sort_unstable();
     let mut demands: Vec<Demand> = Vec::new();
-    for (place, count) in counts.into_iter().enumerate() {
-        if demands.last().is_some_and(|(last, _)| *last == count) {
-            demands.pop();
+    for class in counts.chunk_by(|one, other| (*one <= width) == (*other <= width)) {
+        let mut rest = class;
+        while let Some(&least) = rest.first() {
+            demands.push((least, rest.len() as u32));
+            rest = &rest[rest.partition_point(|count| *count == least)..];
         }
-        demands.push((count, place as u32 + 1));
     }
     demands
 }

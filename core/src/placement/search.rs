@@ -139,8 +139,9 @@ impl<'a> Problem<'a> {
             left[place - 1] = left[place].with(&self.plan.steps[order[place]]);
         }
         let local = self.local_from(&order);
+        let width = u32::from(self.occupancy.topology().cores_per_device());
         let steps_from = |place: usize| order[place..].iter().map(|&at| &self.plan.steps[at]);
-        let demands = (0..order.len()).map(|place| room::demands(steps_from(place))).collect();
+        let demands = (0..order.len()).map(|place| room::demands(steps_from(place), width)).collect();
         let moves = Vec::with_capacity(order.len());
         let mut first =
             First { problem: self, scorer, order, left, demands, local, dead: HashSet::new(), moves };

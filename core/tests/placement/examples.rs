@@ -51,6 +51,15 @@ fn two_neuron_containers_are_placed_together() {
     );
 }
 
+#[test]
+fn a_long_run_across_devices_leaves_whole_devices_to_the_others() {
+    let node = node_with("inf1.6xlarge", "8,9,15", "");
+    assert_eq!(
+        given(&pod(&[cores(4), cores(5), cores(4)]), &node),
+        "c0: cores 0,1,2,3; c1: cores 10,11,12,13,14; c2: cores 4,5,6,7"
+    );
+}
+
 #[rstest]
 #[case::warning(
     "trn1.32xlarge", "", "", &[devices(7)], true,

@@ -4,4 +4,5 @@
 
 mod examples;
 mod hand_down;
+mod oracle;
 mod support;
