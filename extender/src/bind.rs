@@ -74,7 +74,7 @@ impl Binder {
         self.cluster.listed().await?;
         let found = self.find(&args, write_until).await?;
         if let Some(node) = &found.node {
-            return self.bound_before(&found.pod, node, &args);
+            return self.bound_before(&found.pod, node, &args.node);
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
@@ -109,8 +109,9 @@ impl Binder {
         }
     }
 
-    fn bound_before(&self, pod: &BoundPod, node: &str, args: &BindArgs) -> Result<Bound, BindError> {
-        if node != args.node {
+    /// A pod that is bound to `node` already, when it was to be bound to `asked`.
+    fn bound_before(&self, pod: &BoundPod, node: &str, asked: &str) -> Result<Bound, BindError> {
+        if node != asked {
             return Err(BindError::Elsewhere { node: node.to_owned() });
         }
         if pod.request.as_ref().is_ok_and(|request| request.is_empty()) {
@@ -133,11 +134,11 @@ impl Binder {
             Ok(Some(live)) if live.pod.uid != order.uid => {
                 Err(BindError::Replaced { asked: order.uid.clone(), found: live.pod.uid })
             }
-            Ok(Some(LivePod { node: Some(node), pod })) if node == order.node => {
-                let same = pod.annotations.get(ALLOCATION) == order.annotations.get(ALLOCATION);
-                if same { Ok(()) } else { Err(BindError::BoundWithoutRecord) }
+            Ok(Some(LivePod { node: Some(node), pod })) => {
+                let ours = node == order.node
+                    && pod.annotations.get(ALLOCATION) == order.annotations.get(ALLOCATION);
+                if ours { Ok(()) } else { self.bound_before(&pod, &node, &order.node).map(|_| ()) }
             }
-            Ok(Some(LivePod { node: Some(node), .. })) => Err(BindError::Elsewhere { node }),
             Ok(Some(LivePod { node: None, .. })) if is_conflict => Err(BindError::Refused(why)),
             // Unbound now, but a request that was cut off may still be carried out.
             Ok(Some(LivePod { node: None, .. })) | Err(_) => Err(BindError::Unclear { why }),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use neuron_extender::Config;
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::support::{Fault, World, until};
@@ -85,6 +86,40 @@ async fn a_pod_that_is_being_deleted_is_refused() {
     let (error, ()) = tokio::join!(world.bind(&pod, "n1"), bound);
     assert!(!error.is_empty());
     until("the device is free again", async || world.fits(&other, "n1").await).await;
+}
+
+#[tokio::test]
+async fn a_pod_that_another_replica_bound_here_meanwhile_is_a_success() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    let gate = Arc::new(Semaphore::new(0));
+    world.faults.push(Fault::Held(gate.clone()));
+    let bind = world.bind_later(&pod, "n1");
+    until("the bind has reserved its device", async || !world.fits(&other, "n1").await).await;
+    let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [5]}}});
+    let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
+    world.bind_by_hand("one", "n1", annotations).await;
+    gate.add_permits(1);
+    assert_eq!(bind.await.unwrap(), "");
+    // What counts is what was written: 5 is held, 0 is not.
+    let five = world.pod("five", "neuron", 5).await;
+    until("the watch has settled it", async || world.fits(&five, "n1").await).await;
+    assert_eq!(world.bind(&five, "n1").await, "");
+    assert_eq!(world.placed("five").await.1.as_deref(), Some("0,1,2,3,4"));
+}
+
+#[tokio::test]
+async fn a_pod_that_was_bound_elsewhere_meanwhile_frees_its_devices() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge"), ("n2", "inf2.24xlarge")]).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
+    let gate = Arc::new(Semaphore::new(0));
+    world.faults.push(Fault::Held(gate.clone()));
+    let bind = world.bind_later(&pod, "n1");
+    until("the bind has reserved its device", async || !world.fits(&other, "n1").await).await;
+    world.bind_by_hand("one", "n2", json!({})).await;
+    gate.add_permits(1);
+    assert_eq!(bind.await.unwrap(), "the pod is already bound to node n2");
+    assert!(world.fits(&other, "n1").await);
 }
 
 #[tokio::test]

@@ -1,5 +1,10 @@
 //! The extender as kube-scheduler and users see it: over HTTP, beside the in-memory API server.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy knows tests by their attribute; their helpers fail in the same way"
+)]
+
 mod bind;
 mod concurrent;
 mod events;

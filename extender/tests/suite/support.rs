@@ -187,6 +187,15 @@ impl World {
         self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
 
+    /// Binds a pod as another scheduler would.
+    pub(crate) async fn bind_by_hand(&self, name: &str, node: &str, annotations: Value) {
+        let binding = json!({
+            "metadata": {"name": name, "annotations": annotations}, "target": {"kind": "Node", "name": node},
+        });
+        let params = PostParams::default();
+        let _: Value = self.pods().create_subresource("binding", name, &params, &binding).await.unwrap();
+    }
+
     pub(crate) async fn phase(&self, name: &str, phase: &str) {
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
         self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
