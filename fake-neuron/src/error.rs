@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// No such instance type.
-    #[error("instance type {name} is not known{}; `fake-neuron list --aliases` shows every name", did_you_mean(.near))]
+    #[error("instance type {name} is not known:{} `fake-neuron list --aliases` shows every name", did_you_mean(.near))]
     UnknownType {
         /// The name as asked for.
         name: String,
@@ -151,7 +151,7 @@ impl MachineError {
 fn did_you_mean(near: &[String]) -> String {
     match near {
         [] => String::new(),
-        [only] => format!(": did you mean {only}?"),
-        several => format!(": did you mean one of {}?", several.join(", ")),
+        [only] => format!(" did you mean {only}?"),
+        several => format!(" did you mean one of {}?", several.join(", ")),
     }
 }

@@ -84,6 +84,7 @@ impl Machine {
     pub fn restore(&self, device: u8) -> Result<(), MachineError> {
         self.check_device(device)?;
         let mut missing = tree::device(&self.board, device);
+        disk::check_folders(&self.root, &missing)?;
         missing.retain(|entry| !disk::is_there(&self.root.join(&entry.path)));
         disk::place(&self.root, &format!("restored{device}"), &missing)
     }

@@ -1,65 +1,11 @@
 //! One device's sysfs attributes to the byte, as the driver writes them (facts/neuron.md §4.3). Called by
-//! [`crate::tree`]. Neighbours are the catalog's `driver_links`: what the driver shows, not what is reachable.
+//! [`crate::tree`]. The driver's memory and status counters, thousands of files a machine, are left out: discovery
+//! and health read none of them. Neighbours are the catalog's `driver_links`: what the driver shows, not what is reachable.
 
 use neuron_core::catalog::Generation;
 
 use crate::board::Board;
 use crate::tree::{DRIVER_MAJOR, Entry, Kind, sysfs_folder};
-
-/// Unit of the counters that one piece of memory has, in bytes.
-const MEMORY_COUNTERS: [&str; 3] = ["total", "present", "peak"];
-
-const DEVICE_HOST_MEMORY: [&str; 8] = [
-    "application_memory",
-    "constants",
-    "dma_buffers",
-    "dma_rings",
-    "driver_memory",
-    "notifications",
-    "tensors",
-    "uncategorized",
-];
-
-const CORE_DEVICE_MEMORY: [&str; 11] = [
-    "collectives",
-    "constants",
-    "dma_rings",
-    "driver_memory",
-    "model_code",
-    "model_shared_scratchpad",
-    "nonshared_scratchpad",
-    "notifications",
-    "runtime_memory",
-    "tensors",
-    "uncategorized",
-];
-
-const CORE_STATUS: [&str; 24] = [
-    "success",
-    "failure",
-    "timeout",
-    "exec_bad_input",
-    "hw_error",
-    "execute_completed_with_error",
-    "execute_completed_with_num_error",
-    "generic_error",
-    "resource_error",
-    "resource_nc_error",
-    "execute_failed_to_queue",
-    "invalid_error",
-    "unsupported_neff_version",
-    "oob_error",
-    "hw_collectives_error",
-    "hw_hbm_ue_error",
-    "hw_nc_ue_error",
-    "hw_dma_abort_error",
-    "execute_sw_nq_overflow",
-    "execute_sw_semaphore_error",
-    "execute_sw_event_error",
-    "execute_sw_psum_collision",
-    "execute_sw_sequencer_fatal",
-    "hw_repairable_hbm_ue_error",
-];
 
 const ECC_COUNTERS: [&str; 5] = [
     "sram_ecc_uncorrected",
@@ -105,12 +51,17 @@ pub(crate) fn device(board: &Board, id: u8) -> Vec<Entry> {
         entries.push(Entry::fixed(format!("{health}/unhealthy_components"), "\n"));
         entries.extend(zeros(&health, &["healthcheck_heartbeat", "hw_error_event"]));
     }
-    for name in DEVICE_HOST_MEMORY {
-        entries.extend(zeros(&format!("{folder}/stats/memory_usage/host_mem/{name}"), &MEMORY_COUNTERS));
-    }
     // One folder per *physical* core, whatever the LNC.
     for core in 0..board.cores_per_device {
-        entries.extend(self::core(&format!("{folder}/neuron_core{core}"), names.core_architecture));
+        let architecture = format!("{folder}/neuron_core{core}/info/architecture/arch_type");
+        entries.push(Entry::fixed(
+            architecture,
+            format!(
+                "{}
+",
+                names.core_architecture
+            ),
+        ));
     }
     entries
 }
@@ -127,22 +78,6 @@ pub(crate) fn driver_version(generation: Generation) -> &'static str {
         Generation::Inf1 => "2.24.7.0",
         _ => "2.27.4.0",
     }
-}
-
-/// One core's attributes under `folder`.
-fn core(folder: &str, architecture: &str) -> Vec<Entry> {
-    let memory = format!("{folder}/stats/memory_usage");
-    let mut entries =
-        vec![Entry::fixed(format!("{folder}/info/architecture/arch_type"), format!("{architecture}\n"))];
-    for status in CORE_STATUS {
-        entries.extend(zeros(&format!("{folder}/stats/status/{status}"), &["total", "present"]));
-    }
-    entries.extend(zeros(&format!("{memory}/host_mem"), &MEMORY_COUNTERS));
-    entries.extend(zeros(&format!("{memory}/device_mem"), &MEMORY_COUNTERS));
-    for name in CORE_DEVICE_MEMORY {
-        entries.extend(zeros(&format!("{memory}/device_mem/{name}"), &MEMORY_COUNTERS));
-    }
-    entries
 }
 
 fn zeros(folder: &str, names: &[&str]) -> Vec<Entry> {

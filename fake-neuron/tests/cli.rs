@@ -1,5 +1,7 @@
 //! The program as a user runs it: what it prints, and how it ends.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
+
 mod common;
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};

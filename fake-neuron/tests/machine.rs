@@ -1,5 +1,7 @@
 //! A machine's life: up, again, another one, faults, down; and what it refuses.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
+
 mod common;
 
 use std::fs;
@@ -87,11 +89,11 @@ fn a_refused_up_leaves_the_old_machine_standing() {
 #[rstest]
 #[case::near(
     "trn2.48xlrge",
-    "instance type trn2.48xlrge is not known: did you mean one of trn2.48xlarge, trn2n.48xlarge, trn2u.48xlarge?; `fake-neuron list --aliases` shows every name"
+    "instance type trn2.48xlrge is not known: did you mean one of trn2.48xlarge, trn2a.48xlarge, trn2n.48xlarge? `fake-neuron list --aliases` shows every name"
 )]
 #[case::nothing_near(
     "m5.large",
-    "instance type m5.large is not known; `fake-neuron list --aliases` shows every name"
+    "instance type m5.large is not known: `fake-neuron list --aliases` shows every name"
 )]
 #[case::no_shape(
     "inf2e.32xlarge",
