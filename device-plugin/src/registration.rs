@@ -96,6 +96,8 @@ impl Registration {
         let mut serving: Option<Serving> = None;
         let mut wait = RETRY.0;
         loop {
+            // A kubelet that comes while we try and fail is noticed at once.
+            self.folder_changed.mark_unchanged();
             let round = async {
                 let current = match serving.take() {
                     Some(current) if current.is_up() => serving.insert(current),
@@ -112,8 +114,6 @@ impl Registration {
                 () = shutdown.cancelled() => break,
                 registered = round => registered,
             };
-            // Who registers a moment before the next trigger must not miss it.
-            self.folder_changed.mark_unchanged();
             match (registered, &mut serving) {
                 (Ok(kubelet), Some(serving)) => {
                     self.status.fine(self.offer.name);

@@ -33,9 +33,9 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     tracing::info!("effective configuration: {config:?}");
     let catalog = load_catalog(config.catalog.as_deref())?;
     let status = Arc::new(Status::default());
-    status.problem(DEVICES, "not looked at yet");
+    status.starting(DEVICES);
     for offer in offers(config.legacy_resource) {
-        status.problem(offer.name, "not registered yet");
+        status.starting(offer.name);
     }
     let mut tasks = JoinSet::new();
     if let Some(address) = config.listen {
@@ -83,8 +83,6 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             () = shutdown.cancelled() => {}
             () = look_after(&config, &engine) => {}
         }
-        while tasks.join_next().await.is_some() {}
-        return Ok(());
     }
     while tasks.join_next().await.is_some() {}
     Ok(())

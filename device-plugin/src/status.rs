@@ -10,6 +10,11 @@ pub struct Status {
 }
 
 impl Status {
+    /// Part `part` has not started yet: nothing to log, but nothing is served either.
+    pub fn starting(&self, part: &str) {
+        self.problems().insert(part.to_owned(), "not started yet".to_owned());
+    }
+
     /// Part `part` cannot do its work, and why; logged when it is news.
     pub fn problem(&self, part: &str, why: &str) {
         let before = self.problems().insert(part.to_owned(), why.to_owned());

@@ -50,7 +50,7 @@ fn write(path: impl AsRef<Path>, text: &str) {
 #[case::lnc_that_the_type_cannot(
     "opt/aws/neuron/logical_nc_config",
     Some("NEURON_LOGICAL_NC_CONFIG=2"),
-    "instance type inf2.xlarge cannot run with LNC 2; use LNC 1"
+    "instance type inf2.xlarge cannot run with LNC 2; use 1"
 )]
 #[case::no_core_count(
     "sys/devices/virtual/neuron_device/neuron0/core_count",

@@ -1,6 +1,6 @@
 //! Records say what kubelet really gave, whatever it chose; the node report says it too.
 
-use neuron_core::names::{NEURON_ALLOCATED, NEURON_DEVS};
+use neuron_core::names::{ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_DEVS};
 use rstest::rstest;
 use serde_json::json;
 
@@ -19,6 +19,36 @@ async fn allocated_is_written_once_the_pod_has_its_devices() {
     assert_eq!(report["holders"][0]["cores"], json!([4, 5, 6, 7]));
     assert_eq!(report["instanceType"], "inf2.24xlarge");
     assert_eq!(report["devices"][1], json!({ "id": 1, "links": [0, 2], "health": "Healthy" }));
+}
+
+#[tokio::test]
+async fn a_pod_placed_by_aws_extension_keeps_its_own_keys() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    let keys = [(AWS_NEURON_IDS, "2,3"), (NEURON_ALLOCATED, "false"), (NEURON_ALLOC_TIME, "17")];
+    node.create("p", asks("neuron", 2)).await;
+    node.bind("p", &keys.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).await;
+    node.phase("p", "Running").await;
+    assert_eq!(node.got("p", "main", "AWS_NEURON_VISIBLE_DEVICES").1.as_deref(), Some("2,3"));
+    until("NEURON_ALLOCATED", async || {
+        (node.annotation("p", NEURON_ALLOCATED).await.as_deref() == Some("true")).then_some(())
+    })
+    .await;
+    assert_eq!(node.annotation("p", ALLOCATION).await, None);
+    assert_eq!(node.annotation("p", NEURON_ALLOC_TIME).await.as_deref(), Some("17"));
+}
+
+#[tokio::test]
+async fn a_forged_record_is_replaced_by_what_kubelet_gave() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    node.create("p", asks("neuroncore", 2)).await;
+    let forged = [(ALLOCATION, "{\"v\":1,"), (NEURON_DEVS, "5")];
+    node.bind("p", &forged.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).await;
+    node.phase("p", "Running").await;
+    node.recorded("p", &[("main", "", "0,1")]).await;
+    assert_eq!(node.annotation("p", NEURON_DEVS).await, None);
+    let right = "p: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
+                 neuroncore0,neuroncore1";
+    until("the event", async || node.events().await.contains(right).then_some(())).await;
 }
 
 #[rstest]
