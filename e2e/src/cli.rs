@@ -85,8 +85,10 @@ fn list(output: Output) -> anyhow::Result<ExitCode> {
             println!("{table}");
         }
         Output::Json => {
-            let rows: Vec<_> =
-                scenarios.iter().map(|one| serde_json::json!({"scenario": one.name, "about": one.about})).collect();
+            let rows: Vec<_> = scenarios
+                .iter()
+                .map(|one| serde_json::json!({"scenario": one.name, "about": one.about}))
+                .collect();
             println!("{}", serde_json::to_string_pretty(&rows)?);
         }
     }
@@ -105,9 +107,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
         }
     }
     let exact = |scenario: &Scenario, name: &String| scenario.name == *name;
-    let wanted = |scenario: &Scenario, name: &String| {
-        scenario.name.starts_with(name.as_str())
-    };
+    let wanted = |scenario: &Scenario, name: &String| scenario.name.starts_with(name.as_str());
     let all = library::all()?;
     scenarios.retain(|scenario| {
         names.iter().any(|name| {

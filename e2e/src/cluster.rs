@@ -37,7 +37,12 @@ pub trait Cluster: Send + Sync {
     fn start(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// Puts a device of a node's fake hardware in another state.
-    fn set_device(&self, node: usize, device: u8, state: DeviceState) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn set_device(
+        &self,
+        node: usize,
+        device: u8,
+        state: DeviceState,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// From now on the scheduler's calls of this verb wait before they reach the extender.
     fn hold(&self, verb: Verb) -> impl Future<Output = anyhow::Result<()>> + Send;

@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::outcome::{Outcome, PodOutcome, REDACTED, Redaction, scheduling_text};
 use crate::run::NAMESPACE;
 use crate::scenario::Scenario;
-use crate::workload::Report;
+use neuron_workload::Report;
 
 /// The programs whose events are ours.
 const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
@@ -53,7 +53,8 @@ impl<'a, C: Cluster> Collector<'a, C> {
         let mut types = BTreeMap::new();
         for name in cluster.node_names() {
             let node = nodes.get(name).await.with_context(|| format!("reading node {name}"))?;
-            let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::INSTANCE_TYPE_LABEL));
+            let label =
+                node.metadata.labels.as_ref().and_then(|labels| labels.get(names::INSTANCE_TYPE_LABEL));
             types.extend(label.map(|label| (name.clone(), label.clone())));
         }
         let uids = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
@@ -109,7 +110,10 @@ impl<'a, C: Cluster> Collector<'a, C> {
                 continue;
             }
             let params = LogParams { container: Some(container.name.clone()), ..LogParams::default() };
-            let log = pods.logs(name, &params).await.with_context(|| format!("log of {name}/{}", container.name))?;
+            let log = pods
+                .logs(name, &params)
+                .await
+                .with_context(|| format!("log of {name}/{}", container.name))?;
             // A container that has just started may not have printed yet; the next look finds it.
             if let Some(report) = log.lines().find_map(|line| serde_json::from_str(line).ok()) {
                 reports.insert(container.name.clone(), report);
@@ -120,7 +124,10 @@ impl<'a, C: Cluster> Collector<'a, C> {
 
     fn events_of<'e>(&'e self, pod: &'e Pod) -> impl Iterator<Item = &'e Event> {
         let about = move |event: &&Event| {
-            event.regarding.as_ref().is_some_and(|object| object.uid == pod.metadata.uid && object.name == pod.metadata.name)
+            event
+                .regarding
+                .as_ref()
+                .is_some_and(|object| object.uid == pod.metadata.uid && object.name == pod.metadata.name)
         };
         self.events.iter().filter(about)
     }
@@ -131,7 +138,12 @@ impl<'a, C: Cluster> Collector<'a, C> {
         };
         let text = |event: &Event| {
             let part = |text: &Option<String>| text.clone().unwrap_or_default();
-            self.redaction.apply(&format!("{} {}: {}", part(&event.type_), part(&event.reason), part(&event.note)))
+            self.redaction.apply(&format!(
+                "{} {}: {}",
+                part(&event.type_),
+                part(&event.reason),
+                part(&event.note)
+            ))
         };
         let mut texts: Vec<String> = self.events_of(pod).filter(ours).map(text).collect();
         texts.sort();
@@ -141,7 +153,9 @@ impl<'a, C: Cluster> Collector<'a, C> {
 
     fn failed_scheduling(&self, pod: &Pod) -> Option<String> {
         let failed = self.events_of(pod).filter(|event| event.reason.as_deref() == Some("FailedScheduling"));
-        let version = |event: &&Event| event.metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok());
+        let version = |event: &&Event| {
+            event.metadata.resource_version.as_ref().and_then(|text| text.parse::<u64>().ok())
+        };
         let last = failed.max_by_key(version)?;
         let text = self.redaction.apply(last.note.as_deref().unwrap_or_default());
         Some(scheduling_text(&text, self.cluster.outside_reasons(), self.nodes))

@@ -19,7 +19,9 @@ pub fn nodes(scenario: &Scenario, outcome: &Outcome) -> String {
         let node = format!("n{}", place + 1);
         let Some(model) = Catalog::embedded().find(&spec.instance_type) else { continue };
         let lnc = spec.lnc.unwrap_or(model.default_lnc);
-        let Ok(topology) = Topology::named(&spec.instance_type, model, lnc, Policy::Documented) else { continue };
+        let Ok(topology) = Topology::named(&spec.instance_type, model, lnc, Policy::Documented) else {
+            continue;
+        };
         let holders = holders(&node, &topology, outcome);
         text.push_str(&heading(&node, &topology, model.shape));
         text.push_str(&boxes(&topology, model.shape, &holders));
@@ -34,7 +36,10 @@ pub fn nodes(scenario: &Scenario, outcome: &Outcome) -> String {
 fn heading(node: &str, topology: &Topology, shape: Shape) -> String {
     let shape = format!("{shape:?}").to_lowercase();
     let (devices, cores) = (topology.devices(), topology.cores_per_device());
-    format!("{node}  {}  {shape} of {devices} devices with {cores} logical cores each\n", topology.instance_type())
+    format!(
+        "{node}  {}  {shape} of {devices} devices with {cores} logical cores each\n",
+        topology.instance_type()
+    )
 }
 
 /// The cores that running pods hold on the node, by pod name.

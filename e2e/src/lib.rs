@@ -17,4 +17,3 @@ pub mod run;
 pub mod scenario;
 pub mod verdict;
 pub mod wait;
-pub mod workload;

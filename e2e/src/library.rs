@@ -51,7 +51,8 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError> {
     let entries = match file.remove("for_each") {
         None => vec![(name.to_owned(), Values::new())],
         Some(value) => {
-            let each: ForEach = serde_json::from_value(value).map_err(|error| malformed(name, error.to_string()))?;
+            let each: ForEach =
+                serde_json::from_value(value).map_err(|error| malformed(name, error.to_string()))?;
             each.entries(name)
         }
     };
@@ -62,7 +63,10 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError> {
             let mut scenario: Scenario =
                 serde_json::from_value(written_out).map_err(|error| malformed(&name, error.to_string()))?;
             if scenario.nodes.is_empty() || scenario.nodes.len() > 3 {
-                return Err(malformed(&name, format!("{} nodes; a scenario has one to three", scenario.nodes.len())));
+                return Err(malformed(
+                    &name,
+                    format!("{} nodes; a scenario has one to three", scenario.nodes.len()),
+                ));
             }
             scenario.name = name;
             Ok(scenario)
@@ -154,7 +158,11 @@ fn repeated(item: &Value) -> Option<(String, Vec<String>, Vec<Value>)> {
     let fields = item.as_object().filter(|fields| fields.len() == 2)?;
     let (name, each) = fields.get("repeat")?.as_object().filter(|each| each.len() == 1)?.iter().next()?;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Some((name.clone(), each.as_array()?.iter().map(text).collect(), fields.get("steps")?.as_array()?.clone()))
+    Some((
+        name.clone(),
+        each.as_array()?.iter().map(text).collect(),
+        fields.get("steps")?.as_array()?.clone(),
+    ))
 }
 
 fn substitute(scenario: &str, text: &str, values: &Values) -> Result<String, ScenarioError> {

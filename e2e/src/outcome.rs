@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::Report;
+use neuron_workload::Report;
 
 /// What came of one scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +61,17 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Outcome {
+    /// Within each group, gives the outcomes to the names in the order of their records: which of two equal pods got
+    /// which set is kubelet's free choice.
+    pub fn order_interchangeable(&mut self, groups: &[Vec<String>]) {
+        for group in groups {
+            let mut outcomes: Vec<PodOutcome> =
+                group.iter().filter_map(|name| self.pods.remove(name)).collect();
+            outcomes.sort_by(|one, other| one.annotations.cmp(&other.annotations));
+            self.pods.extend(group.iter().cloned().zip(outcomes));
+        }
+    }
+
     /// The document as text: JSON, keys sorted, two spaces, a newline at the end.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         // Through a Value, whose objects are sorted maps: field order must not depend on the struct's.
@@ -78,9 +89,15 @@ pub struct Redaction {
 
 impl Redaction {
     /// For nodes in scenario order and the UIDs of the run's pods.
-    pub fn new<'a>(nodes: impl IntoIterator<Item = &'a str>, uids: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut replacements: Vec<(String, String)> =
-            nodes.into_iter().enumerate().map(|(place, node)| (node.to_owned(), format!("n{}", place + 1))).collect();
+    pub fn new<'a>(
+        nodes: impl IntoIterator<Item = &'a str>,
+        uids: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let mut replacements: Vec<(String, String)> = nodes
+            .into_iter()
+            .enumerate()
+            .map(|(place, node)| (node.to_owned(), format!("n{}", place + 1)))
+            .collect();
         replacements.extend(uids.into_iter().map(|uid| (uid.to_owned(), REDACTED.to_owned())));
         // Longest first: `kind-worker` is the beginning of `kind-worker2`.
         replacements.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
@@ -129,7 +146,9 @@ mod tests {
     #[test]
     fn a_reason_that_ends_with_a_sentence_keeps_its_full_stop() {
         let warning = "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices.";
-        let message = format!("0/1 nodes are available: 1 {warning}.. preemption: 0/1 nodes are available: 1 No victims.");
+        let message = format!(
+            "0/1 nodes are available: 1 {warning}.. preemption: 0/1 nodes are available: 1 No victims."
+        );
         assert_eq!(scheduling_text(&message, &[], 1), format!("0/1 nodes are available: 1 {warning}.."));
     }
 

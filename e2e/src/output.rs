@@ -58,7 +58,9 @@ pub fn table(rows: &[Row]) -> String {
         let result = if row.passed {
             Cell::new("passed").fg(Color::Green)
         } else {
-            Cell::new(format!("FAILED\n{}", row.failures.join("\n"))).fg(Color::Red).add_attribute(Attribute::Bold)
+            Cell::new(format!("FAILED\n{}", row.failures.join("\n")))
+                .fg(Color::Red)
+                .add_attribute(Attribute::Bold)
         };
         table.add_row([Cell::new(&row.scenario), Cell::new(row.nodes.join("\n")), Cell::new(placed), result]);
     }
@@ -72,8 +74,12 @@ pub fn summary(rows: &[Row]) -> String {
 }
 
 fn placements(outcome: &Outcome) -> String {
-    let mut lines: Vec<String> =
-        outcome.pods.iter().take(PODS_SHOWN).map(|(name, pod)| format!("{name}: {}", placement(pod))).collect();
+    let mut lines: Vec<String> = outcome
+        .pods
+        .iter()
+        .take(PODS_SHOWN)
+        .map(|(name, pod)| format!("{name}: {}", placement(pod)))
+        .collect();
     if outcome.pods.len() > PODS_SHOWN {
         lines.push(format!("and {} more pods", outcome.pods.len() - PODS_SHOWN));
     }
@@ -93,7 +99,8 @@ fn placement(pod: &PodOutcome) -> String {
 
 fn set(allocation: &ContainerAllocation) -> String {
     let part = |noun: &str, ids: String| (!ids.is_empty()).then(|| format!("{noun} {}", folded(&ids)));
-    let parts = [part("devices", allocation.devices.to_string()), part("cores", allocation.cores.to_string())];
+    let parts =
+        [part("devices", allocation.devices.to_string()), part("cores", allocation.cores.to_string())];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
@@ -106,6 +113,7 @@ fn folded(ids: &str) -> String {
             _ => runs.push((id, id)),
         }
     }
-    let text = |(first, last): &(u8, u8)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    let text =
+        |(first, last): &(u8, u8)| if first == last { first.to_string() } else { format!("{first}-{last}") };
     runs.iter().map(text).collect::<Vec<_>>().join(",")
 }

@@ -84,7 +84,8 @@ impl Proxy {
 }
 
 async fn pass_on(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
-    let verb = [Verb::Filter, Verb::Bind].into_iter().find(|verb| request.uri().path().ends_with(verb.path()));
+    let verb =
+        [Verb::Filter, Verb::Bind].into_iter().find(|verb| request.uri().path().ends_with(verb.path()));
     if let Some(gate) = verb.and_then(|verb| shared.gates.get(&verb)) {
         gate.waiting.send_modify(|waiting| *waiting += 1);
         // The only error is a sender that is gone, and `shared` holds it.

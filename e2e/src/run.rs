@@ -110,10 +110,13 @@ impl<C: Cluster> Run<'_, C> {
 
     /// The place of n1, n2, n3 in the scenario.
     fn place_of(&self, node: &str) -> anyhow::Result<usize> {
-        let place = node.strip_prefix('n').and_then(|number| number.parse::<usize>().ok()).and_then(|n| n.checked_sub(1));
-        place
-            .filter(|place| *place < self.scenario.nodes.len())
-            .with_context(|| format!("{node:?} is not a node of this scenario; it has n1 to n{}", self.scenario.nodes.len()))
+        let place = node
+            .strip_prefix('n')
+            .and_then(|number| number.parse::<usize>().ok())
+            .and_then(|n| n.checked_sub(1));
+        place.filter(|place| *place < self.scenario.nodes.len()).with_context(|| {
+            format!("{node:?} is not a node of this scenario; it has n1 to n{}", self.scenario.nodes.len())
+        })
     }
 
     /// The manifest as it is sent: our scheduler's name where it names none, real node names.
@@ -155,8 +158,11 @@ impl<C: Cluster> Run<'_, C> {
         match self.post(manifest).await? {
             (name, Ok(_)) => bail!("the API server took pod {name}, which it should refuse"),
             (name, Err(kube::Error::Api(status))) => {
-                let outcome =
-                    PodOutcome { phase: "Refused".into(), failure: Some(status.message.clone()), ..PodOutcome::default() };
+                let outcome = PodOutcome {
+                    phase: "Refused".into(),
+                    failure: Some(status.message.clone()),
+                    ..PodOutcome::default()
+                };
                 self.gone.insert(name, outcome);
                 Ok(())
             }
@@ -178,7 +184,12 @@ impl<C: Cluster> Run<'_, C> {
         self.pod_until(name, "to run, end or be refused", settled).await
     }
 
-    async fn pod_until(&self, name: &str, what: &str, condition: impl Fn(&Pod) -> bool) -> anyhow::Result<()> {
+    async fn pod_until(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&Pod) -> bool,
+    ) -> anyhow::Result<()> {
         let pods = self.pods();
         until(self.cluster, &format!("pod {name} {what}"), async || {
             Ok(pods.get_opt(name).await?.is_some_and(|pod| condition(&pod)))
@@ -191,7 +202,8 @@ impl<C: Cluster> Run<'_, C> {
         // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise.
         until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
             let now = collect::pod(self.cluster, self.scenario, name).await?;
-            let steady = now == seen && (!now.is_running() || verdict::record_unlike_reality(name, &now).is_empty());
+            let steady =
+                now == seen && (!now.is_running() || verdict::record_unlike_reality(name, &now).is_empty());
             seen = now;
             Ok(steady)
         })
@@ -202,7 +214,10 @@ impl<C: Cluster> Run<'_, C> {
         if self.stopped.iter().any(|(part, _)| *part == Part::Kubelet) {
             return Ok(());
         }
-        until(self.cluster, &format!("pod {name} to be gone"), async || Ok(pods.get_opt(name).await?.is_none())).await
+        until(self.cluster, &format!("pod {name} to be gone"), async || {
+            Ok(pods.get_opt(name).await?.is_none())
+        })
+        .await
     }
 
     async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
@@ -238,14 +253,21 @@ impl<C: Cluster> Run<'_, C> {
     }
 
     /// Waits until the node's report says what became of the device: from then on the extender knows it too.
-    async fn device_reported(&self, place: usize, device: u8, state: crate::scenario::DeviceState) -> anyhow::Result<()> {
+    async fn device_reported(
+        &self,
+        place: usize,
+        device: u8,
+        state: crate::scenario::DeviceState,
+    ) -> anyhow::Result<()> {
         let nodes: Api<Node> = Api::all(self.cluster.client());
         let name = &self.cluster.node_names()[place];
         let healthy = state == crate::scenario::DeviceState::Healthy;
         until(self.cluster, &format!("node {name} to report device {device} as {state:?}"), async || {
             let node = nodes.get(name).await?;
-            let report = node.metadata.annotations.as_ref().and_then(|all| all.get(neuron_core::names::NODE_REPORT));
-            let Some(report) = report.and_then(|text| neuron_core::report::NodeReport::parse(text).ok()) else {
+            let report =
+                node.metadata.annotations.as_ref().and_then(|all| all.get(neuron_core::names::NODE_REPORT));
+            let Some(report) = report.and_then(|text| neuron_core::report::NodeReport::parse(text).ok())
+            else {
                 return Ok(false);
             };
             let known = report.devices.iter().find(|known| known.id == device);
@@ -259,8 +281,10 @@ impl<C: Cluster> Run<'_, C> {
         for manifest in apply {
             self.create(manifest).await?;
         }
-        until(self.cluster, &format!("a {} call to be held", before.path()), async || Ok(self.cluster.is_held(*before)))
-            .await?;
+        until(self.cluster, &format!("a {} call to be held", before.path()), async || {
+            Ok(self.cluster.is_held(*before))
+        })
+        .await?;
         for step in steps {
             Box::pin(self.step(step)).await?;
         }
@@ -279,6 +303,7 @@ impl<C: Cluster> Run<'_, C> {
         let mut steady = async || {
             let mut outcome = collect::outcome(self.cluster, self.scenario).await?;
             outcome.pods.extend(self.gone.clone());
+            outcome.order_interchangeable(&self.scenario.interchangeable);
             let failures = verdict::failures(self.scenario, &outcome);
             let same = last.as_ref().is_some_and(|last| last.outcome == outcome);
             let done = same && failures.is_empty();

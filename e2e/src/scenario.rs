@@ -22,7 +22,8 @@ pub struct Scenario {
     /// What each pod must have come to, by pod name. Pods that are not named are held to the invariants only.
     #[serde(default)]
     pub expect: BTreeMap<String, Expected>,
-    /// Pods of equal shape whose sets kubelet may swap: their sets are compared sorted, not by pod.
+    /// Groups of pods of equal shape whose sets kubelet may swap: the document lists their outcomes in the order of
+    /// their sets, not by pod.
     #[serde(default)]
     pub interchangeable: Vec<Vec<String>>,
     /// Why two runs may differ (a free choice of kubelet, concurrent steps): only the invariants are compared.

@@ -10,7 +10,7 @@ use neuron_core::topology::{Policy, Topology};
 
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::{Expected, ExpectedSets, Scenario};
-use crate::workload::Report;
+use neuron_workload::Report;
 
 /// Everything that is wrong with the outcome, one sentence each; empty if the scenario passed.
 pub fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
@@ -27,7 +27,9 @@ fn unmet(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     for (name, expected) in &scenario.expect {
         match outcome.pods.get(name) {
             None => failures.push(format!("pod {name} is not there")),
-            Some(pod) => failures.extend(unmet_of(pod, expected).into_iter().map(|text| format!("pod {name}: {text}"))),
+            Some(pod) => {
+                failures.extend(unmet_of(pod, expected).into_iter().map(|text| format!("pod {name}: {text}")))
+            }
         }
     }
     for group in &scenario.interchangeable {
@@ -42,7 +44,11 @@ fn unmet_of(pod: &PodOutcome, expected: &Expected) -> Vec<String> {
     if let Some(phase) = &expected.phase
         && *phase != pod.phase
     {
-        let why = pod.failure.as_ref().or(pod.failed_scheduling.as_ref()).map_or(String::new(), |why| format!(": {why}"));
+        let why = pod
+            .failure
+            .as_ref()
+            .or(pod.failed_scheduling.as_ref())
+            .map_or(String::new(), |why| format!(": {why}"));
         failures.push(format!("is {}, not {phase}{why}", pod.phase));
     }
     if let Some(node) = &expected.node
@@ -54,13 +60,20 @@ fn unmet_of(pod: &PodOutcome, expected: &Expected) -> Vec<String> {
         match pod.containers.get(container) {
             None => failures.push(format!("container {container} printed nothing")),
             Some(report) if got(report) != *sets => {
-                failures.push(format!("container {container} got {}, not {}", said(&got(report)), said(sets)));
+                failures.push(format!(
+                    "container {container} got {}, not {}",
+                    said(&got(report)),
+                    said(sets)
+                ));
             }
             Some(_) => {}
         }
     }
     if let Some(text) = &expected.refusal {
-        let said = [&pod.failed_scheduling, &pod.failure].into_iter().flatten().any(|said| said.contains(text.as_str()));
+        let said = [&pod.failed_scheduling, &pod.failure]
+            .into_iter()
+            .flatten()
+            .any(|said| said.contains(text.as_str()));
         if !said {
             let had = pod.failed_scheduling.as_ref().or(pod.failure.as_ref());
             failures.push(format!("was not refused with {text:?} but {had:?}"));
@@ -76,7 +89,8 @@ fn unmet_of(pod: &PodOutcome, expected: &Expected) -> Vec<String> {
 
 /// What a container got, in the words of an expectation.
 fn got(report: &Report) -> ExpectedSets {
-    let numbers: Vec<&str> = report.devices.iter().filter_map(|path| path.strip_prefix("/dev/neuron")).collect();
+    let numbers: Vec<&str> =
+        report.devices.iter().filter_map(|path| path.strip_prefix("/dev/neuron")).collect();
     ExpectedSets {
         cores: report.env.get(names::VISIBLE_CORES).cloned(),
         devices: report.env.get(names::VISIBLE_DEVICES).cloned(),
@@ -87,7 +101,9 @@ fn got(report: &Report) -> ExpectedSets {
 fn said(sets: &ExpectedSets) -> String {
     let part = |name: &str, text: &Option<String>| text.as_ref().map(|text| format!("{name} {text}"));
     let parts =
-        [part("cores", &sets.cores), part("devices", &sets.devices), part("device nodes", &sets.nodes)].into_iter().flatten();
+        [part("cores", &sets.cores), part("devices", &sets.devices), part("device nodes", &sets.nodes)]
+            .into_iter()
+            .flatten();
     let text = parts.collect::<Vec<_>>().join("; ");
     if text.is_empty() { "nothing".into() } else { text }
 }
@@ -95,8 +111,11 @@ fn said(sets: &ExpectedSets) -> String {
 /// The cores and devices that a container sees; `None` if it sees none.
 fn visible(report: &Report) -> Result<(CoreSet, DeviceSet), String> {
     let read = |name: &str| report.env.get(name).map_or("", String::as_str);
-    let cores = read(names::VISIBLE_CORES).parse().map_err(|error| format!("{}: {error}", names::VISIBLE_CORES))?;
-    let devices = read(names::VISIBLE_DEVICES).parse().map_err(|error| format!("{}: {error}", names::VISIBLE_DEVICES))?;
+    let cores =
+        read(names::VISIBLE_CORES).parse().map_err(|error| format!("{}: {error}", names::VISIBLE_CORES))?;
+    let devices = read(names::VISIBLE_DEVICES)
+        .parse()
+        .map_err(|error| format!("{}: {error}", names::VISIBLE_DEVICES))?;
     Ok((cores, devices))
 }
 
@@ -131,7 +150,8 @@ pub fn record_unlike_reality(name: &str, pod: &PodOutcome) -> Vec<String> {
     }
     let unrecorded = pod.containers.iter().filter(|(container, _)| !recorded.contains_key(*container));
     for (container, report) in unrecorded.filter(|(_, report)| got(report) != ExpectedSets::default()) {
-        failures.push(format!("pod {name}: container {container} got {} without a record", said(&got(report))));
+        failures
+            .push(format!("pod {name}: container {container} got {} without a record", said(&got(report))));
     }
     failures
 }
@@ -141,7 +161,8 @@ fn topology(scenario: &Scenario, node: &str) -> Option<Topology> {
     let place = node.strip_prefix('n')?.parse::<usize>().ok()?.checked_sub(1)?;
     let spec = scenario.nodes.get(place)?;
     let model = Catalog::embedded().find(&spec.instance_type)?;
-    Topology::named(&spec.instance_type, model, spec.lnc.unwrap_or(model.default_lnc), Policy::Documented).ok()
+    Topology::named(&spec.instance_type, model, spec.lnc.unwrap_or(model.default_lnc), Policy::Documented)
+        .ok()
 }
 
 /// No core is seen by two running pods, under either name.
@@ -149,14 +170,20 @@ fn held_twice(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     let mut failures = Vec::new();
     let mut holders: BTreeMap<&str, Vec<(&str, CoreSet)>> = BTreeMap::new();
     for (name, pod) in outcome.pods.iter().filter(|(_, pod)| pod.is_running()) {
-        let Some((node, topology)) = pod.node.as_deref().and_then(|node| Some((node, topology(scenario, node)?))) else {
+        let Some((node, topology)) =
+            pod.node.as_deref().and_then(|node| Some((node, topology(scenario, node)?)))
+        else {
             continue;
         };
         let sets = pod.containers.values().filter_map(|report| visible(report).ok());
-        let hardware = sets.fold(CoreSet::EMPTY, |all, (cores, devices)| all.union(cores).union(topology.cores_of(devices)));
+        let hardware = sets
+            .fold(CoreSet::EMPTY, |all, (cores, devices)| all.union(cores).union(topology.cores_of(devices)));
         for (other, held) in holders.entry(node).or_default().iter() {
             if held.intersects(hardware) {
-                failures.push(format!("pods {other} and {name} both hold cores {} of {node}", held.intersection(hardware)));
+                failures.push(format!(
+                    "pods {other} and {name} both hold cores {} of {node}",
+                    held.intersection(hardware)
+                ));
             }
         }
         holders.entry(node).or_default().push((name, hardware));
@@ -174,15 +201,20 @@ fn sets_not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
         for (container, report) in &pod.containers {
             let Ok((cores, devices)) = visible(report) else { continue };
             if !devices.is_empty() && !topology.device_sets(devices.len()).contains(&devices) {
-                failures.push(format!("pod {name}: container {container} got devices {devices}, which are not an allowed set"));
+                failures.push(format!(
+                    "pod {name}: container {container} got devices {devices}, which are not an allowed set"
+                ));
             }
             if !cores.is_empty() && !topology.core_sets(cores.len()).contains(&cores) {
-                failures.push(format!("pod {name}: container {container} got cores {cores}, which are not an allowed set"));
+                failures.push(format!(
+                    "pod {name}: container {container} got cores {cores}, which are not an allowed set"
+                ));
             }
             let paths = got(report).nodes.unwrap_or_default();
             let seen = devices.union(topology.devices_of(cores));
             if paths != seen.to_string() {
-                failures.push(format!("pod {name}: container {container} sees device nodes {paths}, not {seen}"));
+                failures
+                    .push(format!("pod {name}: container {container} sees device nodes {paths}, not {seen}"));
             }
         }
     }

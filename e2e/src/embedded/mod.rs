@@ -61,8 +61,7 @@ impl Embedded {
     pub async fn up(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
         let clock = Clock::new();
         let api = ApiServer::new(clock.clone());
-        // Socket paths end at 108 bytes, so the folder's name is short.
-        let folder = tempfile::Builder::new().prefix("ne").rand_bytes(6).tempdir().context("no temporary folder")?;
+        let folder = short_folder().context("no temporary folder")?;
         let mut nodes = Vec::new();
         for (place, spec) in scenario.nodes.iter().enumerate() {
             let name = format!("n{}", place + 1);
@@ -102,6 +101,17 @@ impl Embedded {
         Ok(())
     }
 
+    /// Waits until kubelet no longer advertises a node's devices: pods placed before that would fail admission.
+    async fn node_withdrawn(&self, place: usize) -> anyhow::Result<()> {
+        let node = self.node(place)?;
+        let what = format!("node {} to withdraw its devices", node.name());
+        let wait = Wait::new(self, &what);
+        while node.offers_any(&self.client).await? {
+            wait.look_again().await?;
+        }
+        Ok(())
+    }
+
     async fn start_extender(&self) -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("extender: no free loopback port")?;
         let address = listener.local_addr()?;
@@ -127,8 +137,11 @@ impl Embedded {
             http_timeout: Duration::from_secs(30),
             ..ExtenderConfig::new(format!("http://{}", self.proxy.address()))
         };
-        let config =
-            SchedulerConfig { name: self.scheduler_name().to_owned(), extenders: vec![extender], seed: self.seed };
+        let config = SchedulerConfig {
+            name: self.scheduler_name().to_owned(),
+            extenders: vec![extender],
+            seed: self.seed,
+        };
         let scheduler = Scheduler::start(self.client.clone(), self.clock.clone(), config);
         *self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
     }
@@ -176,7 +189,10 @@ impl Cluster for Embedded {
                 scheduler.context("the scheduler is already stopped")?.stop().await;
                 Ok(())
             }
-            Part::Plugin => self.node(node)?.stop_plugin().await,
+            Part::Plugin => {
+                self.node(node)?.stop_plugin().await?;
+                self.node_withdrawn(node).await
+            }
             Part::Kubelet => self.node(node)?.stop_kubelet().await,
         }
     }
@@ -235,6 +251,14 @@ impl Cluster for Embedded {
         }
         Ok(())
     }
+}
+
+/// An empty folder with a short name, since socket paths end at 108 bytes; in memory where that can be had, since a
+/// machine is a thousand small files.
+fn short_folder() -> std::io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("ne").rand_bytes(6);
+    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())
 }
 
 /// Whether the extender at this address answers `/readyz` with 200.

@@ -46,8 +46,10 @@ impl EmbeddedNode {
     ) -> anyhow::Result<Self> {
         let root = home.join("root");
         std::fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
-        let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id: None };
-        let machine = Machine::up(&machine, &root, Catalog::embedded()).with_context(|| format!("machine of {name}"))?;
+        let instance_id = Some(format!("i-{name}"));
+        let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id };
+        let machine = Machine::up(&machine, &root, Catalog::embedded())
+            .with_context(|| format!("machine of {name}"))?;
         for (path, text) in &spec.files {
             let path = root.join(path);
             match text {
@@ -93,9 +95,13 @@ impl EmbeddedNode {
     pub(super) async fn advertises(&self, client: &Client) -> anyhow::Result<bool> {
         let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
         let reported = node.metadata.annotations.iter().flatten().any(|(key, _)| key == names::NODE_REPORT);
-        let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
-        let offers = |name: &str| allocatable.get(name).is_some_and(|quantity| quantity.0 != "0");
-        Ok(reported && offers(names::NEURON) && offers(names::NEURONCORE))
+        Ok(reported && offers(&node, names::NEURON) && offers(&node, names::NEURONCORE))
+    }
+
+    /// Whether kubelet shows any Neuron resource as allocatable.
+    pub(super) async fn offers_any(&self, client: &Client) -> anyhow::Result<bool> {
+        let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
+        Ok(offers(&node, names::NEURON) || offers(&node, names::NEURONCORE))
     }
 
     pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
@@ -122,7 +128,9 @@ impl EmbeddedNode {
             quiet: Duration::from_millis(50),
             ..neuron_device_plugin::Config::new(self.name())
         };
-        let program = Program::start("device plugin", move |shutdown| neuron_device_plugin::run(config, client, shutdown));
+        let program = Program::start("device plugin", move |shutdown| {
+            neuron_device_plugin::run(config, client, shutdown)
+        });
         *self.plugin.lock().await = Some(program);
         Ok(())
     }
@@ -155,4 +163,9 @@ impl EmbeddedNode {
         }
         Ok(())
     }
+}
+
+fn offers(node: &Node, resource: &str) -> bool {
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    allocatable.and_then(|all| all.get(resource)).is_some_and(|quantity| quantity.0 != "0")
 }

@@ -2,7 +2,7 @@
 
 use fake_cluster::kubelet::{ContainerRun, ContainerRuntime, ContainerStart};
 
-use crate::workload::{Report, Workload};
+use neuron_workload::{Report, Workload};
 
 /// Every container is a `neuron-workload`, whatever its image says.
 pub(super) struct WorkloadRuntime;
@@ -12,7 +12,9 @@ impl ContainerRuntime for WorkloadRuntime {
         let workload = match Workload::from_args(&container.args) {
             Ok(workload) => workload,
             // As the real program: usage on its output, exit code 2.
-            Err(error) => return ContainerRun { log: error.to_string(), ends: Some((std::time::Duration::ZERO, 2)) },
+            Err(error) => {
+                return ContainerRun { log: error.to_string(), ends: Some((std::time::Duration::ZERO, 2)) };
+            }
         };
         let paths = container.devices.iter().map(|device| device.container_path.clone());
         let report = Report::of(&container.env, paths);

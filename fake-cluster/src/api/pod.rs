@@ -10,7 +10,9 @@ use super::{object, resources};
 /// Completes a new pod as Kubernetes' defaults do, and starts its status afresh: phase Pending.
 /// 400 for a resource amount that cannot be read.
 pub(super) fn complete(pod: &mut Value) -> Result<(), ApiError> {
-    as_map(pod).insert("status".into(), json!({"phase": "Pending"}));
+    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
+    let status = if gates { gated_status() } else { json!({"phase": "Pending"}) };
+    as_map(pod).insert("status".into(), status);
     let spec = map_mut(pod, "spec");
     for (field, value) in [
         ("restartPolicy", json!("Always")),
@@ -37,6 +39,19 @@ pub(super) fn complete(pod: &mut Value) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// A pod with scheduling gates says from the start that nobody schedules it.
+fn gated_status() -> Value {
+    json!({
+        "phase": "Pending",
+        "conditions": [{
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }],
+    })
 }
 
 /// Every rule that a new pod breaks.
