@@ -1,0 +1,57 @@
+//! The command line. Read by `main`, and by the embedded cluster from a container's arguments.
+
+use std::time::Duration;
+
+use clap::Parser;
+
+/// The command line of `neuron-workload`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Parser)]
+#[command(
+    name = "neuron-workload",
+    about = "Prints as JSON which Neuron devices and variables this container got"
+)]
+pub struct Workload {
+    /// End by itself after this long, e.g. `1s` or `200ms`; without it the workload runs until it is stopped.
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub ends_after: Option<Duration>,
+    /// The exit code when it ends by itself, 0 to 255.
+    #[arg(long = "exit", value_name = "CODE", default_value_t = 0)]
+    pub exit_code: u8,
+}
+
+impl Workload {
+    /// Reads the arguments of a container, without the program's name.
+    pub fn from_args<'a>(args: impl IntoIterator<Item = &'a String>) -> Result<Self, clap::Error> {
+        Self::try_parse_from(std::iter::once("neuron-workload").chain(args.into_iter().map(String::as_str)))
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration; use a number with ms, s or m, e.g. 1s");
+    let split = text.find(|digit: char| !digit.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    match unit {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_say_when_it_ends() {
+        let args = ["--for".to_owned(), "1s".to_owned(), "--exit".to_owned(), "3".to_owned()];
+        let workload = Workload::from_args(&args).unwrap();
+        assert_eq!(workload, Workload { ends_after: Some(Duration::from_secs(1)), exit_code: 3 });
+        let wrong = Workload::from_args(&["--for=soon".to_owned()]).unwrap_err().to_string();
+        assert!(
+            wrong.contains("\"soon\" is not a duration; use a number with ms, s or m, e.g. 1s"),
+            "{wrong}"
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! The program `neuron-workload`: prints what its container got, then runs until SIGTERM or for as long as asked.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use neuron_workload::{Workload, seen};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let workload = Workload::parse();
+    match run(&workload).await {
+        Ok(()) => ExitCode::from(workload.exit_code),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "neuron-workload: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends after the time asked for; at SIGTERM or Ctrl-C too, then with the same exit code.
+async fn run(workload: &Workload) -> io::Result<()> {
+    // Before the report is out: whoever has read it may send the signal at once. A program with the process id 1,
+    // as containers have it, would not even end by a signal that it does not wait for.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let line = serde_json::to_string(&seen::report()?)?;
+    writeln!(io::stdout(), "{line}")?;
+    let asked = async {
+        match workload.ends_after {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = asked => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

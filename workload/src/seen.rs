@@ -1,0 +1,84 @@
+//! What this very container got: its environment, and every Neuron node in its /dev with what opening it gives.
+//! Called by `main`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs, io};
+
+use rustix::fs::{FileType, Mode, OFlags, major, minor};
+use rustix::io::Errno;
+
+use crate::report::{NodeSeen, Report};
+
+/// The report of this process' own surroundings. An error if `/dev` cannot be listed.
+pub fn report() -> io::Result<Report> {
+    let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    };
+    let env: BTreeMap<String, String> = env::vars_os().map(texts).collect();
+    let mut paths = Vec::new();
+    for entry in fs::read_dir("/dev")? {
+        paths.push(entry?.path().to_string_lossy().into_owned());
+    }
+    let mut report = Report::of(&env, paths);
+    report.nodes = report.devices.iter().map(|path| node(path)).collect();
+    Ok(report)
+}
+
+/// What stands at `path`, and what opening it gives.
+pub fn node(path: &str) -> NodeSeen {
+    let stat = rustix::fs::stat(Path::new(path));
+    let (kind, number) = match &stat {
+        Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+            FileType::CharacterDevice => ("character", stat.st_rdev),
+            FileType::BlockDevice => ("block", stat.st_rdev),
+            FileType::RegularFile => ("file", 0),
+            _ => ("other", 0),
+        },
+        Err(_) => ("other", 0),
+    };
+    // Not blocking: a FIFO put in a device's place must not hold the report up.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let open = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(_) => "opened".to_owned(),
+        Err(error) => name_of(error),
+    };
+    NodeSeen {
+        path: path.to_owned(),
+        kind: kind.to_owned(),
+        major: major(number),
+        minor: minor(number),
+        open,
+    }
+}
+
+/// The errors that opening a device node can give, by the names their manual page uses.
+fn name_of(error: Errno) -> String {
+    let known = [
+        (Errno::NXIO, "ENXIO"),
+        (Errno::PERM, "EPERM"),
+        (Errno::ACCESS, "EACCES"),
+        (Errno::NODEV, "ENODEV"),
+        (Errno::BUSY, "EBUSY"),
+        (Errno::NOENT, "ENOENT"),
+        (Errno::ISDIR, "EISDIR"),
+        (Errno::IO, "EIO"),
+    ];
+    let found = known.iter().find(|(errno, _)| *errno == error);
+    found.map_or_else(|| error.to_string(), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_says_what_it_is_and_whether_it_opens() {
+        let null = node("/dev/null");
+        assert_eq!(
+            (null.kind.as_str(), null.major, null.minor, null.open.as_str()),
+            ("character", 1, 3, "opened")
+        );
+        assert_eq!(node("/dev/neuron-that-is-not-there").open, "ENOENT");
+    }
+}

@@ -1,0 +1,110 @@
+//! `cargo xtask images`: static binaries, and one image a program by a Dockerfile that only copies the binary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use crate::program;
+
+/// Every program that has an image: its package, its binary, its Dockerfile under `deploy/images/` and its image
+/// are called the same.
+const PROGRAMS: [&str; 4] = ["neuron-extender", "neuron-device-plugin", "fake-neuron", "neuron-workload"];
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Tag of the images, as in neuron-extender:dev.
+    #[arg(long, default_value = "dev")]
+    tag: String,
+    /// Image to build on; scratch is empty, so that nothing is pulled.
+    #[arg(long, default_value = "scratch")]
+    base: String,
+}
+
+/// Builds and packs everything. Errors name the step: Docker does not answer, a build fails.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let workspace =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not in its workspace")?;
+    // First: the build takes minutes, this takes none.
+    check_docker()?;
+    let began = Instant::now();
+    let triple = host_triple()?;
+    println!("building {} for {triple}, static", PROGRAMS.join(", "));
+    let binaries = build(workspace, &triple)?;
+    println!("built in {:.1} s", began.elapsed().as_secs_f32());
+    for name in PROGRAMS {
+        let began = Instant::now();
+        let image = format!("{name}:{}", arguments.tag);
+        let bytes = pack(workspace, &binaries, name, &image, &arguments.base)?;
+        println!(
+            "packed {image} ({} MB) in {:.1} s",
+            bytes.div_ceil(1_000_000),
+            began.elapsed().as_secs_f32()
+        );
+    }
+    println!(
+        "all in {:.1} s; into a kind cluster: kind load docker-image IMAGE --name CLUSTER",
+        began.elapsed().as_secs_f32()
+    );
+    Ok(())
+}
+
+fn check_docker() -> anyhow::Result<()> {
+    program::output(Command::new("docker").args(["version", "--format", "{{.Server.Version}}"]))
+        .context("Docker does not answer: install and start it; `docker version` must show a server")?;
+    Ok(())
+}
+
+/// Such as `x86_64-unknown-linux-gnu`. Named toward cargo, because flags for static linking must not reach build
+/// scripts and macros, and reach them unless a target is named.
+fn host_triple() -> anyhow::Result<String> {
+    let version = program::output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let triple = host.context("`rustc -vV` names no host")?.to_owned();
+    if !triple.contains("linux") {
+        bail!("images hold Linux programs, and this is {triple}: build them on a Linux machine");
+    }
+    Ok(triple)
+}
+
+/// The folder with the binaries.
+fn build(workspace: &Path, triple: &str) -> anyhow::Result<PathBuf> {
+    let folder = workspace.join("target/static");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace).env("RUSTFLAGS", "-C target-feature=+crt-static");
+    cargo
+        .args(["build", "--locked", "--bins", "--profile", "image", "--target", triple, "--target-dir"])
+        .arg(&folder);
+    cargo.args(PROGRAMS.iter().flat_map(|name| ["--package", name]));
+    program::run(&mut cargo)?;
+    Ok(folder.join(triple).join("image"))
+}
+
+/// Packs one program; gives the binary's size in bytes.
+fn pack(workspace: &Path, binaries: &Path, name: &str, image: &str, base: &str) -> anyhow::Result<u64> {
+    // A folder with nothing but the binary: Docker is sent all of it.
+    let context = workspace.join("target/static/context").join(name);
+    fs::create_dir_all(&context).with_context(|| format!("cannot make {}", context.display()))?;
+    let (from, to) = (binaries.join(name), context.join(name));
+    let bytes = fs::copy(&from, &to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    let mut docker = Command::new("docker");
+    // The classic builder everywhere: BuildKit would ask a registry about the base even where it is there.
+    docker.env("DOCKER_BUILDKIT", "0").args([
+        "build",
+        "--quiet",
+        "--build-arg",
+        &format!("BASE={base}"),
+        "--tag",
+        image,
+    ]);
+    docker
+        .arg("--file")
+        .arg(workspace.join("deploy/images").join(format!("{name}.Dockerfile")))
+        .arg(&context);
+    program::output(&mut docker)?;
+    Ok(bytes)
+}
