@@ -10,6 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::embedded::{Embedded, Options};
+use crate::kind::session::Session;
+use crate::kind::{self, Scheduling};
 use crate::output::{Row, summary, table};
 use crate::scenario::Scenario;
 use crate::{draw, library, run as runner};
@@ -28,6 +30,8 @@ pub struct Arguments {
 enum Command {
     /// Runs scenarios (what happens without a command).
     Run(RunArguments),
+    /// Says whether this machine can run scenarios on kind, and what to do where it cannot.
+    Doctor,
     /// Lists the scenarios.
     List {
         /// How to print them.
@@ -52,6 +56,44 @@ struct RunArguments {
     /// How to print what came of them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    /// The cluster that runs them; on kind each scenario also runs embedded, and the outcomes are compared.
+    #[arg(long, value_enum, default_value_t)]
+    cluster: ClusterKind,
+    #[command(flatten)]
+    kind: KindArguments,
+}
+
+/// What only runs on kind know.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "With --cluster kind")]
+struct KindArguments {
+    /// Who places the pods.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["my-scheduler", "default"])]
+    scheduling: Vec<Scheduling>,
+    /// Name of the kind cluster.
+    #[arg(long, default_value = "neuron-e2e")]
+    name: String,
+    /// Leave the cluster running, and use one that an earlier run left.
+    #[arg(long)]
+    keep: bool,
+    /// Node image of the cluster.
+    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    node_image: Option<String>,
+    /// Do not build the suite's images again where they are there.
+    #[arg(long)]
+    skip_images: bool,
+    /// Fail where this machine cannot run kind, instead of skipping.
+    #[arg(long)]
+    require: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ClusterKind {
+    /// In this process.
+    #[default]
+    Embedded,
+    /// Real Kubernetes in Docker.
+    Kind,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -67,10 +109,15 @@ enum Output {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::List { output } => list(output),
+        Command::Doctor => tokio::runtime::Runtime::new()?.block_on(doctor()),
         Command::Run(arguments) => {
             // The ring provider must be chosen before the first client is made; a second choice is no error here.
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-            tokio::runtime::Runtime::new()?.block_on(run_scenarios(arguments))
+            let runtime = tokio::runtime::Runtime::new()?;
+            match arguments.cluster {
+                ClusterKind::Embedded => runtime.block_on(run_scenarios(arguments)),
+                ClusterKind::Kind => runtime.block_on(run_on_kind(arguments)),
+            }
         }
     }
 }
@@ -78,12 +125,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 fn list(output: Output) -> anyhow::Result<ExitCode> {
     let scenarios = library::all()?;
     match output {
-        Output::Table => {
-            let mut table = comfy_table::Table::new();
-            table.load_style(comfy_table::presets::NOTHING).set_header(["scenario", "what it shows"]);
-            table.add_rows(scenarios.iter().map(|scenario| [&scenario.name, &scenario.about]));
-            println!("{table}");
-        }
+        Output::Table => println!("{}", crate::output::list(&scenarios)),
         Output::Json => {
             let rows: Vec<_> = scenarios
                 .iter()
@@ -165,6 +207,43 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let scenarios = chosen(&arguments.scenarios)?;
+    let RunArguments { kind, output, .. } = arguments;
+    let options = kind::Options {
+        name: kind.name,
+        workers: scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1),
+        keep: kind.keep,
+        node_image: kind.node_image,
+        skip_images: kind.skip_images,
+    };
+    let rows = match kind::session::run(&scenarios, &kind.scheduling, options).await? {
+        Session::Skipped(why) if kind.require => bail!("{why}"),
+        Session::Skipped(why) => {
+            println!("skipped: {why}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Session::Ran(rows) => rows,
+    };
+    match output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
+        Output::Table => println!("{}\n{}", table(&rows), summary(&rows)),
+    }
+    Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn doctor() -> anyhow::Result<ExitCode> {
+    let mut healthy = true;
+    for finding in kind::doctor::look(std::env::var("NEURON_E2E_NODE_IMAGE").ok().as_deref()).await {
+        healthy &= finding.found.is_ok();
+        match finding.found {
+            Ok(found) => println!("ok       {}: {found}", finding.what),
+            Err(why) => println!("MISSING  {}: {why}", finding.what),
+        }
+    }
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One scenario on an embedded cluster of its own.

@@ -8,6 +8,9 @@ use kube::Client;
 
 use crate::scenario::{DeviceState, Part, Verb};
 
+/// The image that scenario files name.
+pub const WORKLOAD: &str = "neuron-workload";
+
 /// A cluster that runs one scenario at a time, with the suite installed and every node's hardware faked.
 ///
 /// Nodes are given by their place in the scenario, 0 for n1.
@@ -23,6 +26,11 @@ pub trait Cluster: Send + Sync {
 
     /// Parts of scheduling reasons that only nodes outside the scenario give.
     fn outside_reasons(&self) -> &[&str];
+
+    /// The image that the scenarios' `neuron-workload` stands for here.
+    fn workload_image(&self) -> &str {
+        WORKLOAD
+    }
 
     /// Lets a little time pass while the runner waits for a condition.
     fn pass_time(&self) -> impl Future<Output = ()> + Send;

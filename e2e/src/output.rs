@@ -15,6 +15,9 @@ const PODS_SHOWN: usize = 4;
 pub struct Row {
     /// The scenario's name.
     pub scenario: String,
+    /// The cluster it ran on and the scheduler; none for the embedded cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// What it shows.
     pub about: String,
     /// The instance types of n1, n2, n3.
@@ -38,6 +41,7 @@ impl Row {
         };
         Row {
             scenario: scenario.name.clone(),
+            cluster: None,
             about: scenario.about.clone(),
             nodes: scenario.nodes.iter().map(|node| node.instance_type.clone()).collect(),
             passed: failures.is_empty(),
@@ -49,7 +53,7 @@ impl Row {
 }
 
 /// The table: scenario, nodes, what was placed where, passed or failed and why.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["scenario", "nodes", "what was placed where", "result"]);
@@ -64,7 +68,15 @@ pub fn table(rows: &[Row]) -> String {
         };
         table.add_row([Cell::new(&row.scenario), Cell::new(row.nodes.join("\n")), Cell::new(placed), result]);
     }
-    table.to_string()
+    table
+}
+
+/// The table of `neuron-e2e list`.
+pub fn list(scenarios: &[Scenario]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["scenario", "what it shows"]);
+    table.add_rows(scenarios.iter().map(|scenario| [&scenario.name, &scenario.about]));
+    table
 }
 
 /// The last line: `N passed, N failed`.

@@ -45,7 +45,13 @@ struct Gate {
 impl Proxy {
     /// Starts a proxy on a free loopback port.
     pub async fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("proxy: no free loopback port")?;
+        Self::start_at("127.0.0.1").await
+    }
+
+    /// Starts a proxy on a free port of this address of the host's.
+    pub async fn start_at(host: &str) -> anyhow::Result<Self> {
+        let listener =
+            TcpListener::bind((host, 0)).await.with_context(|| format!("proxy: no free port of {host}"))?;
         let address = listener.local_addr()?;
         let gate = || Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) };
         let shared = Arc::new(Shared {

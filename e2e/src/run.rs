@@ -1,13 +1,15 @@
 //! Carries a scenario out on any [`Cluster`] and says what came of it. Called by the command line and the tests.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch as ApiPatch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, WORKLOAD};
 use crate::collect;
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::{DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
@@ -16,6 +18,10 @@ use crate::wait::until;
 
 /// The namespace that scenarios live in.
 pub const NAMESPACE: &str = "default";
+
+/// How long the outcome must hold still before it is taken: events are sent beside what they tell of, and may be the
+/// last to come.
+const STILL: Duration = Duration::from_millis(200);
 
 /// What came of a scenario, and what of it should not have.
 #[derive(Clone, Debug)]
@@ -119,7 +125,7 @@ impl<C: Cluster> Run<'_, C> {
         })
     }
 
-    /// The manifest as it is sent: our scheduler's name where it names none, real node names.
+    /// The manifest as it is sent: our scheduler's name where it names none, real names of nodes and image.
     fn prepared(&self, manifest: &Value) -> anyhow::Result<DynamicObject> {
         let mut manifest = manifest.clone();
         if manifest["kind"] != "Pod" {
@@ -132,6 +138,13 @@ impl<C: Cluster> Run<'_, C> {
         if let Some(node) = spec["nodeName"].as_str() {
             let place = self.place_of(node)?;
             spec["nodeName"] = json!(self.cluster.node_names()[place]);
+        }
+        for list in ["initContainers", "containers"] {
+            for container in spec[list].as_array_mut().into_iter().flatten() {
+                if container["image"] == WORKLOAD {
+                    container["image"] = json!(self.cluster.workload_image());
+                }
+            }
         }
         if spec["terminationGracePeriodSeconds"].is_null() {
             spec["terminationGracePeriodSeconds"] = json!(1);
@@ -300,13 +313,16 @@ impl<C: Cluster> Run<'_, C> {
     /// Collects until the document is what it must be and holds still, or patience ends.
     async fn finish(self) -> anyhow::Result<Finished> {
         let mut last: Option<Finished> = None;
+        let mut still_since = Instant::now();
         let mut steady = async || {
             let mut outcome = collect::outcome(self.cluster, self.scenario).await?;
             outcome.pods.extend(self.gone.clone());
             outcome.order_interchangeable(&self.scenario.interchangeable);
             let failures = verdict::failures(self.scenario, &outcome);
-            let same = last.as_ref().is_some_and(|last| last.outcome == outcome);
-            let done = same && failures.is_empty();
+            if last.as_ref().is_none_or(|last| last.outcome != outcome) {
+                still_since = Instant::now();
+            }
+            let done = failures.is_empty() && still_since.elapsed() >= STILL;
             last = Some(Finished { outcome, failures });
             Ok(done)
         };

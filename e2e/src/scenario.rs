@@ -45,7 +45,7 @@ pub struct Only {
 }
 
 /// A node and its fake hardware.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
     /// Instance type of the hardware: what DMI says.

@@ -1,0 +1,80 @@
+//! The configuration that `kind create cluster` gets: one control plane, workers, and a scheduler whose configuration
+//! is a file of ours. Typed here, rendered to YAML, shown in a snapshot.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
+
+/// Where the scheduler's configuration stands in the control plane's node and in its pod.
+pub(super) const SCHEDULER_FOLDER: &str = "/etc/neuron-e2e";
+/// The file in it.
+pub(super) const SCHEDULER_FILE: &str = "scheduler.yaml";
+
+/// A kind configuration, `kind.x-k8s.io/v1alpha4`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KindConfig {
+    kind: &'static str,
+    api_version: &'static str,
+    nodes: Vec<Node>,
+    kubeadm_config_patches: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Node {
+    role: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extra_mounts: Vec<Mount>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Mount {
+    host_path: String,
+    container_path: &'static str,
+}
+
+impl KindConfig {
+    /// One control plane and this many workers. `scheduler_folder` is the host's folder with the default scheduler's
+    /// configuration.
+    pub fn new(workers: usize, scheduler_folder: &Path) -> Self {
+        let mount =
+            Mount { host_path: scheduler_folder.display().to_string(), container_path: SCHEDULER_FOLDER };
+        let control_plane = Node { role: "control-plane", extra_mounts: vec![mount] };
+        let workers = (0..workers).map(|_| Node { role: "worker", extra_mounts: Vec::new() });
+        // kubeadm v1beta3, which kind writes for Kubernetes 1.34, has its arguments as a map.
+        let scheduler = json!({
+            "kind": "ClusterConfiguration",
+            "scheduler": {
+                "extraArgs": BTreeMap::from([
+                    ("config", format!("{SCHEDULER_FOLDER}/{SCHEDULER_FILE}")),
+                    // One scheduler of this name: a lease would only delay it after a stop.
+                    ("leader-elect", "false".to_owned()),
+                ]),
+                "extraVolumes": [{
+                    "name": "neuron-e2e",
+                    "hostPath": SCHEDULER_FOLDER,
+                    "mountPath": SCHEDULER_FOLDER,
+                    "readOnly": true,
+                    "pathType": "Directory",
+                }],
+            },
+        });
+        // A changed allocatable shows after a second instead of ten: nodes change their type between scenarios.
+        let kubelet = json!({"kind": "KubeletConfiguration", "nodeStatusUpdateFrequency": "1s"});
+        Self {
+            kind: "Cluster",
+            api_version: "kind.x-k8s.io/v1alpha4",
+            nodes: std::iter::once(control_plane).chain(workers).collect(),
+            kubeadm_config_patches: vec![scheduler.to_string(), kubelet.to_string()],
+        }
+    }
+
+    /// As the file that kind reads.
+    pub fn to_yaml(&self) -> anyhow::Result<String> {
+        Ok(serde_saphyr::to_string(self)?)
+    }
+}

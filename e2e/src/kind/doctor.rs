@@ -1,0 +1,99 @@
+//! What a run on kind needs of this machine, and what to do where something is missing. Called by `neuron-e2e doctor`
+//! and before a run.
+
+use super::{images, program};
+
+/// The node image used where it is there: made by shared/kind-offline, for machines that can pull nothing.
+const OFFLINE_NODE_IMAGE: &str = "kind-offline/node:v1.34.4";
+/// The node image used otherwise; kind pulls it.
+const NODE_IMAGE: &str = "kindest/node:v1.34.0";
+/// Memory a cluster of four nodes needs beside everything else, in MiB.
+const NEEDED_MEMORY: u64 = 4096;
+
+/// One thing looked at.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: &'static str,
+    /// What is there, or why it does not serve and what to do about it.
+    pub found: Result<String, String>,
+}
+
+/// The node image to use: the one asked for, else what is on this machine, else kind's own.
+pub async fn node_image(asked: Option<&str>) -> String {
+    match asked {
+        Some(image) => image.to_owned(),
+        None if images::is_there(OFFLINE_NODE_IMAGE).await => OFFLINE_NODE_IMAGE.to_owned(),
+        None => NODE_IMAGE.to_owned(),
+    }
+}
+
+/// Looks at everything, in the order in which it is needed.
+pub async fn look(asked_image: Option<&str>) -> Vec<Finding> {
+    let docker = program::output("docker", &["version", "--format", "{{.Server.Version}}"]).await;
+    let has_docker = docker.is_ok();
+    let mut findings = vec![
+        finding("docker", docker, "install and start Docker; `docker version` must show a server"),
+        finding(
+            "kind",
+            program::output("kind", &["version"]).await,
+            "install kind 0.27 or later (https://kind.sigs.k8s.io)",
+        ),
+        finding(
+            "kubectl",
+            program::output("kubectl", &["version", "--client"]).await,
+            "install kubectl, of the cluster's minor version or one beside it",
+        ),
+    ];
+    if has_docker {
+        let image = node_image(asked_image).await;
+        let found = if images::is_there(&image).await {
+            Ok(image)
+        } else {
+            let pulled = program::output("docker", &["pull", "--quiet", &image]).await;
+            pulled.map(|_| image.clone()).map_err(|error| {
+                format!("{image} is not here and cannot be pulled ({error:#}); give one that is with --node-image")
+            })
+        };
+        findings.push(Finding { what: "node image", found });
+    }
+    findings.push(memory());
+    findings
+}
+
+fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> Finding {
+    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    Finding { what, found: found.map(first_line).map_err(|error| format!("{error:#}; {remedy}")) }
+}
+
+fn memory() -> Finding {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = text.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    let found = match available.map(|kib| kib / 1024) {
+        Some(mib) if mib < NEEDED_MEMORY => {
+            Err(format!("{mib} MiB are available, {NEEDED_MEMORY} are needed; end other programs or clusters"))
+        }
+        Some(mib) => Ok(format!("{mib} MiB available")),
+        // Not Linux: Docker has a machine of its own, whose memory it minds itself.
+        None => Ok("unknown".to_owned()),
+    };
+    Finding { what: "memory", found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_image_asked_for_is_the_one_used() {
+        assert_eq!(node_image(Some("kindest/node:v1.33.1")).await, "kindest/node:v1.33.1");
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_its_remedy() {
+        let missing = finding("kind", Err(anyhow::anyhow!("cannot start `kind version`")), "install kind");
+        assert_eq!(missing.found.unwrap_err(), "cannot start `kind version`; install kind");
+    }
+}

@@ -1,0 +1,116 @@
+//! Gives a node other hardware between scenarios: its label, the fake machine behind it, and the plugin started anew.
+
+use anyhow::Context as _;
+use neuron_core::names;
+use serde_json::{Map, Value, json};
+
+use super::KindCluster;
+use super::nodes::PLUGIN_LABEL;
+use super::wait::until;
+use crate::scenario::{DeviceState, NodeSpec};
+
+// What fake-neuron reads of its node and answers (deploy/fake-neuron.yml).
+const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
+const LNC: &str = "neuron-e2e/lnc";
+const DEVICES: &str = "neuron-e2e/devices";
+const FILES: &str = "neuron-e2e/files";
+const APPLIED: &str = "neuron-e2e/applied";
+
+impl KindCluster {
+    /// Gives the worker at this place the hardware of a scenario's node, and waits until it is offered.
+    pub(super) async fn become_node(&self, place: usize, spec: &NodeSpec) -> anyhow::Result<()> {
+        let node = self.workers.get(place).with_context(|| format!("there is no worker {place}"))?;
+        let same = self.staged.lock().await.get(place).is_some_and(|staged| staged.as_ref() == Some(spec));
+        self.patch_node(node, &json!({"spec": {"unschedulable": null}})).await?;
+        if !same {
+            self.set_staged(place, None).await;
+            self.stop_plugin(node).await?;
+            let label = match spec.label.as_deref() {
+                None => json!(spec.instance_type),
+                Some("") => Value::Null,
+                Some(label) => json!(label),
+            };
+            let files = (!spec.files.is_empty()).then(|| json!(spec.files).to_string());
+            let before = self.applied(node).await?;
+            self.patch_node(
+                node,
+                &json!({"metadata": {
+                    "labels": {names::INSTANCE_TYPE_LABEL: label},
+                    "annotations": {
+                        names::NODE_REPORT: null,
+                        INSTANCE_TYPE: spec.instance_type,
+                        LNC: spec.lnc.map(|lnc| lnc.to_string()),
+                        DEVICES: null,
+                        FILES: files,
+                    },
+                }}),
+            )
+            .await?;
+            self.hardware_stands(node, before.as_deref()).await?;
+        }
+        if spec.without_plugin {
+            self.stop_plugin(node).await?;
+        } else {
+            self.start_plugin(node).await?;
+        }
+        self.set_staged(place, Some(spec.clone())).await;
+        Ok(())
+    }
+
+    /// Takes the worker at this place out of sight of schedulers and extender: no label, no report, cordoned.
+    pub(super) async fn leave(&self, place: usize) -> anyhow::Result<()> {
+        let node = self.workers.get(place).with_context(|| format!("there is no worker {place}"))?;
+        self.set_staged(place, None).await;
+        self.patch_node(
+            node,
+            &json!({
+                "spec": {"unschedulable": true},
+                "metadata": {
+                    "labels": {names::INSTANCE_TYPE_LABEL: null, PLUGIN_LABEL: "off"},
+                    "annotations": {INSTANCE_TYPE: null, LNC: null, DEVICES: null, FILES: null},
+                },
+            }),
+        )
+        .await?;
+        self.stop_plugin(node).await?;
+        self.patch_node(node, &json!({"metadata": {"annotations": {names::NODE_REPORT: null}}})).await
+    }
+
+    /// Puts a device of the worker's machine in another state and waits until the machine shows it.
+    pub(super) async fn set_device(&self, place: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
+        let node = self.workers.get(place).with_context(|| format!("there is no worker {place}"))?;
+        let annotations = self.node(node).await?.metadata.annotations.unwrap_or_default();
+        let mut devices: Map<String, Value> =
+            annotations.get(DEVICES).map_or(Ok(Map::new()), |text| serde_json::from_str(text))?;
+        let word = match state {
+            DeviceState::Lost => "lost",
+            DeviceState::Unhealthy => "unhealthy",
+            DeviceState::Healthy => "healthy",
+        };
+        devices.insert(device.to_string(), json!(word));
+        let before = self.applied(node).await?;
+        let text = Value::Object(devices).to_string();
+        self.patch_node(node, &json!({"metadata": {"annotations": {DEVICES: text}}})).await?;
+        self.hardware_stands(node, before.as_deref()).await
+    }
+
+    /// Forgets what hardware the worker has, so that the next scenario makes it anew.
+    pub(super) async fn set_staged(&self, place: usize, spec: Option<NodeSpec>) {
+        if let Some(staged) = self.staged.lock().await.get_mut(place) {
+            *staged = spec;
+        }
+    }
+
+    async fn applied(&self, node: &str) -> anyhow::Result<Option<String>> {
+        Ok(self.node(node).await?.metadata.annotations.and_then(|mut all| all.remove(APPLIED)))
+    }
+
+    /// Waits until fake-neuron says that what the node asks for now stands.
+    async fn hardware_stands(&self, node: &str, before: Option<&str>) -> anyhow::Result<()> {
+        until(&format!("the fake hardware of {node}"), || async {
+            let applied = self.applied(node).await?;
+            Ok(applied.is_some() && applied.as_deref() != before)
+        })
+        .await
+    }
+}

@@ -1,0 +1,50 @@
+//! Installs the suite from `deploy/`, as its README tells a deployer to, on fake hardware.
+
+use futures::future::try_join_all;
+use serde_json::json;
+
+use super::KindCluster;
+use super::nodes::PLUGIN_LABEL;
+
+pub(super) const EXTENDER: &str = include_str!("../../../deploy/k8s-neuron-scheduler-eks.yml");
+pub(super) const MY_SCHEDULER: &str = include_str!("../../../deploy/my-scheduler.yml");
+const PLUGIN: &str = include_str!("../../../deploy/k8s-neuron-device-plugin.yml");
+const PLUGIN_RBAC: &str = include_str!("../../../deploy/k8s-neuron-device-plugin-rbac.yml");
+const FAKE_NEURON: &str = include_str!("../../../deploy/fake-neuron.yml");
+const FAKE_ROOT_PATCH: &str = include_str!("../../../deploy/fake-root-patch.yml");
+
+/// The namespace of everything that is not a scenario's pod.
+pub(super) const SYSTEM: &str = "kube-system";
+/// Label of nodes with fake hardware.
+const FAKE_LABEL: &str = "neuron-e2e/fake";
+
+impl KindCluster {
+    /// Applies every manifest and waits until what does not depend on hardware serves.
+    pub(super) async fn install(&self) -> anyhow::Result<()> {
+        for node in &self.workers {
+            self.kubectl(&["label", "--overwrite", "node", node, &format!("{FAKE_LABEL}=true")], "").await?;
+        }
+        let manifests = [FAKE_NEURON, PLUGIN_RBAC, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n");
+        self.kubectl(&["apply", "-f", "-"], &manifests).await?;
+        let plugin = ["-n", SYSTEM, "patch", "daemonset", "neuron-device-plugin"];
+        self.kubectl(&[&plugin[..], &["--patch", FAKE_ROOT_PATCH]].concat(), "").await?;
+        // The one thing that tests add: a node whose plugin is stopped.
+        let place = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
+                     /nodeSelectorTerms/0/matchExpressions/-";
+        let switch = json!([{
+            "op": "add",
+            "path": place,
+            "value": {"key": PLUGIN_LABEL, "operator": "NotIn", "values": ["off"]},
+        }]);
+        self.kubectl(&[&plugin[..], &["--type=json", "--patch", &switch.to_string()]].concat(), "").await?;
+        let parts = ["deployment/coredns", "deployment/k8s-neuron-scheduler", "deployment/my-scheduler", "daemonset/fake-neuron"];
+        try_join_all(parts.map(|part| self.rolled_out(part))).await?;
+        Ok(())
+    }
+
+    /// Waits until every pod of a Deployment or DaemonSet is ready, in its newest form.
+    pub(super) async fn rolled_out(&self, part: &str) -> anyhow::Result<()> {
+        self.kubectl(&["-n", SYSTEM, "rollout", "status", part, "--timeout=120s"], "").await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The cluster on kind: a real control plane and real kubelets, with the suite installed as its pods from `deploy/`.
+//! One cluster serves many scenarios, each as a [`stage::Stage`]; [`session`] runs them.
+
+pub mod compare;
+pub mod config;
+pub mod doctor;
+mod evidence;
+mod guard;
+mod hardware;
+mod images;
+mod install;
+mod nodes;
+mod program;
+mod scheduling;
+pub mod session;
+mod stage;
+mod wait;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::proxy::Proxy;
+use crate::scenario::NodeSpec;
+use config::{KindConfig, SCHEDULER_FILE};
+use guard::Guard;
+pub use scheduling::Scheduling;
+use scheduling::{Forward, Route};
+
+/// How a cluster is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The cluster's name; an earlier one of that name is replaced, or used again with `keep`.
+    pub name: String,
+    /// Number of workers, 1 to 3.
+    pub workers: usize,
+    /// Leave the cluster running.
+    pub keep: bool,
+    /// Node image; the one on this machine, else kind's own, if not given.
+    pub node_image: Option<String>,
+    /// Use images that are there without building them again.
+    pub skip_images: bool,
+}
+
+/// A running cluster with the suite installed.
+pub struct KindCluster {
+    name: String,
+    client: Client,
+    kubeconfig: String,
+    control_plane: String,
+    workers: Vec<String>,
+    /// The host's folder that the default scheduler reads its configuration from.
+    scheduler_folder: PathBuf,
+    proxy: Proxy,
+    /// How the schedulers are configured now; none until a scenario is staged.
+    route: Mutex<Option<(Scheduling, Route)>>,
+    forward: Mutex<Option<Forward>>,
+    /// What hardware each worker has now; none where it must be made anew.
+    staged: Mutex<Vec<Option<NodeSpec>>>,
+    // Last: deletes the cluster when everything above is gone.
+    _guard: Guard,
+}
+
+impl KindCluster {
+    /// Makes the cluster and installs the suite; says on standard error how long each phase took.
+    pub async fn up(options: &Options) -> anyhow::Result<Self> {
+        let mut phase = Phase::begin();
+        images::build(options.skip_images).await?;
+        phase.done("images");
+        let name = options.name.clone();
+        let guard = Guard::new(&name, options.keep)?;
+        let running = program::output("kind", &["get", "clusters"]).await?;
+        let mut reused = running.lines().any(|line| line == name);
+        if reused && !(options.keep && guard.is_complete()) {
+            guard::delete(&name).await.context("deleting what an earlier run left")?;
+            reused = false;
+        }
+        if !reused {
+            Self::create(options, &guard).await?;
+            phase.done("kind create cluster");
+        }
+        let kubeconfig = guard.kubeconfig();
+        program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig]).await?;
+        let file = Kubeconfig::read_from(&kubeconfig).context("the cluster's kubeconfig")?;
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let nodes = program::output("kind", &["get", "nodes", "--name", &name]).await?;
+        let (control_planes, mut workers): (Vec<String>, Vec<String>) =
+            nodes.lines().map(str::to_owned).partition(|node| node.ends_with("-control-plane"));
+        workers.sort();
+        if workers.len() < options.workers {
+            bail!("cluster {name} has {} workers, {} are needed; delete it", workers.len(), options.workers);
+        }
+        let cluster = Self {
+            client: Client::try_from(config)?,
+            kubeconfig,
+            control_plane: control_planes.into_iter().next().context("a cluster without control plane")?,
+            scheduler_folder: guard.scheduler_folder(),
+            proxy: Proxy::start_at(&gateway().await?).await?,
+            route: Mutex::new(None),
+            forward: Mutex::new(None),
+            staged: Mutex::new(vec![None; workers.len()]),
+            workers,
+            name,
+            _guard: guard,
+        };
+        images::load(&cluster.name).await?;
+        phase.done("images into nodes");
+        cluster.install().await.context("installing the suite")?;
+        phase.done("suite installed");
+        Ok(cluster)
+    }
+
+    async fn create(options: &Options, guard: &Guard) -> anyhow::Result<()> {
+        let image = doctor::node_image(options.node_image.as_deref()).await;
+        let folder = guard.scheduler_folder();
+        tokio::fs::write(folder.join(SCHEDULER_FILE), scheduling::without_extender()).await?;
+        let config = KindConfig::new(options.workers, &folder).to_yaml()?;
+        let kubeconfig = guard.kubeconfig();
+        let arguments = [
+            "create", "cluster", "--name", &options.name, "--image", &image, "--kubeconfig", &kubeconfig, "--config", "-",
+            "--wait", "120s",
+        ];
+        program::output_from("kind", &arguments, &config).await?;
+        guard.set_complete()
+    }
+
+    /// Runs kubectl on this cluster, with this text on its standard input.
+    async fn kubectl(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+        let all: Vec<&str> = ["--kubeconfig", &self.kubeconfig].into_iter().chain(arguments.iter().copied()).collect();
+        program::output_from("kubectl", &all, input).await
+    }
+}
+
+/// The host's address in the network of kind's nodes.
+async fn gateway() -> anyhow::Result<String> {
+    let format = "{{range .IPAM.Config}}{{.Gateway}} {{end}}";
+    let gateways = program::output("docker", &["network", "inspect", "kind", "--format", format]).await?;
+    let address = gateways.split_whitespace().find(|text| text.parse::<std::net::Ipv4Addr>().is_ok());
+    address.map(str::to_owned).context("Docker's network `kind` has no IPv4 gateway")
+}
+
+/// Seconds by phase, said as each ends.
+struct Phase {
+    began: Instant,
+}
+
+impl Phase {
+    fn begin() -> Self {
+        Self { began: Instant::now() }
+    }
+
+    fn done(&mut self, what: &str) {
+        eprintln!("{:6.1} s  {what}", self.began.elapsed().as_secs_f64());
+        self.began = Instant::now();
+    }
+}

@@ -1,0 +1,124 @@
+//! Stops and starts what runs on nodes: kubelet and the device plugin; and waits for a node to offer its devices.
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use neuron_core::names;
+use neuron_core::report::{Health, NodeReport};
+use serde_json::{Value, json};
+
+use super::install::SYSTEM;
+use super::wait::until;
+use super::{KindCluster, program};
+
+/// Node label that keeps the device plugin away while it says `off`.
+pub(super) const PLUGIN_LABEL: &str = "neuron-e2e/plugin";
+
+/// Stops kubelet for good: the service where there is systemd; else the offline node's supervisor starts it only
+/// while its configuration is there.
+const STOP_KUBELET: &str = "if command -v systemctl >/dev/null; then systemctl stop kubelet; else \
+    mv /var/lib/kubelet/config.yaml /var/lib/kubelet/config.yaml.stopped && pkill -x kubelet; fi";
+const START_KUBELET: &str = "if command -v systemctl >/dev/null; then systemctl start kubelet; else \
+    mv /var/lib/kubelet/config.yaml.stopped /var/lib/kubelet/config.yaml; fi";
+
+impl KindCluster {
+    /// Runs a shell command in a node.
+    pub(super) async fn in_node(&self, node: &str, command: &str) -> anyhow::Result<String> {
+        program::output("docker", &["exec", node, "bash", "-c", command]).await
+    }
+
+    /// Merges this into the node.
+    pub(super) async fn patch_node(&self, node: &str, patch: &Value) -> anyhow::Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes
+            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .with_context(|| format!("patching node {node}"))?;
+        Ok(())
+    }
+
+    pub(super) async fn node(&self, node: &str) -> anyhow::Result<Node> {
+        Api::all(self.client.clone()).get(node).await.with_context(|| format!("reading node {node}"))
+    }
+
+    /// The pods of a part of the suite on this node, by the part's label `name`.
+    pub(super) async fn pods_on(&self, node: &str, part: &str) -> anyhow::Result<Vec<Pod>> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
+        let filter =
+            ListParams::default().labels(&format!("name={part}")).fields(&format!("spec.nodeName={node}"));
+        Ok(pods.list(&filter).await.with_context(|| format!("pods of {part} on {node}"))?.items)
+    }
+
+    /// Takes the plugin away from the node and waits until kubelet offers nothing.
+    pub(super) async fn stop_plugin(&self, node: &str) -> anyhow::Result<()> {
+        self.patch_node(node, &json!({"metadata": {"labels": {PLUGIN_LABEL: "off"}}})).await?;
+        until(&format!("the plugin of {node} to end"), || async {
+            let gone = self.pods_on(node, "neuron-device-plugin-ds").await?.is_empty();
+            Ok(gone && offered(&self.node(node).await?, names::NEURON) == 0)
+        })
+        .await
+    }
+
+    /// Lets the plugin run on the node and waits until what it reports is offered.
+    pub(super) async fn start_plugin(&self, node: &str) -> anyhow::Result<()> {
+        self.patch_node(node, &json!({"metadata": {"labels": {PLUGIN_LABEL: null}}})).await?;
+        self.serves(node, None).await
+    }
+
+    /// Stops kubelet; containers go on.
+    pub(super) async fn stop_kubelet(&self, node: &str) -> anyhow::Result<()> {
+        self.in_node(node, STOP_KUBELET).await.with_context(|| format!("stopping kubelet of {node}"))?;
+        until(&format!("kubelet of {node} to end"), || async {
+            Ok(self.in_node(node, "pgrep -x kubelet || :").await?.trim().is_empty())
+        })
+        .await
+    }
+
+    /// Starts kubelet and waits until what the plugin reports is offered again.
+    pub(super) async fn start_kubelet(&self, node: &str) -> anyhow::Result<()> {
+        let began = Timestamp::now();
+        self.in_node(node, START_KUBELET).await.with_context(|| format!("starting kubelet of {node}"))?;
+        self.serves(node, Some(began)).await
+    }
+
+    /// Waits until the plugin is ready and kubelet offers exactly what the node's report says; with `since`, by a
+    /// status that kubelet wrote later than that.
+    pub(super) async fn serves(&self, node: &str, since: Option<Timestamp>) -> anyhow::Result<()> {
+        until(&format!("node {node} to offer its devices"), || async {
+            let ready = self.pods_on(node, "neuron-device-plugin-ds").await?.iter().any(is_ready);
+            let node = self.node(node).await?;
+            Ok(ready && offers_its_report(&node) && since.is_none_or(|since| is_heard_of(&node, since)))
+        })
+        .await
+    }
+}
+
+/// Whether the pod passes its readiness probe and is not on its way out.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// How many of a resource kubelet offers.
+fn offered(node: &Node, resource: &str) -> usize {
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let quantity = allocatable.and_then(|all| all.get(resource));
+    quantity.and_then(|quantity| quantity.0.parse().ok()).unwrap_or(0)
+}
+
+fn offers_its_report(node: &Node) -> bool {
+    let text = node.metadata.annotations.as_ref().and_then(|all| all.get(names::NODE_REPORT));
+    let Some(report) = text.and_then(|text| NodeReport::parse(text).ok()) else { return false };
+    let healthy = report.devices.iter().filter(|device| device.health == Health::Healthy).count();
+    healthy > 0 && offered(node, names::NEURON) == healthy && offered(node, names::NEURONCORE) >= healthy
+}
+
+/// Whether kubelet has written the node's status later than that.
+fn is_heard_of(node: &Node, since: Timestamp) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
+    // Times in a status are whole seconds, rounded down.
+    ready.any(|condition| condition.last_heartbeat_time.as_ref().is_some_and(|time| time.0 > since))
+}

@@ -1,0 +1,246 @@
+//! Both ways of scheduling: `my-scheduler` as a second kube-scheduler, and the extender registered with the default
+//! scheduler's static pod. Also the extender's own stop and start, and the way through the harness proxy.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use super::KindCluster;
+use super::config::SCHEDULER_FILE;
+use super::install::{MY_SCHEDULER, SYSTEM};
+use super::nodes::is_ready;
+use super::wait::until;
+
+/// Who places the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scheduling {
+    /// A second kube-scheduler; it sends node names.
+    MyScheduler,
+    /// The default scheduler's static pod; it sends whole nodes.
+    Default,
+}
+
+impl Scheduling {
+    /// The name that pods give.
+    pub fn scheduler_name(self) -> &'static str {
+        match self {
+            Scheduling::MyScheduler => "my-scheduler",
+            Scheduling::Default => "default-scheduler",
+        }
+    }
+}
+
+/// How the scheduler reaches the extender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Through its Service, as deployed.
+    Service,
+    /// Through the harness proxy, which can hold calls.
+    Proxy,
+}
+
+const EXTENDER: &str = "k8s-neuron-scheduler";
+const MY: &str = "my-scheduler";
+const CONFIG_MAP: &str = "my-scheduler-config";
+const CONFIG_KEY: &str = "my-scheduler-config.yaml";
+const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
+const MANIFEST_AWAY: &str = "/etc/kubernetes/kube-scheduler.yaml.stopped";
+
+/// The default scheduler's configuration while it knows no extender.
+pub(super) fn without_extender() -> String {
+    default_config(&[]).to_string()
+}
+
+/// The default scheduler's configuration. JSON is YAML too.
+fn default_config(extenders: &[Value]) -> Value {
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
+        "extenders": extenders,
+    })
+}
+
+/// my-scheduler's configuration as `deploy/` has it.
+fn deployed_config() -> anyhow::Result<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(MY_SCHEDULER).context("deploy/my-scheduler.yml")?;
+    let text = documents.iter().find_map(|document| document["data"][CONFIG_KEY].as_str());
+    let text = text.with_context(|| format!("deploy/my-scheduler.yml has no {CONFIG_KEY}"))?;
+    serde_saphyr::from_str(text).with_context(|| format!("{CONFIG_KEY} of deploy/my-scheduler.yml"))
+}
+
+impl KindCluster {
+    /// Configures the scheduler, where it is not so already, and waits until it runs.
+    pub(super) async fn schedule_by(&self, scheduling: Scheduling, route: Route) -> anyhow::Result<()> {
+        let mut now = self.route.lock().await;
+        if *now == Some((scheduling, route)) {
+            return Ok(());
+        }
+        *now = None;
+        let mut forward = self.forward.lock().await;
+        *forward = None;
+        self.proxy.set_target(None);
+        if route == Route::Proxy {
+            let started = Forward::start(self).await?;
+            self.proxy.set_target(Some(started.address));
+            *forward = Some(started);
+        }
+        let mut config = deployed_config()?;
+        if route == Route::Proxy {
+            config["extenders"][0]["urlPrefix"] = json!(format!("http://{}", self.proxy.address()));
+        }
+        match scheduling {
+            Scheduling::MyScheduler => {
+                // The default scheduler must not know the extender while my-scheduler does: it would ask it too.
+                self.configure_default(&without_extender()).await?;
+                let configs: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
+                let patch = json!({"data": {CONFIG_KEY: config.to_string()}});
+                configs.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                self.scale(MY, 0).await?;
+                self.scale(MY, 1).await?;
+            }
+            Scheduling::Default => {
+                let mut extender = config["extenders"][0].clone();
+                extender["nodeCacheCapable"] = json!(false);
+                if route == Route::Service {
+                    // A static pod uses its host's resolver, which knows no Services.
+                    let services: Api<Service> = Api::namespaced(self.client.clone(), SYSTEM);
+                    let service = services.get(EXTENDER).await?.spec.and_then(|spec| spec.cluster_ip);
+                    let address = service.context("the extender's Service has no address")?;
+                    extender["urlPrefix"] = json!(format!("http://{address}:12345"));
+                }
+                self.configure_default(&default_config(&[extender]).to_string()).await?;
+            }
+        }
+        *now = Some((scheduling, route));
+        Ok(())
+    }
+
+    /// Gives the default scheduler this configuration and restarts it, unless it has it already.
+    async fn configure_default(&self, text: &str) -> anyhow::Result<()> {
+        let path = self.scheduler_folder.join(SCHEDULER_FILE);
+        if tokio::fs::read_to_string(&path).await.is_ok_and(|before| before == text) {
+            return Ok(());
+        }
+        tokio::fs::write(&path, text).await.with_context(|| format!("writing {}", path.display()))?;
+        self.stop_scheduler(Scheduling::Default).await?;
+        self.start_scheduler(Scheduling::Default).await
+    }
+
+    /// Stops the scheduler and waits until it no longer runs.
+    pub(super) async fn stop_scheduler(&self, scheduling: Scheduling) -> anyhow::Result<()> {
+        match scheduling {
+            Scheduling::MyScheduler => self.scale(MY, 0).await,
+            Scheduling::Default => {
+                self.in_node(&self.control_plane, &format!("mv {MANIFEST} {MANIFEST_AWAY}")).await?;
+                until("the default scheduler to end", || async {
+                    let running = self.in_node(&self.control_plane, "pgrep -x kube-scheduler || :").await?;
+                    Ok(self.default_scheduler_pod().await?.is_none() && running.trim().is_empty())
+                })
+                .await
+            }
+        }
+    }
+
+    /// Starts the scheduler and waits until it runs.
+    pub(super) async fn start_scheduler(&self, scheduling: Scheduling) -> anyhow::Result<()> {
+        match scheduling {
+            Scheduling::MyScheduler => self.scale(MY, 1).await,
+            Scheduling::Default => {
+                self.in_node(&self.control_plane, &format!("mv {MANIFEST_AWAY} {MANIFEST}")).await?;
+                until("the default scheduler to run", || async {
+                    Ok(self.default_scheduler_pod().await?.as_ref().is_some_and(is_ready))
+                })
+                .await
+            }
+        }
+    }
+
+    async fn default_scheduler_pod(&self) -> anyhow::Result<Option<Pod>> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
+        Ok(pods.get_opt(&format!("kube-scheduler-{}", self.control_plane)).await?)
+    }
+
+    /// Stops the extender and waits until it no longer runs.
+    pub(super) async fn stop_extender(&self) -> anyhow::Result<()> {
+        self.proxy.set_target(None);
+        *self.forward.lock().await = None;
+        self.scale(EXTENDER, 0).await
+    }
+
+    /// Starts the extender and waits until it serves.
+    pub(super) async fn start_extender(&self) -> anyhow::Result<()> {
+        self.scale(EXTENDER, 1).await?;
+        if matches!(*self.route.lock().await, Some((_, Route::Proxy))) {
+            let forward = Forward::start(self).await?;
+            self.proxy.set_target(Some(forward.address));
+            *self.forward.lock().await = Some(forward);
+        }
+        Ok(())
+    }
+
+    /// Gives a Deployment this many replicas and waits until there are so many, ready, and none that is leaving.
+    async fn scale(&self, name: &str, replicas: i32) -> anyhow::Result<()> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), SYSTEM);
+        let patch = json!({"spec": {"replicas": replicas}});
+        let deployment = deployments
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("scaling {name} to {replicas}"))?;
+        let labels = deployment.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
+        let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
+        let filter = ListParams::default().labels(&selector.join(","));
+        until(&format!("{name} to have {replicas} pods"), || async {
+            let pods = pods.list(&filter).await?.items;
+            Ok(pods.len() == replicas.unsigned_abs() as usize && pods.iter().all(is_ready))
+        })
+        .await
+    }
+}
+
+/// A way from this host to the extender's pod: `kubectl port-forward`. It ends when dropped, or with the pod.
+pub(super) struct Forward {
+    address: SocketAddr,
+    _program: Child,
+}
+
+impl Forward {
+    async fn start(cluster: &KindCluster) -> anyhow::Result<Self> {
+        let service = format!("service/{EXTENDER}");
+        let mut program = Command::new("kubectl")
+            .args(["--kubeconfig", &cluster.kubeconfig, "-n", SYSTEM, "port-forward", &service, ":12345"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start `kubectl port-forward`")?;
+        let lines = program.stdout.take().context("`kubectl port-forward` has no output")?;
+        // It says: Forwarding from 127.0.0.1:40001 -> 12345
+        let line = BufReader::new(lines).lines().next_line().await?.context("`kubectl port-forward` ended at once")?;
+        let address = line.split_whitespace().nth(2).and_then(|text| text.parse().ok());
+        let address = address.with_context(|| format!("`kubectl port-forward` said {line:?}"))?;
+        Ok(Self { address, _program: program })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deployed_configuration_has_one_extender_that_binds() {
+        let config = deployed_config().unwrap();
+        assert_eq!(config["extenders"].as_array().unwrap().len(), 1);
+        assert_eq!(config["extenders"][0]["bindVerb"], "bind");
+    }
+}

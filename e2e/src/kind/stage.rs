@@ -1,0 +1,183 @@
+//! One scenario on the cluster: its nodes are workers with the hardware it asks for, every other node is out of sight.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams};
+
+use super::KindCluster;
+use super::scheduling::{Route, Scheduling};
+use super::wait::until;
+use super::images;
+use crate::cluster::Cluster;
+use crate::run::NAMESPACE;
+use crate::scenario::{DeviceState, Part, Scenario, Step, Verb};
+
+/// Parts of scheduling reasons that only the control plane and nodes outside the scenario give.
+const OUTSIDE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "were unschedulable"];
+
+/// A scenario's share of a cluster.
+pub(super) struct Stage<'a> {
+    cluster: &'a KindCluster,
+    scheduling: Scheduling,
+    nodes: Vec<String>,
+    /// Whether the scenario leaves nodes other than it got them.
+    changes_nodes: bool,
+    stopped: Mutex<HashSet<(Part, usize)>>,
+}
+
+impl<'a> Stage<'a> {
+    /// Removes what an earlier scenario left and gives the workers this scenario's hardware.
+    pub(super) async fn set(
+        cluster: &'a KindCluster,
+        scenario: &Scenario,
+        scheduling: Scheduling,
+    ) -> anyhow::Result<Self> {
+        clear(cluster).await?;
+        let route = if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service };
+        let places = 0..cluster.workers.len();
+        let turned = try_join_all(places.map(|place| async move {
+            match scenario.nodes.get(place) {
+                Some(spec) => cluster.become_node(place, spec).await,
+                None => cluster.leave(place).await,
+            }
+        }));
+        tokio::try_join!(turned, cluster.schedule_by(scheduling, route))?;
+        Ok(Self {
+            cluster,
+            scheduling,
+            nodes: cluster.workers.iter().take(scenario.nodes.len()).cloned().collect(),
+            changes_nodes: scenario.steps.iter().any(changes_nodes),
+            stopped: Mutex::new(HashSet::new()),
+        })
+    }
+
+    /// Starts parts that a scenario left stopped, and remembers that it changed nodes.
+    pub(super) async fn restart_stopped(&self) -> anyhow::Result<()> {
+        for verb in [Verb::Filter, Verb::Bind] {
+            self.cluster.proxy.set_held(verb, false);
+        }
+        let stopped: Vec<(Part, usize)> =
+            self.stopped.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        for (part, node) in stopped {
+            self.start(part, node).await?;
+        }
+        if self.changes_nodes {
+            for place in 0..self.nodes.len() {
+                self.cluster.set_staged(place, None).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn node_name(&self, place: usize) -> anyhow::Result<&str> {
+        self.nodes.get(place).map(String::as_str).with_context(|| format!("there is no node {place}"))
+    }
+}
+
+fn holds(step: &Step) -> bool {
+    matches!(step, Step::Hold(_))
+}
+
+fn changes_nodes(step: &Step) -> bool {
+    match step {
+        Step::Device(_) | Step::PatchNode(_) => true,
+        Step::Hold(hold) => hold.steps.iter().any(changes_nodes),
+        _ => false,
+    }
+}
+
+/// Removes every pod of scenarios and what was said about them.
+async fn clear(cluster: &KindCluster) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    let events: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("removing pods")?;
+    until("the pods of the last scenario to be gone", || async {
+        Ok(pods.list_metadata(&ListParams::default()).await?.items.is_empty())
+    })
+    .await?;
+    events.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("removing events")?;
+    Ok(())
+}
+
+impl Cluster for Stage<'_> {
+    fn client(&self) -> Client {
+        self.cluster.client.clone()
+    }
+
+    fn node_names(&self) -> &[String] {
+        &self.nodes
+    }
+
+    fn scheduler_name(&self) -> &str {
+        self.scheduling.scheduler_name()
+    }
+
+    fn outside_reasons(&self) -> &[&str] {
+        &OUTSIDE
+    }
+
+    fn workload_image(&self) -> &str {
+        images::WORKLOAD
+    }
+
+    async fn pass_time(&self) {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => self.cluster.stop_extender().await?,
+            Part::Plugin => self.cluster.stop_plugin(self.node_name(node)?).await?,
+            Part::Kubelet => self.cluster.stop_kubelet(self.node_name(node)?).await?,
+            Part::Scheduler => self.cluster.stop_scheduler(self.scheduling).await?,
+        }
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).insert((part, node));
+        Ok(())
+    }
+
+    async fn start(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => self.cluster.start_extender().await?,
+            Part::Plugin => self.cluster.start_plugin(self.node_name(node)?).await?,
+            Part::Kubelet => self.cluster.start_kubelet(self.node_name(node)?).await?,
+            Part::Scheduler => self.cluster.start_scheduler(self.scheduling).await?,
+        }
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).remove(&(part, node));
+        Ok(())
+    }
+
+    async fn set_device(&self, node: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
+        self.cluster.set_device(node, device, state).await
+    }
+
+    async fn hold(&self, verb: Verb) -> anyhow::Result<()> {
+        self.cluster.proxy.set_held(verb, true);
+        Ok(())
+    }
+
+    fn is_held(&self, verb: Verb) -> bool {
+        self.cluster.proxy.is_held(verb)
+    }
+
+    async fn release(&self, verb: Verb) -> anyhow::Result<()> {
+        self.cluster.proxy.set_held(verb, false);
+        Ok(())
+    }
+
+    /// The cluster serves the next scenario.
+    async fn down(self) -> anyhow::Result<()> {
+        self.restart_stopped().await?;
+        clear(self.cluster).await
+    }
+}

@@ -1,0 +1,33 @@
+//! Waiting for the cluster's own parts while it is brought up or changed, before a scenario has its own patience.
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::Instant;
+
+/// Time between two looks.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// Longest wait for one part of the cluster.
+pub(super) const LONGEST: Duration = Duration::from_secs(120);
+
+/// Waits until the condition holds; an error that says what was waited for after [`LONGEST`].
+pub(super) async fn until<F: Future<Output = anyhow::Result<bool>>>(
+    what: &str,
+    mut condition: impl FnMut() -> F,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + LONGEST;
+    loop {
+        match condition().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            // The API server may be away for a moment; what it said last is told if it stays so.
+            Err(error) if Instant::now() >= deadline => return Err(error.context(format!("waiting for {what}"))),
+            Err(_) => {}
+        }
+        if Instant::now() >= deadline {
+            bail!("waited {} s for {what}", LONGEST.as_secs());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
