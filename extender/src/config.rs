@@ -8,6 +8,8 @@ use clap::Parser;
 use neuron_core::catalog::{Catalog, CatalogError};
 use neuron_core::topology::Policy;
 
+use crate::tls::TlsFiles;
+
 /// How the extender behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -21,6 +23,8 @@ pub struct Config {
     /// How long a Binding that was cut off may still be carried out: the API server's own request time-out.
     /// Its devices stay reserved as long, unless the watch shows before what became of it.
     pub unclear_for: Duration,
+    /// The files of HTTPS; without them HTTP is served.
+    pub tls: Option<TlsFiles>,
 }
 
 impl Default for Config {
@@ -30,6 +34,7 @@ impl Default for Config {
             catalog: None,
             bind_deadline: Duration::from_secs(4),
             unclear_for: Duration::from_secs(60),
+            tls: None,
         }
     }
 }
@@ -60,6 +65,16 @@ pub struct Arguments {
     /// Longest time for one bind, such as 4s or 500ms; keep it below kube-scheduler's httpTimeout
     #[arg(long, default_value = "4s", value_parser = duration, value_name = "DURATION")]
     pub bind_deadline: Duration,
+    /// Certificate of the server for HTTPS, PEM, with its chain; followed when it changes
+    #[arg(long, env = "TLS_CERT", requires = "tls_key", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, env = "TLS_KEY", requires = "tls_cert", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// CAs whose client certificates may call the verbs, PEM; use one of the scheduler's own, for every
+    /// certificate from it may schedule. /healthz and /readyz need none
+    #[arg(long, env = "CLIENT_CA", requires = "tls_cert", value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -74,8 +89,14 @@ impl Arguments {
             policy: self.policy,
             catalog: self.catalog.clone(),
             bind_deadline: self.bind_deadline,
+            tls: self.tls_files(),
             ..Config::default()
         }
+    }
+
+    fn tls_files(&self) -> Option<TlsFiles> {
+        let (certificate, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
+        Some(TlsFiles { certificate, key, client_ca: self.client_ca.clone() })
     }
 }
 

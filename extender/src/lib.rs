@@ -14,19 +14,20 @@ mod index;
 mod overlay;
 mod routes;
 mod seen;
+mod server;
 mod shapes;
+mod tls;
 mod view;
 mod watches;
 mod wire;
 
-use std::future::IntoFuture;
 use std::sync::Arc;
 
 use anyhow::bail;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -36,8 +37,14 @@ pub use crate::config::{Arguments, Config};
 use crate::index::Index;
 use crate::routes::{Shared, router};
 use crate::shapes::Shapes;
+use crate::tls::LiveTls;
+pub use crate::tls::TlsFiles;
 
 /// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first.
+///
+/// HTTPS if the configuration names TLS files, else HTTP. The files are followed: new connections get what is
+/// in them, open ones go on, and files that cannot be used are logged and change nothing. At the start they
+/// are an error.
 pub async fn serve(
     config: Config,
     client: Client,
@@ -45,6 +52,7 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     let catalog = Arc::new(config::catalog(config.catalog.as_deref())?);
+    let tls = config.tls.clone().map(LiveTls::open).transpose()?;
     let cluster = Arc::new(Cluster::new(Index::new(Shapes::new(catalog, config.policy))));
     let mut tasks = JoinSet::new();
     tasks.spawn(watches::watch_pods(client.clone(), cluster.clone()));
@@ -52,16 +60,17 @@ pub async fn serve(
     tasks.spawn(events::explain(client.clone(), cluster.clone()));
 
     let binder = Binder::new(cluster.clone(), client, &config);
-    let app = router(Shared { cluster, binder: binder.clone() });
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    let overdue = async {
-        shutdown.cancelled().await;
-        // Connections that the other side keeps open must not hold up the end.
-        sleep(config.bind_deadline).await;
-    };
+    let verbs_for_all = config.tls.as_ref().is_none_or(|files| files.client_ca.is_none());
+    let routes = router(Shared { cluster, binder: binder.clone() }, verbs_for_all);
+    let tls = tls.map(|live| {
+        let served = live.config();
+        tasks.spawn(live.follow());
+        served
+    });
+    // Connections that the other side keeps open must not hold up the end.
+    let serving = server::serve(listener, routes, tls, shutdown, config.bind_deadline);
     tokio::select! {
-        served = serving.into_future() => served?,
-        () = overdue => {}
+        served = serving => served?,
         ended = tasks.join_next() => bail!("a task that must not end has ended: {ended:?}"),
     }
     if timeout(config.bind_deadline, binder.finish()).await.is_err() {

@@ -1,13 +1,16 @@
 //! The HTTP surface: which path answers what. Called by [`crate::serve`].
 //!
-//! kube-scheduler reads a body only on status 200, so every failure is a 200 whose `Error` says why.
+//! kube-scheduler reads a body only on status 200, so every failure is a 200 whose `Error` says why. Only a
+//! call without the client certificate that it needs is a 403: it is no scheduler's.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
@@ -16,6 +19,7 @@ use tracing::{info, warn};
 use crate::bind::Binder;
 use crate::cluster::Cluster;
 use crate::filter::filter;
+use crate::tls::Peer;
 use crate::wire::{BindArgs, BindResult, BodyError, FilterArgs, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
@@ -33,9 +37,12 @@ pub(crate) struct Shared {
     pub(crate) binder: Binder,
 }
 
-/// The extender's routes.
-pub(crate) fn router(shared: Shared) -> Router {
-    let verbs = Router::new().route("/filter", post(filter_call)).route("/bind", post(bind_call));
+/// The extender's routes. Unless the verbs are for all, they need a client certificate.
+pub(crate) fn router(shared: Shared, verbs_for_all: bool) -> Router {
+    let mut verbs = Router::new().route("/filter", post(filter_call)).route("/bind", post(bind_call));
+    if !verbs_for_all {
+        verbs = verbs.route_layer(from_fn(refuse_strangers));
+    }
     verbs
         .clone()
         .nest(PREFIX, verbs)
@@ -43,6 +50,17 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/readyz", get(ready))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(shared)
+}
+
+/// Before the body is read: strangers are not worth 256 MB.
+async fn refuse_strangers(request: Request, next: Next) -> Response {
+    if request.extensions().get::<Peer>().is_some_and(|peer| peer.has_certificate) {
+        return next.run(request).await;
+    }
+    let error = "the Neuron scheduler takes this call only with a client certificate from its --client-ca; \
+                 set certFile and keyFile in tlsConfig of the extender in kube-scheduler's configuration";
+    warn!("a call of {} was refused: it came without a client certificate", request.uri().path());
+    (StatusCode::FORBIDDEN, Json(BindResult { error: error.to_owned() })).into_response()
 }
 
 async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
