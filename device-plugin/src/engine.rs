@@ -118,6 +118,7 @@ impl Engine {
         let Some(pods) = self.pods.known() else { return (books, Vec::new()) };
         let slots = slots(&self.node, &machine.topology, books.report.as_ref(), &pods);
         books.ledger.release(&slots);
+        books.ledger.follow_admission(&slots);
         (books, slots)
     }
 

@@ -98,6 +98,17 @@ fn ids_given_out_are_refused_under_either_name_until_their_pod_has_ended() {
 }
 
 #[test]
+fn a_pod_that_runs_was_given_what_an_equal_pod_that_waits_seemed_to_get() {
+    let mut ledger = Ledger::default();
+    let mut slots = [slot("left", Device, 2, "0,1"), slot("right", Device, 2, "2,3")];
+    assert_eq!(allocate(&mut ledger, &slots, Device, "0,1"), "left", "whose record says so");
+    // kubelet had asked for `right`; nobody could look into its books before it asks for `left`.
+    slots[1].admitted = true;
+    ledger.follow_admission(&slots);
+    assert_eq!(allocate(&mut ledger, &slots, Device, "2,3"), "left");
+}
+
+#[test]
 fn an_entry_whose_owner_was_assumed_stays_while_an_equal_pod_may_be_the_real_one() {
     let mut ledger = Ledger::default();
     let all = [slot("p", Device, 1, "0"), slot("q", Device, 1, "1"), slot("cores", Core, 1, "")];
