@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use fake_neuron::{Machine, MachineSpec};
 use neuron_core::catalog::Catalog;
 
-use crate::output;
+use crate::{node_command, output};
 
 /// Stands in for the Neuron hardware of any EC2 instance type: its /dev, /sys and DMI files under a folder.
 #[derive(Parser)]
@@ -49,6 +49,8 @@ enum Command {
         #[command(flatten)]
         root: Root,
     },
+    /// Stay and keep a Kubernetes node's machine as its label and annotations ask.
+    Node(node_command::Arguments),
 }
 
 #[derive(Args)]
@@ -101,6 +103,7 @@ fn execute(command: Command) -> anyhow::Result<String> {
             Machine::down_at(&root.root)?;
             Ok(format!("nothing of the machine is left under {}\n", root.root.display()))
         }
+        Command::Node(arguments) => node_command::run(arguments).map(|()| String::new()),
     }
 }
 

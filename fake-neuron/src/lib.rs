@@ -26,6 +26,7 @@ mod error;
 mod health;
 mod machine;
 mod marker;
+pub mod node;
 mod sysfs;
 mod tree;
 

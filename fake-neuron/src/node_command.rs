@@ -1,0 +1,106 @@
+//! `fake-neuron node`: the command line around [`fake_neuron::node::Keeper`], its `/healthz` and its end. Called by
+//! the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use clap::Args;
+use fake_neuron::node::{Keeper, State, remove};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The node this runs on, as the API server calls it.
+    #[arg(long, env = "NODE_NAME", value_name = "NODE")]
+    node_name: String,
+    /// Folder that the machine's /dev, /sys, /proc and /opt stand in.
+    #[arg(long, env = "NEURON_ROOT", value_name = "DIR")]
+    root: PathBuf,
+    /// Address for /healthz, such as 0.0.0.0:8080; not served without it.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Remove the hardware when ended; without it the node keeps it, as a node keeps its devices.
+    #[arg(long)]
+    cleanup: bool,
+    /// The API server's address and our name to it; the pod's own account without it.
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Runs until SIGTERM or Ctrl-C. Errors: no way to an API server, an address that cannot be listened on.
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+    // A second call would fail, and this is the first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    tokio::runtime::Runtime::new().context("cannot start")?.block_on(keep(arguments))
+}
+
+async fn keep(arguments: Arguments) -> anyhow::Result<()> {
+    let shutdown = until_signal()?;
+    let client = client(arguments.kubeconfig).await?;
+    let (sender, state) = watch::channel(State::Waiting);
+    if let Some(address) = arguments.listen {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address} (--listen)"))?;
+        let router = Router::new().route("/healthz", get(async move || healthz(&state.borrow())));
+        let shutdown = shutdown.clone();
+        tokio::spawn(async move {
+            axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+        });
+    }
+    let keeper = Keeper { node: arguments.node_name, root: arguments.root, state: sender };
+    keeper.run(client, shutdown).await;
+    if arguments.cleanup {
+        remove(&keeper.root, None)?;
+    }
+    Ok(())
+}
+
+fn healthz(state: &State) -> (StatusCode, String) {
+    match state {
+        State::Waiting => (StatusCode::SERVICE_UNAVAILABLE, "the node has not been seen yet".to_owned()),
+        State::Stands(Some(instance_type)) => (StatusCode::OK, format!("{instance_type} stands")),
+        State::Stands(None) => (StatusCode::OK, "the node asks for no hardware".to_owned()),
+        State::Failed(error) => (StatusCode::SERVICE_UNAVAILABLE, error.clone()),
+    }
+}
+
+async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let read = Kubeconfig::read_from(&path)
+                .with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("kubeconfig {} makes no sense", path.display()))?
+        }
+        None => kube::Config::incluster()
+            .context("not inside a cluster: give --kubeconfig (KUBECONFIG) to run outside of one")?,
+    };
+    kube::Client::try_from(config).context("cannot make a client of the API server")
+}
+
+/// Cancelled by SIGTERM or SIGINT.
+fn until_signal() -> anyhow::Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let token = CancellationToken::new();
+    let cancel = token.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        cancel.cancel();
+    });
+    Ok(token)
+}
