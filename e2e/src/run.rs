@@ -6,13 +6,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch as ApiPatch, PatchParams, PostParams};
+use neuron_core::names;
+use neuron_core::report::{Health, NodeReport};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cluster::{Cluster, WORKLOAD};
 use crate::collect;
 use crate::outcome::{Outcome, PodOutcome};
-use crate::scenario::{DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
+use crate::scenario::{DeviceState, DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
 use crate::verdict;
 use crate::wait::until;
 
@@ -190,9 +192,10 @@ impl<C: Cluster> Run<'_, C> {
             return Ok(());
         }
         let bound_is_enough = stopped(Part::Kubelet) || stopped(Part::Plugin);
+        let may_be_refused = self.scenario.may_wait(name);
         let settled = |pod: &Pod| {
-            let settled = matches!(phase(pod), "Running" | "Succeeded" | "Failed") || is_refused(pod);
-            settled || (bound_is_enough && is_bound(pod))
+            let done = matches!(phase(pod), "Running" | "Succeeded" | "Failed");
+            done || (may_be_refused && is_refused(pod)) || (bound_is_enough && is_bound(pod))
         };
         self.pod_until(name, "to run, end or be refused", settled).await
     }
@@ -223,6 +226,7 @@ impl<C: Cluster> Run<'_, C> {
         .await?;
         self.gone.insert(name.to_owned(), PodOutcome { deleted: true, ..seen });
         let pods = self.pods();
+        let node = pods.get(name).await?.spec.and_then(|spec| spec.node_name);
         pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("deleting pod {name}"))?;
         if self.stopped.iter().any(|(part, _)| *part == Part::Kubelet) {
             return Ok(());
@@ -230,7 +234,8 @@ impl<C: Cluster> Run<'_, C> {
         until(self.cluster, &format!("pod {name} to be gone"), async || {
             Ok(pods.get_opt(name).await?.is_none())
         })
-        .await
+        .await?;
+        self.no_longer_reported(name, node.as_deref()).await
     }
 
     async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
@@ -266,25 +271,29 @@ impl<C: Cluster> Run<'_, C> {
     }
 
     /// Waits until the node's report says what became of the device: from then on the extender knows it too.
-    async fn device_reported(
-        &self,
-        place: usize,
-        device: u8,
-        state: crate::scenario::DeviceState,
-    ) -> anyhow::Result<()> {
+    async fn device_reported(&self, place: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
         let nodes: Api<Node> = Api::all(self.cluster.client());
         let name = &self.cluster.node_names()[place];
-        let healthy = state == crate::scenario::DeviceState::Healthy;
+        let healthy = state == DeviceState::Healthy;
         until(self.cluster, &format!("node {name} to report device {device} as {state:?}"), async || {
-            let node = nodes.get(name).await?;
-            let report =
-                node.metadata.annotations.as_ref().and_then(|all| all.get(neuron_core::names::NODE_REPORT));
-            let Some(report) = report.and_then(|text| neuron_core::report::NodeReport::parse(text).ok())
-            else {
-                return Ok(false);
-            };
+            let Some(report) = report(&nodes.get(name).await?) else { return Ok(false) };
             let known = report.devices.iter().find(|known| known.id == device);
-            Ok(known.is_some_and(|known| (known.health == neuron_core::report::Health::Healthy) == healthy))
+            Ok(known.is_some_and(|known| (known.health == Health::Healthy) == healthy))
+        })
+        .await
+    }
+
+    /// Waits until the node's report no longer names the pod: from then on the scheduler is told to try again those
+    /// that it refused because the extender had not heard of the deletion yet.
+    async fn no_longer_reported(&self, pod: &str, node: Option<&str>) -> anyhow::Result<()> {
+        let Some(node) = node.filter(|_| !self.stopped.iter().any(|(part, _)| *part == Part::Plugin)) else {
+            return Ok(());
+        };
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        let pod = format!("{NAMESPACE}/{pod}");
+        until(self.cluster, &format!("node {node} to report pod {pod} no longer"), async || {
+            let report = report(&nodes.get(node).await?);
+            Ok(!report.is_some_and(|report| report.holders.iter().any(|holder| holder.pod == pod)))
         })
         .await
     }
@@ -357,6 +366,12 @@ impl Step {
             Step::Hold(_) => "hold",
         }
     }
+}
+
+/// The node's report, if there is one that can be read.
+fn report(node: &Node) -> Option<NodeReport> {
+    let text = node.metadata.annotations.as_ref()?.get(names::NODE_REPORT)?;
+    NodeReport::parse(text).ok()
 }
 
 fn phase(pod: &Pod) -> &str {

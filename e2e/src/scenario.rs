@@ -34,6 +34,24 @@ pub struct Scenario {
     pub only: Option<Only>,
 }
 
+impl Scenario {
+    /// Whether the pod may be refused when it is applied: the scenario expects it to stay pending, says nothing of it,
+    /// or waits for it in a later step.
+    pub fn may_wait(&self, pod: &str) -> bool {
+        fn awaited(steps: &[Step], pod: &str) -> bool {
+            steps.iter().any(|step| match step {
+                Step::Running(names) | Step::Ended(names) | Step::Bound(names) => {
+                    names.iter().any(|name| name == pod)
+                }
+                Step::Hold(hold) => awaited(&hold.steps, pod),
+                _ => false,
+            })
+        }
+        let expected = self.expect.get(pod).and_then(|expected| expected.phase.as_deref());
+        expected.is_none_or(|phase| phase == "Pending") || awaited(&self.steps, pod)
+    }
+}
+
 /// A scenario that only one kind of cluster can run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
