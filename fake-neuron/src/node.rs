@@ -31,7 +31,6 @@ const API_DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// The wish, with the generation that whoever waits has set.
-    #[serde(flatten)]
     pub wish: Wish,
     /// Why the wish could not be carried out; nobody should go on then.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,7 +46,8 @@ pub fn apply(root: &Path, before: Option<&Wish>, wish: &Wish, catalog: &Catalog)
 /// Removes the hardware and the files that `before` added to it; no hardware is no error.
 pub fn remove(root: &Path, before: Option<&Wish>) -> Result<(), ApplyError> {
     for path in before.iter().flat_map(|before| before.files.keys()) {
-        if let Some(path) = inside(root, path)? {
+        // A path outside was never written.
+        if let Ok(Some(path)) = inside(root, path) {
             disk::remove_file(&path)?;
         }
     }

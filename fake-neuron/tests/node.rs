@@ -1,0 +1,170 @@
+//! `fake-neuron node`: the machine follows the Node object. The API server is the one in memory, which speaks
+//! kube's protocol.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use fake_neuron::node::{APPLIED, Applied, Keeper, State, Wish, apply};
+use fake_neuron::{Machine, MachineError};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use neuron_core::catalog::Catalog;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+const CORE_COUNT: &str = "sys/devices/virtual/neuron_device/neuron1/core_count";
+
+struct World {
+    nodes: Api<Node>,
+    folder: tempfile::TempDir,
+    state: watch::Receiver<State>,
+    shutdown: CancellationToken,
+    keeper: tokio::task::JoinHandle<()>,
+    generation: u32,
+}
+
+impl World {
+    async fn of(instance_type: &str) -> World {
+        let api = ApiServer::new(Clock::new());
+        let nodes: Api<Node> = Api::all(api.client());
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",
+            "labels": {"node.kubernetes.io/instance-type": instance_type}}});
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (sender, state) = watch::channel(State::Waiting);
+        let (client, shutdown) = (api.client(), CancellationToken::new());
+        let keeper = Keeper { node: "n1".to_owned(), root: folder.path().to_owned(), state: sender };
+        let keeper = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { keeper.run(client, shutdown).await }
+        });
+        World { nodes, folder, state, shutdown, keeper, generation: 0 }
+    }
+
+    fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Asks, as a harness does, and waits until it is carried out or refused.
+    async fn ask(&mut self, labels: Value, mut annotations: Value) -> Applied {
+        self.generation += 1;
+        annotations["neuron-e2e/generation"] = self.generation.to_string().into();
+        let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
+        self.nodes.patch("n1", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        let wanted = self.generation.to_string();
+        tokio::time::timeout(Duration::from_secs(10), async {
+            loop {
+                let node = self.nodes.get("n1").await.unwrap();
+                let text = node.metadata.annotations.unwrap_or_default().remove(APPLIED);
+                let applied: Option<Applied> = text.map(|text| serde_json::from_str(&text).unwrap());
+                match applied {
+                    Some(applied) if applied.wish.generation == wanted => return applied,
+                    _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        })
+        .await
+        .unwrap_or_else(|_| panic!("generation {wanted} was not applied; {:?}", *self.state.borrow()))
+    }
+
+    async fn end(self) -> tempfile::TempDir {
+        self.shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(5), self.keeper).await.unwrap().unwrap();
+        self.folder
+    }
+}
+
+#[tokio::test]
+async fn the_machine_follows_the_label_and_stays_when_the_keeper_ends() {
+    let mut world = World::of("inf2.24xlarge").await;
+    assert_eq!(world.ask(json!({}), json!({})).await.error, None);
+    assert_eq!(Machine::open(world.root()).unwrap().devices(), 6);
+
+    let label = json!({"node.kubernetes.io/instance-type": "trn2.48xlarge"});
+    let applied = world.ask(label, json!({"neuron-e2e/lnc": "1"})).await;
+    assert_eq!((applied.error, applied.wish.lnc), (None, Some(1)));
+    assert_eq!(Machine::open(world.root()).unwrap().devices(), 16);
+    let setting = std::fs::read_to_string(world.root().join("opt/aws/neuron/logical_nc_config")).unwrap();
+    assert_eq!(setting, "NEURON_LOGICAL_NC_CONFIG=1");
+
+    let other =
+        world.ask(json!({"node.kubernetes.io/instance-type": ""}), json!({"neuron-e2e/lnc": null})).await;
+    assert_eq!(other.wish.instance_type, None);
+    assert!(matches!(Machine::open(world.root()), Err(MachineError::NoMachine { .. })));
+
+    world.ask(json!({}), json!({"neuron-e2e/instance-type": "inf1.6xlarge"})).await;
+    let folder = world.end().await;
+    assert_eq!(Machine::open(folder.path()).unwrap().instance_type(), "inf1.6xlarge");
+}
+
+#[tokio::test]
+async fn devices_and_files_change_and_come_back() {
+    let mut world = World::of("inf2.24xlarge").await;
+    world.ask(json!({}), json!({})).await;
+    let marker = world.root().join("dev/neuron0");
+    let standing = std::fs::metadata(&marker).unwrap();
+
+    world.ask(json!({}), json!({"neuron-e2e/devices": r#"{"1":"lost","2":"unhealthy"}"#})).await;
+    assert!(!world.root().join("dev/neuron1").exists());
+    let errors = "sys/devices/virtual/neuron_device/neuron2/stats/hardware/mem_ecc_uncorrected";
+    assert_eq!(std::fs::read_to_string(world.root().join(errors)).unwrap(), "1\n");
+
+    world.ask(json!({}), json!({"neuron-e2e/devices": r#"{"1":"healthy"}"#})).await;
+    assert!(world.root().join(CORE_COUNT).exists());
+    assert_eq!(std::fs::read_to_string(world.root().join(errors)).unwrap(), "0\n");
+    let same = std::fs::metadata(&marker).unwrap();
+    assert_eq!(
+        std::os::unix::fs::MetadataExt::ino(&standing),
+        std::os::unix::fs::MetadataExt::ino(&same),
+        "a device that nobody spoke of was made anew"
+    );
+
+    let files = json!({CORE_COUNT: "two\n", "dev/neuron3": null}).to_string();
+    world.ask(json!({}), json!({"neuron-e2e/files": files})).await;
+    assert_eq!(std::fs::read_to_string(world.root().join(CORE_COUNT)).unwrap(), "two\n");
+    assert!(!world.root().join("dev/neuron3").exists());
+
+    world.ask(json!({}), json!({"neuron-e2e/files": null})).await;
+    assert_eq!(std::fs::read_to_string(world.root().join(CORE_COUNT)).unwrap(), "2");
+    assert!(world.root().join("dev/neuron3").exists());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_said_on_the_node_and_the_next_wish_is_tried() {
+    let mut world = World::of("inf2.24xlarge").await;
+    for (annotation, text, says) in [
+        ("neuron-e2e/instance-type", "inf2.25xlarge", "inf2.25xlarge is not known"),
+        ("neuron-e2e/lnc", "3", "annotation neuron-e2e/lnc is \"3\": write 1 or 2"),
+        ("neuron-e2e/devices", "{1}", "annotation neuron-e2e/devices makes no sense"),
+        ("neuron-e2e/devices", r#"{"9":"lost"}"#, "has no device 9"),
+        ("neuron-e2e/files", r#"{"../out":"x"}"#, "is not below the machine's root"),
+        ("neuron-e2e/files", r#"{"/etc/out":"x"}"#, "is not below the machine's root"),
+    ] {
+        let refused = world.ask(json!({}), json!({annotation: text})).await;
+        assert!(refused.error.as_deref().unwrap_or_default().contains(says), "{refused:?}");
+        assert!(matches!(&*world.state.borrow(), State::Failed(_)));
+        assert_eq!(world.ask(json!({}), json!({annotation: null})).await.error, None);
+    }
+    assert_eq!(Machine::open(world.root()).unwrap().devices(), 6);
+    world.end().await;
+}
+
+#[test]
+fn a_file_behind_a_link_that_leads_out_of_the_root_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+    std::fs::create_dir(&outside).unwrap();
+    let mut wish = Wish { instance_type: Some("inf1.xlarge".to_owned()), ..Wish::default() };
+    apply(&root, None, &wish, Catalog::embedded()).unwrap();
+    std::os::unix::fs::symlink(&outside, root.join("dev/link")).unwrap();
+    wish.files = BTreeMap::from([("dev/link/file".to_owned(), Some("x".to_owned()))]);
+    let error = apply(&root, Some(&wish), &wish, Catalog::embedded()).unwrap_err();
+    assert!(error.to_string().contains("is not below the machine's root"), "{error}");
+    assert!(!outside.join("file").exists());
+}
