@@ -239,6 +239,7 @@ impl<C: Cluster> Run<'_, C> {
     }
 
     async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
+        self.reported(name).await?;
         let pods = self.pods();
         pods.patch(name, &PatchParams::default(), &ApiPatch::Merge(patch))
             .await
@@ -279,6 +280,24 @@ impl<C: Cluster> Run<'_, C> {
             let Some(report) = report(&nodes.get(name).await?) else { return Ok(false) };
             let known = report.devices.iter().find(|known| known.id == device);
             Ok(known.is_some_and(|known| (known.health == Health::Healthy) == healthy))
+        })
+        .await
+    }
+
+    /// Waits until the node's report names a running pod that holds devices: what the extender then makes of its
+    /// record does not depend on when the report came.
+    async fn reported(&self, pod: &str) -> anyhow::Result<()> {
+        let found = self.pods().get(pod).await.with_context(|| format!("reading pod {pod}"))?;
+        let records = found.metadata.annotations.iter().flatten().any(|(key, _)| key == names::ALLOCATION);
+        let plugin_stopped = self.stopped.iter().any(|(part, _)| *part == Part::Plugin);
+        let holds = phase(&found) == "Running" && records && !plugin_stopped;
+        let Some(node) = found.spec.and_then(|spec| spec.node_name).filter(|_| holds) else {
+            return Ok(());
+        };
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        until(self.cluster, &format!("node {node} to report pod {pod}"), async || {
+            let holders = report(&nodes.get(&node).await?).map(|report| report.holders).unwrap_or_default();
+            Ok(holders.iter().any(|holder| Some(&holder.uid) == found.metadata.uid.as_ref()))
         })
         .await
     }

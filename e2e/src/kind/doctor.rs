@@ -52,7 +52,9 @@ pub async fn look(asked_image: Option<&str>) -> Vec<Finding> {
         } else {
             let pulled = program::output("docker", &["pull", "--quiet", &image]).await;
             pulled.map(|_| image.clone()).map_err(|error| {
-                format!("{image} is not here and cannot be pulled ({error:#}); give one that is with --node-image")
+                format!(
+                    "{image} is not here and cannot be pulled ({error:#}); give one that is with --node-image"
+                )
             })
         };
         findings.push(Finding { what: "node image", found });
@@ -68,13 +70,13 @@ fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> F
 
 fn memory() -> Finding {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = text.lines().find_map(|line| {
-        line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
+    let available = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     let found = match available.map(|kib| kib / 1024) {
-        Some(mib) if mib < NEEDED_MEMORY => {
-            Err(format!("{mib} MiB are available, {NEEDED_MEMORY} are needed; end other programs or clusters"))
-        }
+        Some(mib) if mib < NEEDED_MEMORY => Err(format!(
+            "{mib} MiB are available, {NEEDED_MEMORY} are needed; end other programs or clusters"
+        )),
         Some(mib) => Ok(format!("{mib} MiB available")),
         // Not Linux: Docker has a machine of its own, whose memory it minds itself.
         None => Ok("unknown".to_owned()),

@@ -16,7 +16,10 @@ const LINES: i64 = 2000;
 impl KindCluster {
     /// Collects into a folder of the scenario's name and gives its path. What cannot be had is written down as such.
     pub(super) async fn keep_evidence(&self, scenario: &str) -> anyhow::Result<PathBuf> {
-        let folder = std::env::temp_dir().join("neuron-e2e-failures").join(&self.name).join(scenario.replace('/', "-"));
+        let folder = std::env::temp_dir()
+            .join("neuron-e2e-failures")
+            .join(&self.name)
+            .join(scenario.replace('/', "-"));
         if folder.exists() {
             std::fs::remove_dir_all(&folder).with_context(|| format!("emptying {}", folder.display()))?;
         }
@@ -48,7 +51,9 @@ impl KindCluster {
             let listing = "ls -la /var/lib/kubelet/device-plugins /var/lib/kubelet/pod-resources; \
                            cat /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
             save(&folder, &format!("{node}-kubelet-folders.txt"), self.in_node(node, listing).await)?;
-            let log = format!("tail -n {LINES} /var/log/kubelet.log 2>/dev/null || journalctl -u kubelet -n {LINES}");
+            let log = format!(
+                "tail -n {LINES} /var/log/kubelet.log 2>/dev/null || journalctl -u kubelet -n {LINES}"
+            );
             save(&folder, &format!("{node}-kubelet.txt"), self.in_node(node, &log).await)?;
         }
         Ok(folder)

@@ -1,6 +1,8 @@
 //! Gives a node other hardware between scenarios: its label, the fake machine behind it, and the plugin started anew.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use fake_neuron::node::{APPLIED, Applied};
+use jiff::Timestamp;
 use neuron_core::names;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +16,7 @@ const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
 const LNC: &str = "neuron-e2e/lnc";
 const DEVICES: &str = "neuron-e2e/devices";
 const FILES: &str = "neuron-e2e/files";
-const APPLIED: &str = "neuron-e2e/applied";
+const GENERATION: &str = "neuron-e2e/generation";
 
 impl KindCluster {
     /// Gives the worker at this place the hardware of a scenario's node, and waits until it is offered.
@@ -31,7 +33,7 @@ impl KindCluster {
                 Some(label) => json!(label),
             };
             let files = (!spec.files.is_empty()).then(|| json!(spec.files).to_string());
-            let before = self.applied(node).await?;
+            let generation = generation();
             self.patch_node(
                 node,
                 &json!({"metadata": {
@@ -42,11 +44,12 @@ impl KindCluster {
                         LNC: spec.lnc.map(|lnc| lnc.to_string()),
                         DEVICES: null,
                         FILES: files,
+                        GENERATION: generation,
                     },
                 }}),
             )
             .await?;
-            self.hardware_stands(node, before.as_deref()).await?;
+            self.hardware_stands(node, &generation).await?;
         }
         if spec.without_plugin {
             self.stop_plugin(node).await?;
@@ -77,7 +80,12 @@ impl KindCluster {
     }
 
     /// Puts a device of the worker's machine in another state and waits until the machine shows it.
-    pub(super) async fn set_device(&self, place: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
+    pub(super) async fn set_device(
+        &self,
+        place: usize,
+        device: u8,
+        state: DeviceState,
+    ) -> anyhow::Result<()> {
         let node = self.workers.get(place).with_context(|| format!("there is no worker {place}"))?;
         let annotations = self.node(node).await?.metadata.annotations.unwrap_or_default();
         let mut devices: Map<String, Value> =
@@ -88,10 +96,10 @@ impl KindCluster {
             DeviceState::Healthy => "healthy",
         };
         devices.insert(device.to_string(), json!(word));
-        let before = self.applied(node).await?;
+        let generation = generation();
         let text = Value::Object(devices).to_string();
-        self.patch_node(node, &json!({"metadata": {"annotations": {DEVICES: text}}})).await?;
-        self.hardware_stands(node, before.as_deref()).await
+        self.patch_node(node, &json!({"metadata": {"annotations": {DEVICES: text, GENERATION: generation}}})).await?;
+        self.hardware_stands(node, &generation).await
     }
 
     /// Forgets what hardware the worker has, so that the next scenario makes it anew.
@@ -101,16 +109,25 @@ impl KindCluster {
         }
     }
 
-    async fn applied(&self, node: &str) -> anyhow::Result<Option<String>> {
-        Ok(self.node(node).await?.metadata.annotations.and_then(|mut all| all.remove(APPLIED)))
+    /// Waits until fake-neuron says that what the node asked for in this generation stands.
+    async fn hardware_stands(&self, node: &str, generation: &str) -> anyhow::Result<()> {
+        until(&format!("the fake hardware of {node}"), || async {
+            Ok(self.applied(node).await?.is_some_and(|applied| applied.wish.generation == generation))
+        })
+        .await?;
+        match self.applied(node).await?.and_then(|applied| applied.error) {
+            Some(error) => bail!("the fake hardware of {node}: {error}"),
+            None => Ok(()),
+        }
     }
 
-    /// Waits until fake-neuron says that what the node asks for now stands.
-    async fn hardware_stands(&self, node: &str, before: Option<&str>) -> anyhow::Result<()> {
-        until(&format!("the fake hardware of {node}"), || async {
-            let applied = self.applied(node).await?;
-            Ok(applied.is_some() && applied.as_deref() != before)
-        })
-        .await
+    async fn applied(&self, node: &str) -> anyhow::Result<Option<Applied>> {
+        let annotations = self.node(node).await?.metadata.annotations.unwrap_or_default();
+        Ok(annotations.get(APPLIED).and_then(|text| serde_json::from_str(text).ok()))
     }
+}
+
+/// A text that no earlier change has had.
+fn generation() -> String {
+    Timestamp::now().as_nanosecond().to_string()
 }

@@ -37,7 +37,11 @@ impl KindCluster {
             "value": {"key": PLUGIN_LABEL, "operator": "NotIn", "values": ["off"]},
         }]);
         self.kubectl(&[&plugin[..], &["--type=json", "--patch", &switch.to_string()]].concat(), "").await?;
-        let parts = ["deployment/coredns", "deployment/k8s-neuron-scheduler", "deployment/my-scheduler", "daemonset/fake-neuron"];
+        let parts = [
+            "deployment/coredns",
+            "deployment/k8s-neuron-scheduler",
+            "deployment/my-scheduler",
+        ];
         try_join_all(parts.map(|part| self.rolled_out(part))).await?;
         Ok(())
     }

@@ -18,7 +18,7 @@ mod wait;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::Mutex;
@@ -73,27 +73,18 @@ impl KindCluster {
         phase.done("images");
         let name = options.name.clone();
         let guard = Guard::new(&name, options.keep)?;
-        let running = program::output("kind", &["get", "clusters"]).await?;
-        let mut reused = running.lines().any(|line| line == name);
-        if reused && !(options.keep && guard.is_complete()) {
+        let (_, earlier) = nodes_of(&name).await?;
+        if !(options.keep && guard.is_complete() && earlier.len() >= options.workers) {
             guard::delete(&name).await.context("deleting what an earlier run left")?;
-            reused = false;
-        }
-        if !reused {
             Self::create(options, &guard).await?;
             phase.done("kind create cluster");
         }
         let kubeconfig = guard.kubeconfig();
-        program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig]).await?;
+        program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig])
+            .await?;
         let file = Kubeconfig::read_from(&kubeconfig).context("the cluster's kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        let nodes = program::output("kind", &["get", "nodes", "--name", &name]).await?;
-        let (control_planes, mut workers): (Vec<String>, Vec<String>) =
-            nodes.lines().map(str::to_owned).partition(|node| node.ends_with("-control-plane"));
-        workers.sort();
-        if workers.len() < options.workers {
-            bail!("cluster {name} has {} workers, {} are needed; delete it", workers.len(), options.workers);
-        }
+        let (control_planes, workers) = nodes_of(&name).await?;
         let cluster = Self {
             client: Client::try_from(config)?,
             kubeconfig,
@@ -121,8 +112,18 @@ impl KindCluster {
         let config = KindConfig::new(options.workers, &folder).to_yaml()?;
         let kubeconfig = guard.kubeconfig();
         let arguments = [
-            "create", "cluster", "--name", &options.name, "--image", &image, "--kubeconfig", &kubeconfig, "--config", "-",
-            "--wait", "120s",
+            "create",
+            "cluster",
+            "--name",
+            &options.name,
+            "--image",
+            &image,
+            "--kubeconfig",
+            &kubeconfig,
+            "--config",
+            "-",
+            "--wait",
+            "120s",
         ];
         program::output_from("kind", &arguments, &config).await?;
         guard.set_complete()
@@ -130,9 +131,19 @@ impl KindCluster {
 
     /// Runs kubectl on this cluster, with this text on its standard input.
     async fn kubectl(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
-        let all: Vec<&str> = ["--kubeconfig", &self.kubeconfig].into_iter().chain(arguments.iter().copied()).collect();
+        let all: Vec<&str> =
+            ["--kubeconfig", &self.kubeconfig].into_iter().chain(arguments.iter().copied()).collect();
         program::output_from("kubectl", &all, input).await
     }
+}
+
+/// The cluster's control planes and its workers; neither where there is no such cluster.
+async fn nodes_of(name: &str) -> anyhow::Result<(Vec<String>, Vec<String>)> {
+    let nodes = program::output("kind", &["get", "nodes", "--name", name]).await?;
+    let (control_planes, mut workers): (Vec<String>, Vec<String>) =
+        nodes.lines().map(str::to_owned).partition(|node| node.ends_with("-control-plane"));
+    workers.sort();
+    Ok((control_planes, workers))
 }
 
 /// The host's address in the network of kind's nodes.

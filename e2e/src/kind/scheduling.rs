@@ -71,7 +71,8 @@ fn default_config(extenders: &[Value]) -> Value {
 
 /// my-scheduler's configuration as `deploy/` has it.
 fn deployed_config() -> anyhow::Result<Value> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(MY_SCHEDULER).context("deploy/my-scheduler.yml")?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(MY_SCHEDULER).context("deploy/my-scheduler.yml")?;
     let text = documents.iter().find_map(|document| document["data"][CONFIG_KEY].as_str());
     let text = text.with_context(|| format!("deploy/my-scheduler.yml has no {CONFIG_KEY}"))?;
     serde_saphyr::from_str(text).with_context(|| format!("{CONFIG_KEY} of deploy/my-scheduler.yml"))
@@ -226,7 +227,11 @@ impl Forward {
             .context("cannot start `kubectl port-forward`")?;
         let lines = program.stdout.take().context("`kubectl port-forward` has no output")?;
         // It says: Forwarding from 127.0.0.1:40001 -> 12345
-        let line = BufReader::new(lines).lines().next_line().await?.context("`kubectl port-forward` ended at once")?;
+        let line = BufReader::new(lines)
+            .lines()
+            .next_line()
+            .await?
+            .context("`kubectl port-forward` ended at once")?;
         let address = line.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         let address = address.with_context(|| format!("`kubectl port-forward` said {line:?}"))?;
         Ok(Self { address, _program: program })

@@ -57,7 +57,8 @@ async fn run_all(scenarios: &[Scenario], ways: &[Scheduling], options: Options) 
             let mut row = Row::new(scenario, result, began.elapsed().as_secs_f64());
             row.cluster = Some(format!("kind, {}", way.scheduler_name()));
             if !row.passed {
-                let folder = cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
+                let folder =
+                    cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
                 row.failures.push(match folder {
                     Ok(folder) => format!("evidence: {}", folder.display()),
                     Err(error) => format!("no evidence: {error:#}"),
@@ -91,7 +92,8 @@ async fn on_both(cluster: &KindCluster, scenario: &Scenario, way: Scheduling) ->
     }
     let mut finished = finished?;
     if scenario.invariants_only.is_none() && scenario.only.is_none() {
-        let embedded = on_embedded(scenario, embedded::Options::default()).await.context("on the embedded cluster")?;
+        let embedded =
+            on_embedded(scenario, embedded::Options::default()).await.context("on the embedded cluster")?;
         finished.failures.extend(compare::difference(&embedded.outcome, &finished.outcome)?);
     }
     Ok(finished)

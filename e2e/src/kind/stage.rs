@@ -12,15 +12,16 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 
 use super::KindCluster;
+use super::images;
 use super::scheduling::{Route, Scheduling};
 use super::wait::until;
-use super::images;
 use crate::cluster::Cluster;
 use crate::run::NAMESPACE;
 use crate::scenario::{DeviceState, Part, Scenario, Step, Verb};
 
-/// Parts of scheduling reasons that only the control plane and nodes outside the scenario give.
-const OUTSIDE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "were unschedulable"];
+/// Parts of scheduling reasons that only the control plane (tainted) and nodes outside the scenario (cordoned) give.
+/// Kubernetes 1.34.4 does not say which taint it was.
+const OUTSIDE: [&str; 2] = ["had untolerated taint", "were unschedulable"];
 
 /// A scenario's share of a cluster.
 pub(super) struct Stage<'a> {
@@ -97,12 +98,17 @@ fn changes_nodes(step: &Step) -> bool {
 async fn clear(cluster: &KindCluster) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let events: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
-    pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("removing pods")?;
+    pods.delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await
+        .context("removing pods")?;
     until("the pods of the last scenario to be gone", || async {
         Ok(pods.list_metadata(&ListParams::default()).await?.items.is_empty())
     })
     .await?;
-    events.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("removing events")?;
+    events
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await
+        .context("removing events")?;
     Ok(())
 }
 

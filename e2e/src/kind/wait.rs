@@ -22,7 +22,9 @@ pub(super) async fn until<F: Future<Output = anyhow::Result<bool>>>(
             Ok(true) => return Ok(()),
             Ok(false) => {}
             // The API server may be away for a moment; what it said last is told if it stays so.
-            Err(error) if Instant::now() >= deadline => return Err(error.context(format!("waiting for {what}"))),
+            Err(error) if Instant::now() >= deadline => {
+                return Err(error.context(format!("waiting for {what}")));
+            }
             Err(_) => {}
         }
         if Instant::now() >= deadline {
