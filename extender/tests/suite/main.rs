@@ -13,4 +13,5 @@ mod filter;
 mod holders;
 mod start;
 mod support;
+mod tls;
 mod wire;

@@ -1,6 +1,7 @@
 //! One extender over an in-memory API server, with calls to that server that a test can delay, fail or lose.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
 use neuron_extender::{Config, serve};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -95,11 +98,14 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) client: Client,
     config: Config,
+    /// The CA that the extender's certificate comes from, PEM.
+    root: Option<String>,
     extender: Option<Extender>,
 }
 
 /// A running extender.
 struct Extender {
+    address: String,
     http: Client,
     stop: CancellationToken,
     task: JoinHandle<anyhow::Result<()>>,
@@ -112,9 +118,21 @@ impl World {
     }
 
     pub(crate) async fn configured(config: Config, nodes: &[(&str, &str)]) -> World {
+        World::secured(config, None, nodes).await
+    }
+
+    /// The same with an extender whose certificate comes from this CA, PEM.
+    pub(crate) async fn secured(config: Config, root: Option<&str>, nodes: &[(&str, &str)]) -> World {
         let api = ApiServer::new(Clock::new());
         let client = api.client();
-        let mut world = World { api, faults: Faults::default(), client, config, extender: None };
+        let mut world = World {
+            api,
+            faults: Faults::default(),
+            client,
+            config,
+            root: root.map(str::to_owned),
+            extender: None,
+        };
         for (name, instance_type) in nodes {
             let labels = json!({"node.kubernetes.io/instance-type": instance_type});
             world.node(json!({"metadata": {"name": name, "labels": labels}})).await;
@@ -132,11 +150,18 @@ impl World {
     /// Starts an extender.
     pub(crate) async fn launch(&mut self) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let http = plain_client(&format!("http://{}", listener.local_addr().unwrap()));
+        let scheme = if self.config.tls.is_some() { "https" } else { "http" };
+        let address = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let http = http_client(&address, self.root.as_deref(), None);
         let stop = CancellationToken::new();
         let serving = serve(self.config.clone(), self.faults.client(&self.api), listener, stop.clone());
         let task = tokio::spawn(serving);
-        self.extender = Some(Extender { http, stop, task });
+        self.extender = Some(Extender { address, http, stop, task });
+    }
+
+    /// Where the extender listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.extender.as_ref().unwrap().address
     }
 
     /// Ends the extender, as SIGTERM does, and waits for its end.
@@ -259,19 +284,39 @@ impl World {
 
 /// A plain HTTP client: kube's, which is at hand, without its repetitions.
 pub(crate) fn plain_client(server: &str) -> Client {
+    http_client(server, None, None)
+}
+
+/// A client with connections of its own, which trusts the CA `root` and shows `identity`: a folder with the
+/// files `tls.crt` and `tls.key`.
+pub(crate) fn http_client(server: &str, root: Option<&str>, identity: Option<&Path>) -> Client {
     // Fails only where another test has installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = kube::Config::new(server.parse().unwrap());
     config.default_retry = false;
+    config.root_cert = root.map(|pem| vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()]);
+    let file = |name: &str| identity.map(|folder| folder.join(name).to_str().unwrap().to_owned());
+    config.auth_info.client_certificate = file("tls.crt");
+    config.auth_info.client_key = file("tls.key");
     Client::try_from(config).unwrap()
 }
 
-async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, String) {
+pub(crate) async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, String) {
+    try_call(http, method, path, body).await.unwrap()
+}
+
+/// The answer's status and text, or why there is no connection.
+pub(crate) async fn try_call(
+    http: Client,
+    method: Method,
+    path: &str,
+    body: String,
+) -> Result<(u16, String), kube::Error> {
     let request = Request::builder().method(method).uri(path).body(body.into_bytes().into()).unwrap();
-    let response = timeout(Duration::from_secs(20), http.send(request)).await.unwrap().unwrap();
+    let response = timeout(Duration::from_secs(20), http.send(request)).await.unwrap()?;
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    (status, String::from_utf8(bytes.to_vec()).unwrap())
+    Ok((status, String::from_utf8(bytes.to_vec()).unwrap()))
 }
 
 /// A pod with one container that asks for `count` of the resource, such as `neuroncore`.
