@@ -174,7 +174,7 @@ impl Cluster for Embedded {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_secs(20)
+        Duration::from_secs(60)
     }
 
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
