@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use crate::cluster::Cluster;
 use crate::explain::{Explanation, explanations};
+use crate::index::Index;
 
 /// The API server refuses longer notes, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -27,8 +28,10 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>) {
         if !cluster.is_listed() {
             continue;
         }
-        for explanation in cluster.write(explanations) {
-            let key = (explanation.uid.clone(), explanation.note.clone());
+        // Judged under the read lock: that of every waiting pod takes its time, and filter goes on meanwhile.
+        let fresh = cluster.write(Index::take_fresh);
+        for explanation in cluster.read(|index| explanations(index, fresh)) {
+            let key = (explanation.uid.clone(), explanation.said_once());
             if !said.contains(&key) && send(&client, explanation).await {
                 said.insert(key);
             }

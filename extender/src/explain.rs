@@ -10,7 +10,7 @@ use neuron_core::holders::{Settled, Source};
 use neuron_core::placement::Refusal;
 use neuron_core::pod::BoundPod;
 
-use crate::index::Index;
+use crate::index::{Fresh, Index};
 use crate::view::{Denial, NodeView};
 
 /// One event on a pod.
@@ -37,9 +37,18 @@ pub(crate) const UNSUPPORTED: &str = "NeuronRequestUnsupported";
 /// Enough is free, but not linked.
 pub(crate) const NO_LINKED_SET: &str = "NeuronNoLinkedSet";
 
-/// What there is to say about what changed since the last call, in a fixed order.
-pub(crate) fn explanations(index: &mut Index) -> Vec<Explanation> {
-    let fresh = index.take_fresh();
+impl Explanation {
+    /// What is said once for each pod: most texts, but of those that count what is free only the first.
+    pub(crate) fn said_once(&self) -> String {
+        if self.reason == NO_LINKED_SET { self.reason.to_owned() } else { self.note.clone() }
+    }
+}
+
+/// What there is to say about what is fresh, in a fixed order.
+pub(crate) fn explanations(index: &Index, mut fresh: Fresh) -> Vec<Explanation> {
+    if fresh.shapes {
+        fresh.pods.extend(index.waiting().cloned());
+    }
     let mut all = Vec::new();
     for node in &fresh.nodes {
         let Some(view) = index.view(node) else { continue };

@@ -35,6 +35,8 @@ pub(crate) struct Fresh {
     pub(crate) nodes: BTreeSet<String>,
     /// UIDs of pods that kube-scheduler found no node for.
     pub(crate) pods: BTreeSet<String>,
+    /// A node got another shape, came or went: what can serve a waiting pod at all may be another answer now.
+    pub(crate) shapes: bool,
 }
 
 impl Index {
@@ -155,7 +157,13 @@ impl Index {
 
     /// Whether there is anything that the explainer has not looked at.
     pub(crate) fn has_fresh(&self) -> bool {
-        !self.fresh.nodes.is_empty() || !self.fresh.pods.is_empty()
+        let Fresh { nodes, pods, shapes } = &self.fresh;
+        *shapes || !nodes.is_empty() || !pods.is_empty()
+    }
+
+    /// UIDs of the pods that wait because kube-scheduler found no node for them.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &String> {
+        self.pending.iter().filter(|(_, seen)| seen.unschedulable).map(|(uid, _)| uid)
     }
 
     /// What changed since the last call.
@@ -224,7 +232,7 @@ impl Index {
 
     fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
-        self.views.remove(name);
+        self.fresh.shapes |= self.views.remove(name).is_some_and(|view| view.is_neuron());
     }
 
     /// Settles one node anew, after its pods or the node itself changed.
@@ -232,6 +240,9 @@ impl Index {
         let Some(node) = self.nodes.get(name) else { return };
         let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
         let view = NodeView::new(node, pods, &mut self.shapes).with_reserved(self.overlay.cores_on(name));
+        let before = self.views.get(name).and_then(|view| view.topology());
+        // Shapes are shared, so the same shape is the same allocation.
+        self.fresh.shapes |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
         self.views.insert(name.to_owned(), Arc::new(view));
         self.fresh.nodes.insert(name.to_owned());
     }

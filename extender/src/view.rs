@@ -127,8 +127,8 @@ impl NodeView {
 
     /// Whether the pod's record, looked at by itself, is one for this node.
     pub(crate) fn reads_record_of(&self, pod: &BoundPod) -> bool {
-        let topology = self.settled().map(|settled| settled.occupancy.topology());
-        topology.is_some_and(|topology| matches!(record_counts(pod, &self.name, topology), Ok(Some(_))))
+        self.topology()
+            .is_some_and(|topology| matches!(record_counts(pod, &self.name, topology), Ok(Some(_))))
     }
 
     /// Who holds what; `None` if the node's shape is not known.
@@ -137,6 +137,11 @@ impl NodeView {
             Standing::Known { settled, .. } => Some(settled),
             Standing::Closed { .. } => None,
         }
+    }
+
+    /// Its shape; `None` if that is not known.
+    pub(crate) fn topology(&self) -> Option<&Arc<Topology>> {
+        self.settled().map(|settled| settled.occupancy.topology())
     }
 
     /// Whether anything says that the node has Neuron devices.

@@ -3,7 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{World, until};
+use crate::support::{World, pod, until};
 
 /// What kube-scheduler writes when no node passed its own filters.
 async fn unschedulable(world: &World, pod: &str, message: &str) {
@@ -71,4 +71,65 @@ async fn devices_that_are_free_but_not_linked_are_explained() {
         world.notes("NeuronNoLinkedSet").await,
         ["n1: no linked set of 2 free Neuron devices: 2 free, the largest linked set has 1"]
     );
+}
+
+#[tokio::test]
+async fn free_devices_that_are_not_linked_are_explained_once_for_each_pod() {
+    let world = World::with_nodes(&[("n1", "inf1.24xlarge")]).await;
+    for index in 0..16 {
+        let pod = world.pod(&format!("p{index}"), "neuron", 1).await;
+        assert_eq!(world.bind(&pod, "n1").await, "");
+    }
+    let free = async |device: &str| {
+        for pod in world.pods().list(&Default::default()).await.unwrap() {
+            let name = pod.metadata.name.unwrap();
+            if world.placed(&name).await.1.as_deref() == Some(device) {
+                world.delete(&name).await;
+            }
+        }
+    };
+    let (pair, other) = (world.pod("pair", "neuron", 2).await, world.pod("other", "neuron", 2).await);
+    let unlinked = async |count: &str| {
+        until("the devices are free", async || {
+            world.filter(&pair, &["n1"]).await.to_string().contains(&format!("{count} free, "))
+        })
+        .await;
+    };
+    free("0").await;
+    free("4").await;
+    unlinked("2").await;
+    unschedulable(&world, "pair", "0/1 nodes are available.").await;
+    until("the event is there", async || world.notes("NeuronNoLinkedSet").await.len() == 1).await;
+    free("8").await;
+    unlinked("3").await;
+    unschedulable(&world, "pair", "0/1 nodes are available: still.").await;
+    // The event of another pod, asked for later, shows that the second look at the first one is done.
+    unschedulable(&world, "other", "0/1 nodes are available.").await;
+    assert!(!world.fits(&other, "n1").await);
+    until("the other pod's event is there", async || world.notes("NeuronNoLinkedSet").await.len() > 1).await;
+    let note = |free| {
+        format!("n1: no linked set of 2 free Neuron devices: {free} free, the largest linked set has 1")
+    };
+    assert_eq!(world.notes("NeuronNoLinkedSet").await, [note(2), note(3)]);
+}
+
+#[tokio::test]
+async fn a_waiting_pod_is_judged_again_when_the_cluster_gets_another_type() {
+    let world = World::with_nodes(&[("web", "m5.large")]).await;
+    world.pod("seven", "neuron", 7).await;
+    unschedulable(&world, "seven", "0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.").await;
+    // The warning of another pod, asked for later, shows that the first look at this one is done.
+    let mut both = pod("broken", "neuron", 1);
+    both["spec"]["containers"][0]["resources"]["limits"]["aws.amazon.com/neurondevice"] = json!("1");
+    world.create(both).await;
+    unschedulable(&world, "broken", "0/1 nodes are available.").await;
+    until("the pods were judged", async || !world.notes("NeuronRequestUnsupported").await.is_empty()).await;
+    let labels = json!({"node.kubernetes.io/instance-type": "trn1.32xlarge"});
+    world.node(json!({"metadata": {"name": "n1", "labels": labels}})).await;
+    until("the warning is there", async || {
+        world.notes("NeuronRequestUnsupported").await.iter().any(|note| {
+            note.starts_with("Instance type trn1.32xlarge does not support requests for device: 7.")
+        })
+    })
+    .await;
 }
