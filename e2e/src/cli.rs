@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::embedded::{Embedded, Options};
 use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
-use crate::output::{Row, summary, table};
+use crate::output::{Row, summary, table, told};
 use crate::scenario::Scenario;
 use crate::{draw, library, run as runner};
 
@@ -201,7 +201,7 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
                 && let Some(outcome) = &row.outcome
             {
                 println!("{}\n", scenario.about);
-                print!("{}", draw::nodes(scenario, outcome));
+                print!("{}{}", draw::nodes(scenario, outcome), told(outcome));
             }
             println!("{}", summary(&rows));
         }

@@ -79,6 +79,16 @@ pub fn list(scenarios: &[Scenario]) -> Table {
     table
 }
 
+/// What users were told of each pod: refusals, failures and our events. Empty if nobody was told anything.
+pub fn told(outcome: &Outcome) -> String {
+    let mut lines = Vec::new();
+    for (name, pod) in &outcome.pods {
+        let refusals = [&pod.failed_scheduling, &pod.failure].into_iter().flatten();
+        lines.extend(refusals.chain(&pod.events).map(|text| format!("  {name}: {text}\n")));
+    }
+    lines.concat()
+}
+
 /// The last line: `N passed, N failed`.
 pub fn summary(rows: &[Row]) -> String {
     let passed = rows.iter().filter(|row| row.passed).count();
