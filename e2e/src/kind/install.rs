@@ -19,8 +19,9 @@ pub(super) const SYSTEM: &str = "kube-system";
 const FAKE_LABEL: &str = "neuron-e2e/fake";
 
 impl KindCluster {
-    /// Applies every manifest and waits until what does not depend on hardware serves.
-    pub(super) async fn install(&self) -> anyhow::Result<()> {
+    /// Applies every manifest and waits until what does not depend on hardware serves. In a cluster that is used again
+    /// the images may be newer than the pods, so these are restarted.
+    pub(super) async fn install(&self, used_again: bool) -> anyhow::Result<()> {
         for node in &self.workers {
             self.kubectl(&["label", "--overwrite", "node", node, &format!("{FAKE_LABEL}=true")], "").await?;
         }
@@ -37,11 +38,12 @@ impl KindCluster {
             "value": {"key": PLUGIN_LABEL, "operator": "NotIn", "values": ["off"]},
         }]);
         self.kubectl(&[&plugin[..], &["--type=json", "--patch", &switch.to_string()]].concat(), "").await?;
-        let parts = [
-            "deployment/coredns",
-            "deployment/k8s-neuron-scheduler",
-            "deployment/my-scheduler",
-        ];
+        let ours = ["deployment/k8s-neuron-scheduler", "deployment/my-scheduler", "daemonset/fake-neuron"];
+        if used_again {
+            let restart = ["-n", SYSTEM, "rollout", "restart", "daemonset/neuron-device-plugin"];
+            self.kubectl(&[&restart[..], &ours[..]].concat(), "").await?;
+        }
+        let parts = std::iter::once("deployment/coredns").chain(ours);
         try_join_all(parts.map(|part| self.rolled_out(part))).await?;
         Ok(())
     }

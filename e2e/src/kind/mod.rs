@@ -14,6 +14,7 @@ mod program;
 mod scheduling;
 pub mod session;
 mod stage;
+mod tls;
 mod wait;
 
 use std::path::PathBuf;
@@ -74,7 +75,8 @@ impl KindCluster {
         let name = options.name.clone();
         let guard = Guard::new(&name, options.keep)?;
         let (_, earlier) = nodes_of(&name).await?;
-        if !(options.keep && guard.is_complete() && earlier.len() >= options.workers) {
+        let used_again = options.keep && guard.is_complete() && earlier.len() >= options.workers;
+        if !used_again {
             guard::delete(&name).await.context("deleting what an earlier run left")?;
             Self::create(options, &guard).await?;
             phase.done("kind create cluster");
@@ -100,7 +102,7 @@ impl KindCluster {
         };
         images::load(&cluster.name).await?;
         phase.done("images into nodes");
-        cluster.install().await.context("installing the suite")?;
+        cluster.install(used_again).await.context("installing the suite")?;
         phase.done("suite installed");
         Ok(cluster)
     }

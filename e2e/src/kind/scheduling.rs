@@ -15,16 +15,16 @@ use tokio::process::{Child, Command};
 
 use super::KindCluster;
 use super::config::SCHEDULER_FILE;
-use super::install::{MY_SCHEDULER, SYSTEM};
+use super::install::{EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM};
 use super::nodes::is_ready;
 use super::wait::until;
 
 /// Who places the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scheduling {
-    /// A second kube-scheduler; it sends node names.
+    /// A second kube-scheduler; it sends node names, over HTTPS with a client certificate.
     MyScheduler,
-    /// The default scheduler's static pod; it sends whole nodes.
+    /// The default scheduler's static pod; it sends whole nodes, over HTTP.
     Default,
 }
 
@@ -79,7 +79,8 @@ fn deployed_config() -> anyhow::Result<Value> {
 }
 
 impl KindCluster {
-    /// Configures the scheduler, where it is not so already, and waits until it runs.
+    /// Configures extender and schedulers, where they are not so already, and waits until they serve. my-scheduler
+    /// talks HTTPS; the default scheduler, and whoever goes through the proxy, HTTP.
     pub(super) async fn schedule_by(&self, scheduling: Scheduling, route: Route) -> anyhow::Result<()> {
         let mut now = self.route.lock().await;
         if *now == Some((scheduling, route)) {
@@ -89,40 +90,52 @@ impl KindCluster {
         let mut forward = self.forward.lock().await;
         *forward = None;
         self.proxy.set_target(None);
+        // Replaced, not applied: what a patch has added goes.
+        self.kubectl(&["replace", "-f", "-"], &[EXTENDER_MANIFEST, MY_SCHEDULER].join("\n---\n")).await?;
+        let mut config = deployed_config()?;
+        if route == Route::Proxy {
+            config["extenders"][0]["urlPrefix"] = json!(format!("http://{}", self.proxy.address()));
+            let configs: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
+            let patch = json!({"data": {CONFIG_KEY: config.to_string()}});
+            configs.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        } else if scheduling == Scheduling::MyScheduler {
+            self.use_https().await?;
+        }
+        let extenders = match scheduling {
+            // It would ask the extender too.
+            Scheduling::MyScheduler => Vec::new(),
+            Scheduling::Default => {
+                let mut extender = config["extenders"][0].clone();
+                extender["nodeCacheCapable"] = json!(false);
+                if route == Route::Service {
+                    extender["urlPrefix"] = json!(self.service_url().await?);
+                }
+                vec![extender]
+            }
+        };
+        let default = default_config(&extenders).to_string();
+        // my-scheduler reads its configuration when it starts.
+        let my_scheduler = async {
+            self.scale(MY, 0).await?;
+            self.scale(MY, 1).await
+        };
+        let extender = self.rolled_out("deployment/k8s-neuron-scheduler");
+        tokio::try_join!(self.configure_default(&default), my_scheduler, extender)?;
         if route == Route::Proxy {
             let started = Forward::start(self).await?;
             self.proxy.set_target(Some(started.address));
             *forward = Some(started);
         }
-        let mut config = deployed_config()?;
-        if route == Route::Proxy {
-            config["extenders"][0]["urlPrefix"] = json!(format!("http://{}", self.proxy.address()));
-        }
-        match scheduling {
-            Scheduling::MyScheduler => {
-                // The default scheduler must not know the extender while my-scheduler does: it would ask it too.
-                self.configure_default(&without_extender()).await?;
-                let configs: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
-                let patch = json!({"data": {CONFIG_KEY: config.to_string()}});
-                configs.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-                self.scale(MY, 0).await?;
-                self.scale(MY, 1).await?;
-            }
-            Scheduling::Default => {
-                let mut extender = config["extenders"][0].clone();
-                extender["nodeCacheCapable"] = json!(false);
-                if route == Route::Service {
-                    // A static pod uses its host's resolver, which knows no Services.
-                    let services: Api<Service> = Api::namespaced(self.client.clone(), SYSTEM);
-                    let service = services.get(EXTENDER).await?.spec.and_then(|spec| spec.cluster_ip);
-                    let address = service.context("the extender's Service has no address")?;
-                    extender["urlPrefix"] = json!(format!("http://{address}:12345"));
-                }
-                self.configure_default(&default_config(&[extender]).to_string()).await?;
-            }
-        }
         *now = Some((scheduling, route));
         Ok(())
+    }
+
+    /// The extender's Service by its address: a static pod uses its host's resolver, which knows no Services.
+    async fn service_url(&self) -> anyhow::Result<String> {
+        let services: Api<Service> = Api::namespaced(self.client.clone(), SYSTEM);
+        let service = services.get(EXTENDER).await?.spec.and_then(|spec| spec.cluster_ip);
+        let address = service.context("the extender's Service has no address")?;
+        Ok(format!("http://{address}:12345"))
     }
 
     /// Gives the default scheduler this configuration and restarts it, unless it has it already.
