@@ -215,11 +215,18 @@ impl<C: Cluster> Run<'_, C> {
 
     async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
         let mut seen = PodOutcome::default();
-        // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise.
+        let mut still_since = Instant::now();
+        // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise. A waiting one has
+        // nothing but events to show, so time must tell that none is on its way.
         until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
             let now = collect::pod(self.cluster, self.scenario, name).await?;
-            let steady =
-                now == seen && (!now.is_running() || verdict::record_unlike_reality(name, &now).is_empty());
+            if now != seen {
+                still_since = Instant::now();
+            }
+            let steady = match now.is_running() {
+                true => now == seen && verdict::record_unlike_reality(name, &now).is_empty(),
+                false => still_since.elapsed() >= STILL,
+            };
             seen = now;
             Ok(steady)
         })
