@@ -1,5 +1,6 @@
 //! `fake-neuron node`: the machine follows the Node object. The API server is the one in memory, which speaks
 //! kube's protocol.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
