@@ -133,6 +133,7 @@ impl<C: Cluster> Run<'_, C> {
         if manifest["kind"] != "Pod" {
             bail!("scenarios apply pods, not {}", manifest["kind"]);
         }
+        self.name_nodes(&mut manifest);
         let spec = &mut manifest["spec"];
         if spec["schedulerName"].is_null() {
             spec["schedulerName"] = json!(self.cluster.scheduler_name());
@@ -152,6 +153,18 @@ impl<C: Cluster> Run<'_, C> {
             spec["terminationGracePeriodSeconds"] = json!(1);
         }
         Ok(serde_json::from_value(manifest)?)
+    }
+
+    /// Gives the nodes that annotations name, as JSON in JSON, their real names.
+    fn name_nodes(&self, manifest: &mut Value) {
+        let annotations = manifest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        for value in annotations.into_iter().flat_map(|all| all.values_mut()) {
+            let Some(mut text) = value.as_str().map(str::to_owned) else { continue };
+            for (place, name) in self.cluster.node_names().iter().enumerate() {
+                text = text.replace(&format!("\"n{}\"", place + 1), &format!("\"{name}\""));
+            }
+            *value = json!(text);
+        }
     }
 
     async fn post(&self, manifest: &Value) -> anyhow::Result<(String, kube::Result<DynamicObject>)> {
@@ -247,8 +260,10 @@ impl<C: Cluster> Run<'_, C> {
 
     async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
         self.reported(name).await?;
+        let mut patch = patch.clone();
+        self.name_nodes(&mut patch);
         let pods = self.pods();
-        pods.patch(name, &PatchParams::default(), &ApiPatch::Merge(patch))
+        pods.patch(name, &PatchParams::default(), &ApiPatch::Merge(&patch))
             .await
             .with_context(|| format!("patching pod {name}"))?;
         Ok(())

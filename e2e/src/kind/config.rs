@@ -78,3 +78,14 @@ impl KindConfig {
         Ok(serde_saphyr::to_string(self)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_workers_and_a_scheduler_with_our_configuration() {
+        let config = KindConfig::new(2, Path::new("/tmp/neuron-e2e-demo/scheduler"));
+        insta::assert_snapshot!(config.to_yaml().unwrap());
+    }
+}

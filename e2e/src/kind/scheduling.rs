@@ -238,15 +238,16 @@ impl Forward {
             .kill_on_drop(true)
             .spawn()
             .context("cannot start `kubectl port-forward`")?;
-        let lines = program.stdout.take().context("`kubectl port-forward` has no output")?;
+        let output = program.stdout.take().context("`kubectl port-forward` has no output")?;
+        let mut lines = BufReader::new(output).lines();
         // It says: Forwarding from 127.0.0.1:40001 -> 12345
-        let line = BufReader::new(lines)
-            .lines()
-            .next_line()
+        let line = lines.next_line()
             .await?
             .context("`kubectl port-forward` ended at once")?;
         let address = line.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         let address = address.with_context(|| format!("`kubectl port-forward` said {line:?}"))?;
+        // It says a line for each connection, and stops where nobody reads them.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { address, _program: program })
     }
 }
