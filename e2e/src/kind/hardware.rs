@@ -98,7 +98,8 @@ impl KindCluster {
         devices.insert(device.to_string(), json!(word));
         let generation = generation();
         let text = Value::Object(devices).to_string();
-        self.patch_node(node, &json!({"metadata": {"annotations": {DEVICES: text, GENERATION: generation}}})).await?;
+        self.patch_node(node, &json!({"metadata": {"annotations": {DEVICES: text, GENERATION: generation}}}))
+            .await?;
         self.hardware_stands(node, &generation).await
     }
 

@@ -241,9 +241,7 @@ impl Forward {
         let output = program.stdout.take().context("`kubectl port-forward` has no output")?;
         let mut lines = BufReader::new(output).lines();
         // It says: Forwarding from 127.0.0.1:40001 -> 12345
-        let line = lines.next_line()
-            .await?
-            .context("`kubectl port-forward` ended at once")?;
+        let line = lines.next_line().await?.context("`kubectl port-forward` ended at once")?;
         let address = line.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         let address = address.with_context(|| format!("`kubectl port-forward` said {line:?}"))?;
         // It says a line for each connection, and stops where nobody reads them.

@@ -3,7 +3,8 @@
 
 use anyhow::Context as _;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use serde_json::{Value, json};
 
@@ -79,9 +80,11 @@ mod tests {
         let secrets = secrets().unwrap();
         for item in secrets["items"].as_array().unwrap() {
             let data = &item["stringData"];
-            for (file, begins) in
-                [("tls.crt", "-----BEGIN CERTIFICATE"), ("tls.key", "-----BEGIN PRIVATE KEY"), ("ca.crt", "-----BEGIN CERTIFICATE")]
-            {
+            for (file, begins) in [
+                ("tls.crt", "-----BEGIN CERTIFICATE"),
+                ("tls.key", "-----BEGIN PRIVATE KEY"),
+                ("ca.crt", "-----BEGIN CERTIFICATE"),
+            ] {
                 assert!(data[file].as_str().unwrap().starts_with(begins), "{item}");
             }
         }
