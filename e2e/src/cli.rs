@@ -14,7 +14,7 @@ use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
 use crate::output::{Row, summary, table, told};
 use crate::scenario::Scenario;
-use crate::{draw, library, run as runner};
+use crate::{draw, fuzz, library, run as runner};
 
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ enum Command {
     Run(RunArguments),
     /// Says whether this machine can run scenarios on kind, and what to do where it cannot.
     Doctor,
+    /// Runs random scenarios; the same seed makes the same ones.
+    Fuzz(FuzzArguments),
     /// Lists the scenarios.
     List {
         /// How to print them.
@@ -61,6 +63,25 @@ struct RunArguments {
     cluster: ClusterKind,
     #[command(flatten)]
     kind: KindArguments,
+}
+
+#[derive(Clone, Debug, Args)]
+struct FuzzArguments {
+    /// Seed of the first scenario; the next ones have the next numbers.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many scenarios.
+    #[arg(long, default_value_t = 50)]
+    count: u64,
+    /// Scenarios that run at the same time.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// How to print what came of them.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// Folder for the scenario files of those that fail, made smaller.
+    #[arg(long, value_name = "DIR", default_value = "fuzz-failures")]
+    keep_failures: std::path::PathBuf,
 }
 
 /// What only runs on kind know.
@@ -110,6 +131,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::List { output } => list(output),
         Command::Doctor => tokio::runtime::Runtime::new()?.block_on(doctor()),
+        Command::Fuzz(arguments) => {
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            tokio::runtime::Runtime::new()?.block_on(run_fuzz(arguments))
+        }
         Command::Run(arguments) => {
             // The ring provider must be chosen before the first client is made; a second choice is no error here.
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
@@ -207,6 +232,26 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
+    let FuzzArguments { seed, count, jobs, output, keep_failures } = arguments;
+    let progress = progress(count)?;
+    let told = |row: &fuzz::Row| {
+        progress.inc(1);
+        progress.set_message(format!("seed {}", row.seed));
+        if !row.passed || !stderr().is_terminal() {
+            progress.suspend(|| eprintln!("{}", row.line()));
+        }
+    };
+    let rows = fuzz::on_embedded(&fuzz::Fuzz { seed, count, jobs, keep_failures }, told).await?;
+    progress.finish_and_clear();
+    let failed = rows.iter().filter(|row| !row.passed).count();
+    match output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
+        Output::Table => println!("{} passed, {failed} failed", rows.len() - failed),
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {

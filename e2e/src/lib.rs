@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod collect;
 pub mod draw;
 pub mod embedded;
+pub mod fuzz;
 pub mod kind;
 pub mod library;
 pub mod outcome;

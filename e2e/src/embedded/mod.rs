@@ -31,6 +31,8 @@ use program::Program;
 /// period takes a quarter of a second.
 const LOOK: Duration = Duration::from_millis(5);
 const CLOCK_STEP: Duration = Duration::from_millis(200);
+/// Real time that a wait may take: many times kube-scheduler's five-minute retry, on a loaded machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What varies between runs of one scenario.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +53,7 @@ pub struct Embedded {
     extender: Mutex<Option<Program>>,
     scheduler: StdMutex<Option<Scheduler>>,
     seed: u64,
+    patience: Duration,
     // Last: sockets and device files are in it until everything above is gone.
     folder: TempDir,
 }
@@ -77,6 +80,7 @@ impl Embedded {
             extender: Mutex::new(None),
             scheduler: StdMutex::new(None),
             seed: options.seed,
+            patience: PATIENCE,
             folder,
         };
         cluster.start(Part::Extender, 0).await?;
@@ -85,6 +89,11 @@ impl Embedded {
             cluster.node_serves(place).await?;
         }
         Ok(cluster)
+    }
+
+    /// Waits of this cluster end sooner: for callers that expect most of them to fail.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Waits until a node's plugin has reported and kubelet advertises both resources.
@@ -174,7 +183,7 @@ impl Cluster for Embedded {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_secs(60)
+        self.patience
     }
 
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
