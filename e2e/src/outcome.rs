@@ -62,12 +62,14 @@ fn is_false(value: &bool) -> bool {
 
 impl Outcome {
     /// Within each group, gives the outcomes to the names in the order of their records: which of two equal pods got
-    /// which set is kubelet's free choice.
+    /// which set is kubelet's free choice. So is whether a record had to be corrected, and whether our programs spoke
+    /// of it: their events are left out.
     pub fn order_interchangeable(&mut self, groups: &[Vec<String>]) {
         for group in groups {
             let mut outcomes: Vec<PodOutcome> =
                 group.iter().filter_map(|name| self.pods.remove(name)).collect();
             outcomes.sort_by(|one, other| one.annotations.cmp(&other.annotations));
+            outcomes.iter_mut().for_each(|outcome| outcome.events.clear());
             self.pods.extend(group.iter().cloned().zip(outcomes));
         }
     }

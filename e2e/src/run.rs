@@ -210,7 +210,24 @@ impl<C: Cluster> Run<'_, C> {
             let done = matches!(phase(pod), "Running" | "Succeeded" | "Failed");
             done || (may_be_refused && is_refused(pod)) || (bound_is_enough && is_bound(pod))
         };
-        self.pod_until(name, "to run, end or be refused", settled).await
+        self.pod_until(name, "to run, end or be refused", settled).await?;
+        let waits = self.pods().get_opt(name).await?.is_some_and(|pod| !is_bound(&pod) && is_refused(&pod));
+        // A waiting pod has nothing but events to show, so time must tell that none is on its way.
+        if waits { self.still(name).await } else { Ok(()) }
+    }
+
+    /// Waits until what there is to say about a pod holds still.
+    async fn still(&self, name: &str) -> anyhow::Result<()> {
+        let mut seen = PodOutcome::default();
+        let mut since = Instant::now();
+        until(self.cluster, &format!("pod {name} to hold still"), async || {
+            let now = collect::pod(self.cluster, self.scenario, name).await?;
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            Ok(since.elapsed() >= STILL)
+        })
+        .await
     }
 
     async fn pod_until(
@@ -228,18 +245,11 @@ impl<C: Cluster> Run<'_, C> {
 
     async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
         let mut seen = PodOutcome::default();
-        let mut still_since = Instant::now();
-        // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise. A waiting one has
-        // nothing but events to show, so time must tell that none is on its way.
+        // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise.
         until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
             let now = collect::pod(self.cluster, self.scenario, name).await?;
-            if now != seen {
-                still_since = Instant::now();
-            }
-            let steady = match now.is_running() {
-                true => now == seen && verdict::record_unlike_reality(name, &now).is_empty(),
-                false => still_since.elapsed() >= STILL,
-            };
+            let steady =
+                now == seen && (!now.is_running() || verdict::record_unlike_reality(name, &now).is_empty());
             seen = now;
             Ok(steady)
         })

@@ -1,5 +1,7 @@
 //! Every text with which a node or a request is refused, as users read it in events.
 
+#![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
+
 use neuron_core::holders::NodeRefusal;
 use neuron_core::ids::DeviceSet;
 use neuron_core::names::Resource::{Core, Device};
@@ -86,16 +88,15 @@ fn a_request_is_refused() {
     let amounts = ["-1", "1500m", "1000000000000", "two", ""];
     let texts = amounts.map(|amount| {
         let limits = serde_json::json!({"aws.amazon.com/neuron": amount});
-        refused(&serde_json::json!({"name": "main", "resources": {"limits": limits}}))
+        refused(&limits)
     });
     let both = serde_json::json!({"aws.amazon.com/neuron": "1", "aws.amazon.com/neurondevice": "1"});
-    let both = refused(&serde_json::json!({"name": "main", "resources": {"limits": both}}));
-    show("requests", &[&texts[..], &[both]].concat());
+    show("requests", &[&texts[..], &[refused(&both)]].concat());
 }
 
-/// What is said about a pod with this container.
-fn refused(container: &serde_json::Value) -> String {
-    let spec = serde_json::json!({"containers": [container]});
+/// What is said about a pod with these limits.
+fn refused(limits: &serde_json::Value) -> String {
+    let spec = serde_json::json!({"containers": [{"name": "main", "resources": {"limits": limits}}]});
     neuron_core::request::PodRequest::of(&serde_json::from_value(spec).unwrap()).unwrap_err().to_string()
 }
 
