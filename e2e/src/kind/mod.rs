@@ -100,6 +100,7 @@ impl KindCluster {
             name,
             _guard: guard,
         };
+        cluster.let_pods_reach_the_proxy().await?;
         images::load(&cluster.name).await?;
         phase.done("images into nodes");
         cluster.install(used_again).await.context("installing the suite")?;

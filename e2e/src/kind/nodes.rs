@@ -28,6 +28,20 @@ impl KindCluster {
         program::output("docker", &["exec", node, "bash", "-c", command]).await
     }
 
+    /// Lets pods call the harness proxy on the host: the host knows no way back to a pod's own address, so calls to
+    /// the proxy's go out under the node's.
+    pub(super) async fn let_pods_reach_the_proxy(&self) -> anyhow::Result<()> {
+        let rule = format!("POSTROUTING -d {} -j MASQUERADE", self.proxy.address().ip());
+        for node in self.workers.iter().chain([&self.control_plane]) {
+            self.in_node(
+                node,
+                &format!("iptables -t nat -C {rule} 2>/dev/null || iptables -t nat -A {rule}"),
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
     /// Merges this into the node.
     pub(super) async fn patch_node(&self, node: &str, patch: &Value) -> anyhow::Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
