@@ -10,11 +10,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::embedded::{Embedded, Options};
+use crate::fuzz::on_kind::OnKind;
+use crate::fuzz::{self, Fuzz};
 use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
 use crate::output::{Row, summary, table, told};
 use crate::scenario::Scenario;
-use crate::{draw, fuzz, library, run as runner};
+use crate::{draw, library, run as runner};
 
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
@@ -82,6 +84,11 @@ struct FuzzArguments {
     /// Folder for the scenario files of those that fail, made smaller.
     #[arg(long, value_name = "DIR", default_value = "fuzz-failures")]
     keep_failures: std::path::PathBuf,
+    /// The cluster that runs them; on kind each also runs embedded, and the outcomes are compared.
+    #[arg(long, value_enum, default_value_t)]
+    cluster: ClusterKind,
+    #[command(flatten)]
+    kind: KindArguments,
 }
 
 /// What only runs on kind know.
@@ -106,6 +113,13 @@ struct KindArguments {
     /// Fail where this machine cannot run kind, instead of skipping.
     #[arg(long)]
     require: bool,
+}
+
+impl KindArguments {
+    fn options(self, workers: usize) -> kind::Options {
+        let KindArguments { name, keep, node_image, skip_images, scheduling: _, require: _ } = self;
+        kind::Options { name, workers, keep, node_image, skip_images }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -235,17 +249,26 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
-    let FuzzArguments { seed, count, jobs, output, keep_failures } = arguments;
-    let progress = progress(count)?;
-    let told = |row: &fuzz::Row| {
-        progress.inc(1);
-        progress.set_message(format!("seed {}", row.seed));
-        if !row.passed || !stderr().is_terminal() {
-            progress.suspend(|| eprintln!("{}", row.line()));
+    let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, kind } = arguments;
+    let fuzz = Fuzz { seed, count, jobs, keep_failures };
+    let rows = match cluster {
+        ClusterKind::Embedded => fuzz_embedded(&fuzz).await?,
+        ClusterKind::Kind => {
+            // Plans have two nodes at most.
+            let (ways, require) = (kind.scheduling.clone(), kind.require);
+            match fuzz::on_kind::run(&fuzz, &ways, kind.options(2)).await? {
+                OnKind::Skipped(why) if require => bail!("{why}"),
+                OnKind::Skipped(why) => {
+                    println!("skipped: {why}");
+                    return Ok(ExitCode::SUCCESS);
+                }
+                OnKind::Ran(rows) => {
+                    rows.iter().filter(|row| !row.passed).for_each(|row| eprintln!("{}", row.line()));
+                    rows
+                }
+            }
         }
     };
-    let rows = fuzz::on_embedded(&fuzz::Fuzz { seed, count, jobs, keep_failures }, told).await?;
-    progress.finish_and_clear();
     let failed = rows.iter().filter(|row| !row.passed).count();
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
@@ -254,18 +277,27 @@ async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+async fn fuzz_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<fuzz::Row>> {
+    let progress = progress(fuzz.count)?;
+    let told = |row: &fuzz::Row| {
+        progress.inc(1);
+        progress.set_message(format!("seed {}", row.seed));
+        if !row.passed || !stderr().is_terminal() {
+            progress.suspend(|| eprintln!("{}", row.line()));
+        }
+    };
+    let rows = fuzz::on_embedded(fuzz, told).await?;
+    progress.finish_and_clear();
+    Ok(rows)
+}
+
 async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let scenarios = chosen(&arguments.scenarios)?;
     let RunArguments { kind, output, .. } = arguments;
-    let options = kind::Options {
-        name: kind.name,
-        workers: scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1),
-        keep: kind.keep,
-        node_image: kind.node_image,
-        skip_images: kind.skip_images,
-    };
-    let rows = match kind::session::run(&scenarios, &kind.scheduling, options).await? {
-        Session::Skipped(why) if kind.require => bail!("{why}"),
+    let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
+    let (ways, require) = (kind.scheduling.clone(), kind.require);
+    let rows = match kind::session::run(&scenarios, &ways, kind.options(workers)).await? {
+        Session::Skipped(why) if require => bail!("{why}"),
         Session::Skipped(why) => {
             println!("skipped: {why}");
             return Ok(ExitCode::SUCCESS);

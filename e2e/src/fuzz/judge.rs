@@ -50,7 +50,7 @@ async fn chapters(cluster: &Embedded, plan: &Plan) -> anyhow::Result<Vec<String>
 
 /// Pods that failed though nothing on their node was broken, stopped or restarted since they were created: containers
 /// of plans end with 0, so only kubelet's admission fails a pod.
-fn not_admitted(plan: &Plan, now: usize, outcome: &Outcome) -> Vec<String> {
+pub(super) fn not_admitted(plan: &Plan, now: usize, outcome: &Outcome) -> Vec<String> {
     let failed = outcome.pods.iter().filter(|(_, pod)| pod.phase == "Failed");
     let unexcused = failed.filter(|(name, pod)| {
         let created =

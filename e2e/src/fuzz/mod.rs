@@ -1,8 +1,9 @@
 //! Random scenarios: made of a seed ([`generate`], [`plan`]), run and judged ([`judge`]), made smaller where they fail
-//! ([`shrink`]) and kept as scenario files. Called by the command line.
+//! ([`shrink`]) and kept as scenario files. On kind ([`on_kind`]) they run on both clusters. Called by the command line.
 
 pub mod generate;
 pub mod judge;
+pub mod on_kind;
 pub mod plan;
 pub mod shrink;
 
