@@ -1,5 +1,7 @@
 //! Random scenarios: what a seed makes, how a failing one is made smaller, and the command.
 
+#![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
+
 use std::process::{Command, Output};
 
 use neuron_core::request::Role;
