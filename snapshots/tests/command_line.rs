@@ -1,5 +1,7 @@
 //! The tables of `neuron-e2e` and its drawing of a node of each shape.
 
+#![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
+
 use std::collections::BTreeMap;
 
 use neuron_core::record::{Allocation, ContainerAllocation};

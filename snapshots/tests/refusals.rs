@@ -77,7 +77,7 @@ fn a_node_is_refused() {
         NodeRefusal::Shape(TopologyError::Lnc {
             instance_type: "trn1.32xlarge".into(),
             lnc: 2,
-            allowed: "1".into(),
+            allowed: "1",
         }),
     ];
     show("nodes", &refusals.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -86,12 +86,10 @@ fn a_node_is_refused() {
 #[test]
 fn a_request_is_refused() {
     let amounts = ["-1", "1500m", "1000000000000", "two", ""];
-    let texts = amounts.map(|amount| {
-        let limits = serde_json::json!({"aws.amazon.com/neuron": amount});
-        refused(&limits)
-    });
+    let limits = |amount: &&str| serde_json::json!({"aws.amazon.com/neuron": amount});
+    let texts: Vec<String> = amounts.iter().map(|amount| refused(&limits(amount))).collect();
     let both = serde_json::json!({"aws.amazon.com/neuron": "1", "aws.amazon.com/neurondevice": "1"});
-    show("requests", &[&texts[..], &[refused(&both)]].concat());
+    show("requests", &[texts, vec![refused(&both)]].concat());
 }
 
 /// What is said about a pod with these limits.
