@@ -5,4 +5,5 @@
 mod examples;
 mod hand_down;
 mod oracle;
+mod outcomes;
 mod support;
