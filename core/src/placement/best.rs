@@ -8,6 +8,11 @@ use super::keys::{Bound, Scorer, Tally};
 use super::plan::Amount;
 use super::search::{Move, Problem};
 
+/// How many moves are tried, about a second of them, before the best placement met so far is the answer. Three
+/// containers under the documented policy take up to some 4,000,000 (1,500 random nodes and pods); the thousands
+/// of linked sets of a torus would take minutes.
+const MOST_TRIED: u32 = 10_000_000;
+
 /// The best placement as one move per step. `known` is any placement of the same problem: nothing worse
 /// is looked at.
 pub(super) fn best(problem: &Problem<'_>, scorer: &mut Scorer, known: Vec<Move>) -> Vec<Move> {
@@ -27,6 +32,7 @@ pub(super) fn best(problem: &Problem<'_>, scorer: &mut Scorer, known: Vec<Move>)
         path: Vec::with_capacity(steps.len()),
         keys,
         found: None,
+        tries: MOST_TRIED,
     };
     search.descend(Tally::default());
     search.found.unwrap_or(known)
@@ -45,6 +51,8 @@ struct Best<'p> {
     /// Keys 1 to 5 to beat, or to equal while nothing is found.
     keys: (Bound, Rc<[u32]>),
     found: Option<Vec<Move>>,
+    /// Moves that may still be tried.
+    tries: u32,
 }
 
 impl Best<'_> {
@@ -59,6 +67,10 @@ impl Best<'_> {
         // Two steps that ask for the same may swap their sets: only the order with the lower ids first counts.
         let from = self.twins[at].map_or(0, |twin| self.path[twin].0 + 1);
         for choice in from..self.problem.choices(at) {
+            if self.tries == 0 {
+                return;
+            }
+            self.tries -= 1;
             let Some(taken) = self.problem.attempt(at, choice, &handed, tally.hardware) else { continue };
             let next = tally.with(step.resource, &taken.set);
             if !self.may_win(&next, at) {

@@ -1,5 +1,7 @@
 //! The worked examples of architecture §4 and of issue 3, and what a refused user reads.
 
+use std::time::{Duration, Instant};
+
 use crate::support::{Role, cores, devices, given, node, node_at, node_under, node_with, pod, refused};
 use neuron_core::names::Resource;
 use neuron_core::placement::{best_set, fits, place};
@@ -155,6 +157,17 @@ fn refusals_of_many_containers_do_not_explode() {
         refused(&fives_and(13, 3), &fragmented).to_string(),
         "container c12: no linked set of 5 free Neuron cores: 112 free, the largest linked set has 4"
     );
+}
+
+/// Linked sets of a torus count in thousands; kube-scheduler waits five seconds for a bind.
+#[rstest]
+#[case::devices(&[(Role::Init, 1, 0), (Role::Sidecar, 8, 0), (Role::App, 8, 0)])]
+#[case::both_names(&[(Role::App, 1, 1), (Role::App, 4, 2), (Role::App, 8, 1)])]
+fn the_many_sets_of_the_linked_policy_do_not_explode(#[case] asks: &[(Role, u32, u32)]) {
+    let torus = node_under("trn1.32xlarge", Policy::Linked, "", "");
+    let began = Instant::now();
+    assert!(place(&pod(asks), &torus).is_ok());
+    assert!(began.elapsed() < Duration::from_secs(4), "took {:?}", began.elapsed());
 }
 
 #[test]
