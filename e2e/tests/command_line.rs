@@ -1,5 +1,7 @@
 //! The program as a user runs it: what it prints, and how it ends.
 
+#![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
