@@ -85,11 +85,12 @@ pub enum DiscoveryError {
 }
 
 impl Discovery<'_> {
-    /// Looks at a machine for the first time.
+    /// Looks at a machine for the first time. `kept` is the type and the LNC, 1 or 2, at which pods hold cores since
+    /// before this plugin started; it counts before the machine's own configuration.
     ///
     /// # Errors
     /// Anything without which no device can be advertised. One bad device among good ones is not: it is unhealthy.
-    pub fn look(&self) -> Result<Machine, DiscoveryError> {
+    pub fn look(&self, kept: Option<&(String, u8)>) -> Result<Machine, DiscoveryError> {
         let instance_type = match self.instance_type {
             Some(name) => name.to_owned(),
             None => sysfs::product_name(self.root)?,
@@ -117,7 +118,9 @@ impl Discovery<'_> {
         if let (true, Some(error)) = (devices.is_empty(), first_error) {
             return Err(error.into());
         }
-        let lnc = sysfs::lnc(self.root)?;
+        let configured = sysfs::lnc(self.root)?;
+        let kept = kept.filter(|(held, _)| *held == instance_type).map(|(_, lnc)| *lnc);
+        let lnc = kept.or(configured);
         let topology = match known {
             Some(known) => {
                 self.check(&instance_type, known, ids, &devices)?;

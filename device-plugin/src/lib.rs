@@ -14,6 +14,7 @@ pub mod health;
 pub mod healthz;
 pub mod judge;
 pub mod ledger;
+pub mod lnc;
 pub mod offer;
 pub mod podresources;
 pub mod pods;

@@ -1,5 +1,6 @@
 //! `neuron-device-plugin`: reads the command line, then [`neuron_device_plugin::run`].
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,7 +75,8 @@ async fn main() -> anyhow::Result<()> {
     // A second call would fail, and this is the first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     let arguments = Arguments::parse();
     let client = client(arguments.kubeconfig.as_deref()).await?;
     neuron_device_plugin::run(arguments.config(), client, until_signal()?).await

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::discovery::{Discovery, Machine};
 use crate::engine::Engine;
 use crate::healthz;
+use crate::lnc;
 use crate::offer::offers;
 use crate::registration::Registration;
 use crate::status::Status;
@@ -56,7 +57,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     });
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = discover(&config, &catalog, &engine, &status) => {}
+        () = discover(&config, &catalog, &client, &engine, &status) => {}
     }
     if !shutdown.is_cancelled() {
         let upkeep = Upkeep::new(Arc::clone(&engine), &config, client);
@@ -98,17 +99,27 @@ fn load_catalog(file: Option<&Path>) -> anyhow::Result<Cow<'static, Catalog>> {
 }
 
 /// Looks for the machine's devices until they are there.
-async fn discover(config: &Config, catalog: &Catalog, engine: &Engine, status: &Status) {
+async fn discover(config: &Config, catalog: &Catalog, client: &Client, engine: &Engine, status: &Status) {
     let discovery = Discovery {
         root: &config.root,
         catalog,
         policy: config.policy,
         instance_type: config.instance_type.as_deref(),
     };
+    let kept = lnc::kept(client, &config.node_name, &engine.pods, config.api_deadline).await;
     loop {
-        match discovery.look() {
+        match discovery.look(kept.as_ref()) {
             Ok(machine) => {
                 let topology = &machine.topology;
+                if let Ok(wished) = discovery.look(None)
+                    && wished.topology.lnc() != topology.lnc()
+                {
+                    tracing::warn!(
+                        "LNC {} is configured, but pods hold cores at LNC {}: restart the plugin once they have ended",
+                        wished.topology.lnc(),
+                        topology.lnc()
+                    );
+                }
                 tracing::info!(
                     "found {} with {} devices and {} logical cores (LNC {})",
                     topology.instance_type(),

@@ -101,3 +101,30 @@ async fn a_short_core_pod_makes_room_for_all_devices() {
     node.place("all", asks("neuron", 6), &[("main", "0,1,2,3,4,5", "")]).await;
     node.phase("all", "Running").await;
 }
+
+#[tokio::test]
+async fn the_lnc_stays_while_cores_are_held() {
+    let (node, _kubelet, plugin) = Node::running("trn2.3xlarge").await;
+    node.place("p", asks("neuroncore", 2), &[("main", "", "2,3")]).await;
+    node.phase("p", "Running").await;
+    node.report("names the holder", |report| report["holders"][0]["cores"] == json!([2, 3])).await;
+
+    let file = node.config.root.join("opt/aws/neuron/logical_nc_config");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "NEURON_LOGICAL_NC_CONFIG=1").unwrap();
+    plugin.stop().await;
+    let plugin = node.plugin();
+    node.shows("aws.amazon.com/neuroncore", 0).await;
+    node.shows("aws.amazon.com/neuroncore", 4).await;
+    node.report("still at LNC 2", |report| {
+        report["lnc"] == 2 && report["holders"][0]["cores"] == json!([2, 3])
+    })
+    .await;
+
+    node.delete("p").await;
+    node.report("names nobody", |report| report["holders"] == json!([])).await;
+    plugin.stop().await;
+    let _plugin = node.plugin();
+    node.shows("aws.amazon.com/neuroncore", 8).await;
+    node.report("at LNC 1", |report| report["lnc"] == 1).await;
+}

@@ -22,7 +22,7 @@ fn machine(instance_type: &str, root: &Path) -> Machine {
 fn look(root: &Path, instance_type: Option<&str>) -> Result<Found, String> {
     let catalog = Catalog::embedded();
     let discovery = Discovery { root, catalog, policy: Policy::Documented, instance_type };
-    discovery.look().map_err(|error| error.to_string().replace(root.to_str().unwrap(), "R"))
+    discovery.look(None).map_err(|error| error.to_string().replace(root.to_str().unwrap(), "R"))
 }
 
 fn write(path: impl AsRef<Path>, text: &str) {
