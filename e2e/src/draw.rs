@@ -9,6 +9,7 @@ use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
 
 use crate::outcome::Outcome;
+use crate::output::folded;
 use crate::scenario::Scenario;
 
 /// A drawing of each node of the scenario at its end. Each device is a box with its id and one letter for each
@@ -27,7 +28,7 @@ pub fn nodes(scenario: &Scenario, outcome: &Outcome) -> String {
         text.push_str(&boxes(&topology, model.shape, &holders));
         for (letter, (name, cores)) in letters().zip(&holders) {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {letter} {name}: cores {cores}");
+            let _ = writeln!(text, "  {letter} = {name}, with cores {}", folded(&cores.to_string()));
         }
     }
     text
@@ -36,8 +37,9 @@ pub fn nodes(scenario: &Scenario, outcome: &Outcome) -> String {
 fn heading(node: &str, topology: &Topology, shape: Shape) -> String {
     let shape = format!("{shape:?}").to_lowercase();
     let (devices, cores) = (topology.devices(), topology.cores_per_device());
+    let plural = if devices == 1 { "" } else { "s" };
     format!(
-        "{node}  {}  {shape} of {devices} devices with {cores} logical cores each\n",
+        "{node}  {}  {shape} of {devices} device{plural} with {cores} logical cores each\n",
         topology.instance_type()
     )
 }

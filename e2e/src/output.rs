@@ -120,14 +120,16 @@ fn placement(pod: &PodOutcome) -> String {
 }
 
 fn set(allocation: &ContainerAllocation) -> String {
-    let part = |noun: &str, ids: String| (!ids.is_empty()).then(|| format!("{noun} {}", folded(&ids)));
-    let parts =
-        [part("devices", allocation.devices.to_string()), part("cores", allocation.cores.to_string())];
+    let part = |noun: &str, ids: String| {
+        let plural = if ids.contains(',') { "s" } else { "" };
+        (!ids.is_empty()).then(|| format!("{noun}{plural} {}", folded(&ids)))
+    };
+    let parts = [part("device", allocation.devices.to_string()), part("core", allocation.cores.to_string())];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 /// `0,1,2,5` as `0-2,5`.
-fn folded(ids: &str) -> String {
+pub(crate) fn folded(ids: &str) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for id in ids.split(',').filter_map(|id| id.parse::<u8>().ok()) {
         match runs.last_mut() {

@@ -28,9 +28,9 @@ use node::EmbeddedNode;
 use program::Program;
 
 /// Real time between two looks of a wait, and the cluster's time that passes in it: waiting out kubelet's 10 s status
-/// period takes a quarter of a second.
+/// period takes a tenth of a second, and kube-scheduler's five-minute retry a few seconds even under load.
 const LOOK: Duration = Duration::from_millis(5);
-const CLOCK_STEP: Duration = Duration::from_millis(200);
+const CLOCK_STEP: Duration = Duration::from_millis(500);
 /// Real time that a wait may take: many times kube-scheduler's five-minute retry, on a loaded machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -10,7 +10,8 @@ use super::{object, resources};
 /// Completes a new pod as Kubernetes' defaults do, and starts its status afresh: phase Pending.
 /// 400 for a resource amount that cannot be read.
 pub(super) fn complete(pod: &mut Value) -> Result<(), ApiError> {
-    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
+    let gates =
+        pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
     let status = if gates { gated_status() } else { json!({"phase": "Pending"}) };
     as_map(pod).insert("status".into(), status);
     let spec = map_mut(pod, "spec");
