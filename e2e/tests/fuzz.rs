@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use neuron_core::request::Role;
 use neuron_e2e::fuzz::generate::plan;
 use neuron_e2e::fuzz::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
-use neuron_e2e::fuzz::shrink::shrink;
+use neuron_e2e::fuzz::shrink::{are_alike, shrink};
 use neuron_e2e::library;
 use neuron_e2e::scenario::{DeviceState, Part};
 use serde_json::Value;
@@ -112,6 +112,16 @@ async fn making_smaller_ends_with_its_attempts() {
     })
     .await;
     assert_eq!((after, tried), (before, 5));
+}
+
+#[test]
+fn failures_are_alike_whatever_pod_and_set_they_name() {
+    let alike = |one: &str, other: &str| are_alike(&[one.to_owned()], &[other.to_owned()]);
+    let swapped = "action 4: pod p1: container c0 has cores {} and devices {8,9}, its record says {} and {1}";
+    let swapped_too = "when everything is deleted: pod p3: container c2 has cores {4} and devices {}, its record says {5} and {}";
+    assert!(alike(swapped, swapped_too));
+    assert!(!alike(swapped, "action 1: pod p7 failed: UnexpectedAdmissionError: Pod was rejected"));
+    assert!(!alike(swapped, "action 1: step 4 (start): waited 15 s for the extender to be ready"));
 }
 
 #[test]

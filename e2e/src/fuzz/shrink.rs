@@ -37,6 +37,21 @@ pub async fn shrink(
     }
 }
 
+/// Words of a failure that say of what kind it is.
+const GIST: usize = 5;
+
+/// Whether one of the failures is of the same kind in both: a timeout on a busy machine must not take the place of
+/// what was found.
+pub fn are_alike(found: &[String], now: &[String]) -> bool {
+    now.iter().any(|now| found.iter().any(|found| gist(found) == gist(now)))
+}
+
+/// The first words from the pod or step on, without names and numbers.
+fn gist(failure: &str) -> Vec<&str> {
+    let words = failure.split_whitespace().skip_while(|word| !matches!(*word, "pod" | "pods" | "step"));
+    words.filter(|word| !word.contains(|c: char| c.is_ascii_digit() || c == '{')).take(GIST).collect()
+}
+
 /// Every plan that is one step smaller, the boldest first.
 pub fn smaller(plan: &Plan) -> Vec<Plan> {
     let with = |actions: Vec<Action>| Plan { actions: cleaned(actions), ..plan.clone() };
