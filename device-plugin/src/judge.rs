@@ -125,7 +125,13 @@ impl Ledger {
             Some(owner) => {
                 forgotten || slots.iter().any(|slot| own_init(slot) && slot.container == owner.container)
             }
-            None => forgotten || slots.iter().any(|slot| own_init(slot) && slot.count == entry.count),
+            // kubelet gives out only what it takes for free. That it forgot an open allocation need be feared only
+            // while another pod could be the owner.
+            None => {
+                forgotten
+                    || slots.iter().any(|slot| own_init(slot) && slot.count == entry.count)
+                    || !slots.iter().any(|slot| slot.uid != asking.uid && self.could_own(slot, entry))
+            }
         }
     }
 }

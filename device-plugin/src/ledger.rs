@@ -102,12 +102,13 @@ impl Ledger {
         if let Some(slot) = owner {
             self.entries.retain(|entry| !owns(entry, slot));
         }
-        // What kubelet gives out again under the same name after a restart was never really given.
+        // What kubelet gives out again under the same name after a restart was never really given, and what it gives
+        // out again as a whole is given anew.
         let epoch = self.epoch;
         self.entries.retain(|entry| {
             entry.owner.is_some()
-                || entry.epoch == epoch
                 || entry.resource != resource
+                || (entry.epoch == epoch && !entry.cores.is_subset(cores))
                 || !entry.cores.intersects(cores)
         });
         let owner = owner.map(|slot| Owner {
@@ -167,6 +168,12 @@ impl Ledger {
                 entry.owner = Some(Owner { uid, container, proof: Proof::Fits });
             }
         }
+    }
+
+    /// Whether the slot may have got an entry whose owner is not known: it asks for as much, and nothing else is known
+    /// to be its own.
+    pub(crate) fn could_own(&self, slot: &Slot, entry: &Entry) -> bool {
+        slot.resource == entry.resource && slot.count == entry.count && self.entry_of(slot).is_none()
     }
 
     /// What a slot was given, as far as known.

@@ -122,7 +122,8 @@ impl Ledger {
                 self.entries.retain(|entry| entry.sequence != sequence);
                 continue;
             };
-            if possible.iter().all(|slot| slot.uid == first.uid) {
+            // One that still waits may have been bound after the entry was made: kubelet may yet ask for it.
+            if first.admitted && possible.iter().all(|slot| slot.uid == first.uid) {
                 let owner =
                     Owner { uid: first.uid.clone(), container: first.container.clone(), proof: Proof::Fits };
                 self.entries
@@ -135,9 +136,6 @@ impl Ledger {
 
     fn possible_owners<'a>(&self, slots: &'a [Slot], sequence: u64) -> Vec<&'a Slot> {
         let entry = self.entries.iter().find(|entry| entry.sequence == sequence);
-        let fits = |slot: &&Slot| {
-            entry.is_some_and(|entry| slot.resource == entry.resource && slot.count == entry.count)
-        };
-        slots.iter().filter(fits).filter(|slot| self.entry_of(slot).is_none()).collect()
+        slots.iter().filter(|slot| entry.is_some_and(|entry| self.could_own(slot, entry))).collect()
     }
 }

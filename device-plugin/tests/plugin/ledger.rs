@@ -109,6 +109,23 @@ fn a_pod_that_runs_was_given_what_an_equal_pod_that_waits_seemed_to_get() {
 }
 
 #[test]
+fn what_nobody_else_can_own_any_more_is_given_to_who_asks_for_it() {
+    let mut ledger = Ledger::default();
+    let both = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];
+    assert_eq!(allocate(&mut ledger, &both, Device, "8,9"), "somebody");
+    // `p` has ended, `later` was bound before anybody looked into kubelet's books.
+    let later = [slot("q", Device, 2, "2,3"), slot("later", Device, 2, "8,9")];
+    ledger.release(&later);
+    let unknown = "a container whose pod is not known yet";
+    assert_eq!(allocate(&mut ledger, &later, Device, "8,9"), unknown, "which may be q's");
+    let later = &later[1..];
+    ledger.release(later);
+    ledger.reconcile(later, &[], ledger.now(), true);
+    assert_eq!(allocate(&mut ledger, later, Device, "8,9"), "later");
+    assert_eq!(ledger.entries().len(), 1, "given anew, not twice");
+}
+
+#[test]
 fn an_entry_whose_owner_was_assumed_stays_while_an_equal_pod_may_be_the_real_one() {
     let mut ledger = Ledger::default();
     let all = [slot("p", Device, 1, "0"), slot("q", Device, 1, "1"), slot("cores", Core, 1, "")];
