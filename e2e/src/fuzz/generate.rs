@@ -1,4 +1,4 @@
-//! Makes a random [`Plan`] of a seed. Called by [`super::run`].
+//! Makes a random [`Plan`] of a seed. Called by [`super::on_embedded`].
 
 use fastrand::Rng;
 use neuron_core::catalog::{Catalog, InstanceType};

@@ -1,5 +1,5 @@
 //! Carries a plan out on the embedded cluster, chapter by chapter, and says what should not have happened.
-//! Called by [`super::run`] and, for smaller plans, by [`super::shrink`].
+//! Called by [`super::on_embedded`] and, for smaller plans, by [`super::shrink`].
 
 use std::time::Duration;
 

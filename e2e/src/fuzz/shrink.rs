@@ -1,4 +1,4 @@
-//! Makes a failing plan smaller as long as it still fails. Called by [`super::run`].
+//! Makes a failing plan smaller as long as it still fails. Called by [`super::on_embedded`].
 
 use super::plan::{Action, ContainerPlan, Plan, PodPlan};
 use neuron_core::request::Role;
