@@ -1,5 +1,5 @@
 //! The cluster on kind: a real control plane and real kubelets, with the suite installed as its pods from `deploy/`.
-//! One cluster serves many scenarios, each as a [`stage::Stage`]; [`session`] runs them.
+//! One cluster serves many scenarios, each as a stage; [`session`] runs them.
 
 pub mod compare;
 pub mod config;
