@@ -1,6 +1,6 @@
 //! The choice against brute force: every way to give every container an allowed free set, by §4's keys.
 
-use neuron_core::catalog::Catalog;
+use neuron_core::catalog::{Catalog, InstanceType};
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{fits, place};
@@ -98,7 +98,45 @@ fn nodes() -> impl Strategy<Value = Occupancy> {
     )
 }
 
+/// Every type of the catalog at every LNC it can have.
+fn every_shape() -> Vec<(&'static str, u8)> {
+    let types = Catalog::embedded().types().iter();
+    let sizes = |model: &'static InstanceType| {
+        model.generation.logical_core_sizes().iter().map(|lnc| (model.name.as_str(), *lnc))
+    };
+    types.flat_map(sizes).collect()
+}
+
 proptest! {
+    #[test]
+    fn on_every_type_and_lnc_the_answer_is_the_best_there_is(
+        (name, lnc) in prop::sample::select(every_shape()),
+        random in any::<[u128; 2]>(),
+        full in any::<bool>(),
+        asks in prop::collection::vec(
+            prop::sample::select(vec![
+                (1, 0), (2, 0), (3, 0), (4, 0), (8, 0), (12, 0), (16, 0), (1, 1), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5),
+                (0, 8), (0, 9), (0, 16), (0, 24), (0, 32), (0, 64), (0, 128),
+            ]),
+            1..=2,
+        ),
+    ) {
+        let mut node = node_at(name, lnc, Policy::Documented, "", "");
+        let held = if full { random[0] } else { random[0] & random[1] };
+        // All of a large node is free only now and then by chance, and never with random bits held.
+        node.hold(if random[1] % 4 == 0 { CoreSet::EMPTY } else { CoreSet::from_bits(held) });
+        if asks.len() > 1 {
+            // Brute force keeps every way in memory.
+            node.hold(node.free_cores().iter().skip(32).collect());
+        }
+        let request = pod(&asks.iter().map(|&(d, c)| (Role::App, d, c)).collect::<Vec<_>>());
+        let best = all_ways(&node, &request).iter().map(|way| keys(&node, way)).min();
+        let placed = place(&request, &node);
+        prop_assert_eq!(placed.clone().err(), fits(&request, &node).err());
+        let way = placed.ok().map(|placed| placed.containers.iter().map(|c| (c.devices, c.cores)).collect());
+        prop_assert_eq!(way.map(|way| keys(&node, &way)), best, "{:?} on {} at LNC {}", asks, name, lnc);
+    }
+
     #[test]
     fn nothing_is_better_and_nothing_is_missed(
         node in nodes(),
