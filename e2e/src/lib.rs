@@ -12,6 +12,7 @@ pub mod embedded;
 pub mod fuzz;
 pub mod kind;
 pub mod library;
+mod observe;
 pub mod outcome;
 pub mod output;
 pub mod proxy;

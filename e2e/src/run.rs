@@ -7,12 +7,13 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch as ApiPatch, PatchParams, PostParams};
 use neuron_core::names;
-use neuron_core::report::{Health, NodeReport};
+use neuron_core::report::Health;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cluster::{Cluster, WORKLOAD};
 use crate::collect;
+use crate::observe::{is_bound, is_refused, phase, report};
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::{DeviceState, DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
 use crate::verdict;
@@ -395,46 +396,4 @@ impl<C: Cluster> Run<'_, C> {
             (None, Ok(())) => bail!("nothing was collected"),
         }
     }
-}
-
-impl Step {
-    /// The step's name in its file.
-    fn label(&self) -> &'static str {
-        match self {
-            Step::Apply(_) => "apply",
-            Step::ApplyTogether(_) => "apply-together",
-            Step::Refused(_) => "refused",
-            Step::Delete(_) => "delete",
-            Step::Ended(_) => "ended",
-            Step::Running(_) => "running",
-            Step::Bound(_) => "bound",
-            Step::Patch(_) => "patch",
-            Step::PatchNode(_) => "patch-node",
-            Step::Restart(_) => "restart",
-            Step::Stop(_) => "stop",
-            Step::Start(_) => "start",
-            Step::Device(_) => "device",
-            Step::Hold(_) => "hold",
-        }
-    }
-}
-
-/// The node's report, if there is one that can be read.
-fn report(node: &Node) -> Option<NodeReport> {
-    let text = node.metadata.annotations.as_ref()?.get(names::NODE_REPORT)?;
-    NodeReport::parse(text).ok()
-}
-
-fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
-}
-
-fn is_bound(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
-}
-
-/// Whether kube-scheduler has said why it cannot place the pod, or that it waits for its gates.
-fn is_refused(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
 }

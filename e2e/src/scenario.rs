@@ -118,6 +118,28 @@ pub enum Step {
     Hold(Hold),
 }
 
+impl Step {
+    /// The step's name in its file.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Step::Apply(_) => "apply",
+            Step::ApplyTogether(_) => "apply-together",
+            Step::Refused(_) => "refused",
+            Step::Delete(_) => "delete",
+            Step::Ended(_) => "ended",
+            Step::Running(_) => "running",
+            Step::Bound(_) => "bound",
+            Step::Patch(_) => "patch",
+            Step::PatchNode(_) => "patch-node",
+            Step::Restart(_) => "restart",
+            Step::Stop(_) => "stop",
+            Step::Start(_) => "start",
+            Step::Device(_) => "device",
+            Step::Hold(_) => "hold",
+        }
+    }
+}
+
 /// A merge patch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
