@@ -1,9 +1,10 @@
 //! Makes the outcome document from what the API server, the events and the containers' own output say.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, LogParams};
 use neuron_core::names;
@@ -17,12 +18,34 @@ use neuron_workload::Report;
 /// The programs whose events are ours.
 const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
 
-/// The document of all pods that are there now.
-pub async fn outcome<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result<Outcome> {
+/// What containers have said of themselves so far. A container says it once, and cannot be asked while its kubelet is
+/// stopped.
+#[derive(Debug, Default)]
+pub struct Reports(Mutex<BTreeMap<ContainerRun, Report>>);
+
+/// One run of a container: its pod's UID, its name, how often it was restarted before.
+type ContainerRun = (String, String, i32);
+
+impl Reports {
+    fn get(&self, run: &ContainerRun) -> Option<Report> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    }
+
+    fn keep(&self, run: ContainerRun, report: &Report) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(run, report.clone());
+    }
+}
+
+/// The document of all pods that are there now. An error if a container's output cannot be read yet.
+pub async fn outcome<C: Cluster>(
+    cluster: &C,
+    scenario: &Scenario,
+    reports: &Reports,
+) -> anyhow::Result<Outcome> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
     let pods = pods.list(&ListParams::default()).await.context("listing pods")?.items;
     let mut outcome = Outcome { version: 1, pods: BTreeMap::new() };
-    let collector = Collector::new(cluster, scenario, &pods).await?;
+    let collector = Collector::new(cluster, scenario, reports, &pods).await?;
     for pod in &pods {
         let name = pod.metadata.name.clone().unwrap_or_default();
         outcome.pods.insert(name, collector.pod(pod).await?);
@@ -30,11 +53,42 @@ pub async fn outcome<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Re
     Ok(outcome)
 }
 
-/// The part of the document about one pod.
-pub async fn pod<C: Cluster>(cluster: &C, scenario: &Scenario, name: &str) -> anyhow::Result<PodOutcome> {
+/// The part of the document about one pod. An error if a container's output cannot be read yet.
+pub async fn pod<C: Cluster>(
+    cluster: &C,
+    scenario: &Scenario,
+    reports: &Reports,
+    name: &str,
+) -> anyhow::Result<PodOutcome> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
     let pod = pods.get(name).await.with_context(|| format!("reading pod {name}"))?;
-    Collector::new(cluster, scenario, std::slice::from_ref(&pod)).await?.pod(&pod).await
+    Collector::new(cluster, scenario, reports, std::slice::from_ref(&pod)).await?.pod(&pod).await
+}
+
+/// Whether every running container of every pod has said what it got, so that its kubelet is no longer needed for it.
+pub async fn all_reported<C: Cluster>(
+    cluster: &C,
+    scenario: &Scenario,
+    reports: &Reports,
+) -> anyhow::Result<bool> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let pods = pods.list(&ListParams::default()).await.context("listing pods")?.items;
+    let collector = Collector::new(cluster, scenario, reports, &pods).await?;
+    for pod in &pods {
+        let said = collector.reports(pod).await?;
+        let mut running = statuses(pod).filter(|one| one.state.as_ref().is_some_and(|s| s.running.is_some()));
+        if running.any(|container| !said.contains_key(&container.name)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    pod.status.iter().flat_map(|status| {
+        let init = status.init_container_statuses.iter().flatten();
+        init.chain(status.container_statuses.iter().flatten())
+    })
 }
 
 struct Collector<'a, C> {
@@ -43,10 +97,16 @@ struct Collector<'a, C> {
     events: Vec<Event>,
     types: BTreeMap<String, String>,
     redaction: Redaction,
+    reports: &'a Reports,
 }
 
 impl<'a, C: Cluster> Collector<'a, C> {
-    async fn new(cluster: &'a C, scenario: &Scenario, pods: &[Pod]) -> anyhow::Result<Self> {
+    async fn new(
+        cluster: &'a C,
+        scenario: &Scenario,
+        reports: &'a Reports,
+        pods: &[Pod],
+    ) -> anyhow::Result<Self> {
         let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
         let events = events.list(&ListParams::default()).await.context("listing events")?.items;
         let nodes: Api<Node> = Api::all(cluster.client());
@@ -59,7 +119,7 @@ impl<'a, C: Cluster> Collector<'a, C> {
         }
         let uids = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
         let redaction = Redaction::new(cluster.node_names().iter().map(String::as_str), uids);
-        Ok(Self { cluster, nodes: scenario.nodes.len(), events, types, redaction })
+        Ok(Self { cluster, nodes: scenario.nodes.len(), events, types, redaction, reports })
     }
 
     async fn pod(&self, pod: &Pod) -> anyhow::Result<PodOutcome> {
@@ -98,15 +158,16 @@ impl<'a, C: Cluster> Collector<'a, C> {
     async fn reports(&self, pod: &Pod) -> anyhow::Result<BTreeMap<String, Report>> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client(), NAMESPACE);
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let status = pod.status.as_ref();
-        let statuses = status.into_iter().flat_map(|status| {
-            let init = status.init_container_statuses.iter().flatten();
-            init.chain(status.container_statuses.iter().flatten())
-        });
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
         let mut reports = BTreeMap::new();
-        for container in statuses {
+        for container in statuses(pod) {
             let state = container.state.as_ref();
             if !state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()) {
+                continue;
+            }
+            let run = (uid.clone(), container.name.clone(), container.restart_count);
+            if let Some(report) = self.reports.get(&run) {
+                reports.insert(container.name.clone(), report);
                 continue;
             }
             let params = LogParams { container: Some(container.name.clone()), ..LogParams::default() };
@@ -117,7 +178,9 @@ impl<'a, C: Cluster> Collector<'a, C> {
             // A container that has just started may not have printed yet; the next look finds it.
             if let Some(report) = log.lines().find_map(|line| serde_json::from_str::<Report>(line).ok()) {
                 // Only a real container sees nodes; the document is the same on every cluster.
-                reports.insert(container.name.clone(), Report { nodes: Vec::new(), ..report });
+                let report = Report { nodes: Vec::new(), ..report };
+                self.reports.keep(run, &report);
+                reports.insert(container.name.clone(), report);
             }
         }
         Ok(reports)

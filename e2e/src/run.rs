@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cluster::{Cluster, WORKLOAD};
-use crate::collect;
+use crate::collect::{self, Reports};
 use crate::observe::{is_bound, is_refused, phase, report};
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::{DeviceState, DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
@@ -37,7 +37,13 @@ pub struct Finished {
 
 /// Carries the steps out, then waits until what is there is what must be, or patience ends.
 pub async fn run<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result<Finished> {
-    let mut run = Run { cluster, scenario, gone: BTreeMap::new(), stopped: HashSet::new() };
+    let mut run = Run {
+        cluster,
+        scenario,
+        gone: BTreeMap::new(),
+        stopped: HashSet::new(),
+        reports: Reports::default(),
+    };
     for (place, step) in scenario.steps.iter().enumerate() {
         Box::pin(run.step(step)).await.with_context(|| format!("step {} ({})", place + 1, step.label()))?;
     }
@@ -50,6 +56,7 @@ struct Run<'a, C> {
     /// Pods that are no longer there, or never were: as they were last seen.
     gone: BTreeMap<String, PodOutcome>,
     stopped: HashSet<(Part, usize)>,
+    reports: Reports,
 }
 
 impl<C: Cluster> Run<'_, C> {
@@ -222,7 +229,7 @@ impl<C: Cluster> Run<'_, C> {
         let mut seen = PodOutcome::default();
         let mut since = Instant::now();
         until(self.cluster, &format!("pod {name} to hold still"), async || {
-            let now = collect::pod(self.cluster, self.scenario, name).await?;
+            let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
@@ -248,7 +255,7 @@ impl<C: Cluster> Run<'_, C> {
         let mut seen = PodOutcome::default();
         // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise.
         until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
-            let now = collect::pod(self.cluster, self.scenario, name).await?;
+            let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
             let steady =
                 now == seen && (!now.is_running() || verdict::record_unlike_reality(name, &now).is_empty());
             seen = now;
@@ -292,6 +299,13 @@ impl<C: Cluster> Run<'_, C> {
 
     async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
         let place = self.place_of(node)?;
+        if *part == Part::Kubelet {
+            // What containers say can be read through their kubelet only.
+            until(self.cluster, "every container to say what it got", async || {
+                collect::all_reported(self.cluster, self.scenario, &self.reports).await
+            })
+            .await?;
+        }
         self.cluster.stop(*part, place).await?;
         self.stopped.insert((*part, place));
         Ok(())
@@ -376,7 +390,7 @@ impl<C: Cluster> Run<'_, C> {
         let mut last: Option<Finished> = None;
         let mut still_since = Instant::now();
         let mut steady = async || {
-            let mut outcome = collect::outcome(self.cluster, self.scenario).await?;
+            let mut outcome = collect::outcome(self.cluster, self.scenario, &self.reports).await?;
             outcome.pods.extend(self.gone.clone());
             outcome.order_interchangeable(&self.scenario.interchangeable);
             let failures = verdict::failures(self.scenario, &outcome);

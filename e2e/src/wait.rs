@@ -4,18 +4,24 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 
-/// Waits until `condition` holds. After the cluster's patience, or when the condition itself fails, an error that
-/// says what was waited for.
+/// Waits until `condition` holds. After the cluster's patience an error that says what was waited for, and with what
+/// error the condition ended if it could not even be looked at: an API server or a kubelet may be away for a moment.
 pub async fn until<C: Cluster>(
     cluster: &C,
     what: &str,
     mut condition: impl AsyncFnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let wait = Wait::new(cluster, what);
-    while !condition().await? {
-        wait.look_again().await?;
+    loop {
+        match condition().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => wait.look_again().await?,
+            Err(error) => match wait.look_again().await {
+                Ok(()) => {}
+                Err(ended) => return Err(error.context(ended)),
+            },
+        }
     }
-    Ok(())
 }
 
 /// One wait under way; the loop around it is the caller's.

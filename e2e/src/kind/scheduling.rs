@@ -121,6 +121,7 @@ impl KindCluster {
         };
         let extender = self.rolled_out("deployment/k8s-neuron-scheduler");
         tokio::try_join!(self.configure_default(&default), my_scheduler, extender)?;
+        self.extender_is_reached().await?;
         if route == Route::Proxy {
             let started = Forward::start(self).await?;
             self.proxy.set_target(Some(started.address));
@@ -132,10 +133,26 @@ impl KindCluster {
 
     /// The extender's Service by its address: a static pod uses its host's resolver, which knows no Services.
     async fn service_url(&self) -> anyhow::Result<String> {
+        Ok(format!("http://{}:12345", self.service_address().await?))
+    }
+
+    async fn service_address(&self) -> anyhow::Result<String> {
         let services: Api<Service> = Api::namespaced(self.client.clone(), SYSTEM);
         let service = services.get(EXTENDER).await?.spec.and_then(|spec| spec.cluster_ip);
-        let address = service.context("the extender's Service has no address")?;
-        Ok(format!("http://{address}:12345"))
+        service.context("the extender's Service has no address")
+    }
+
+    /// Waits until every node's way to the extender's Service leads to a pod that listens: kube-proxy hears of a new
+    /// pod a moment after it is ready.
+    async fn extender_is_reached(&self) -> anyhow::Result<()> {
+        let call = format!("timeout 2 bash -c '</dev/tcp/{}/12345'", self.service_address().await?);
+        for node in self.workers.iter().chain([&self.control_plane]) {
+            until(&format!("{node} to reach the extender"), || async {
+                self.in_node(node, &call).await.map(|_| true)
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Gives the default scheduler this configuration and restarts it, unless it has it already.
@@ -193,6 +210,7 @@ impl KindCluster {
     /// Starts the extender and waits until it serves.
     pub(super) async fn start_extender(&self) -> anyhow::Result<()> {
         self.scale(EXTENDER, 1).await?;
+        self.extender_is_reached().await?;
         if matches!(*self.route.lock().await, Some((_, Route::Proxy))) {
             let forward = Forward::start(self).await?;
             self.proxy.set_target(Some(forward.address));
