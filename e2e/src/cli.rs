@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
+use crate::bench::{self, BenchCommand};
 use crate::embedded::{Embedded, Options};
 use crate::fuzz::on_kind::OnKind;
 use crate::fuzz::{self, Fuzz};
@@ -36,6 +37,9 @@ enum Command {
     Doctor,
     /// Runs random scenarios; the same seed makes the same ones.
     Fuzz(FuzzArguments),
+    /// Measures what the suite costs.
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Lists the scenarios.
     List {
         /// How to print them.
@@ -131,8 +135,9 @@ enum ClusterKind {
     Kind,
 }
 
+/// How to print what came of a command.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Output {
+pub(crate) enum Output {
     /// For people.
     #[default]
     Table,
@@ -145,6 +150,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::List { output } => list(output),
         Command::Doctor => tokio::runtime::Runtime::new()?.block_on(doctor()),
+        Command::Bench(command) => {
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            tokio::runtime::Runtime::new()?.block_on(bench::run(command))
+        }
         Command::Fuzz(arguments) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             tokio::runtime::Runtime::new()?.block_on(run_fuzz(arguments))

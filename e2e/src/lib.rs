@@ -2,8 +2,9 @@
 //!
 //! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`library`]); a [`cluster::Cluster`] carries it out
 //! ([`run`], [`wait`]); what came of it is the outcome document ([`outcome`], [`collect`]), which is judged
-//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). The first kind of cluster is [`embedded`].
+//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). The first kind of cluster is [`embedded`]. [`bench`] measures.
 
+pub mod bench;
 pub mod cli;
 pub mod cluster;
 pub mod collect;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 /// Where the scheduler's configuration stands in the control plane's node and in its pod.
-pub(super) const SCHEDULER_FOLDER: &str = "/etc/neuron-e2e";
+pub(crate) const SCHEDULER_FOLDER: &str = "/etc/neuron-e2e";
 /// The file in it.
 pub(super) const SCHEDULER_FILE: &str = "scheduler.yaml";
 

@@ -63,6 +63,12 @@ pub async fn look(asked_image: Option<&str>) -> Vec<Finding> {
     findings
 }
 
+/// Looks at kwok, which only benches need.
+pub async fn kwok() -> Finding {
+    let remedy = "install kwok 0.6 or later (https://kwok.sigs.k8s.io)";
+    finding("kwok", program::output("kwok", &["--version"]).await, remedy)
+}
+
 fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> Finding {
     let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
     Finding { what, found: found.map(first_line).map_err(|error| format!("{error:#}; {remedy}")) }

@@ -1,6 +1,7 @@
 //! The cluster on kind: a real control plane and real kubelets, with the suite installed as its pods from `deploy/`.
 //! One cluster serves many scenarios, each as a stage; [`session`] runs them.
 
+pub(crate) mod bare;
 pub mod compare;
 pub mod config;
 pub mod doctor;
@@ -15,7 +16,7 @@ mod scheduling;
 pub mod session;
 mod stage;
 mod tls;
-mod wait;
+pub(crate) mod wait;
 
 use std::path::PathBuf;
 
@@ -30,6 +31,7 @@ use crate::scenario::NodeSpec;
 use config::{KindConfig, SCHEDULER_FILE};
 use guard::Guard;
 pub use scheduling::Scheduling;
+pub(crate) use scheduling::deployed_extender;
 use scheduling::{Forward, Route};
 
 /// How a cluster is made.
@@ -84,11 +86,9 @@ impl KindCluster {
         let kubeconfig = guard.kubeconfig();
         program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig])
             .await?;
-        let file = Kubeconfig::read_from(&kubeconfig).context("the cluster's kubeconfig")?;
-        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         let (control_planes, workers) = nodes_of(&name).await?;
         let cluster = Self {
-            client: Client::try_from(config)?,
+            client: client(&guard).await?,
             kubeconfig,
             control_plane: control_planes.into_iter().next().context("a cluster without control plane")?,
             scheduler_folder: guard.scheduler_folder(),
@@ -140,6 +140,13 @@ impl KindCluster {
     }
 }
 
+/// Of the API server of a cluster that runs.
+async fn client(guard: &Guard) -> anyhow::Result<Client> {
+    let file = Kubeconfig::read_from(guard.kubeconfig()).context("the cluster's kubeconfig")?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
 /// The cluster's control planes and its workers; neither where there is no such cluster.
 async fn nodes_of(name: &str) -> anyhow::Result<(Vec<String>, Vec<String>)> {
     let nodes = program::output("kind", &["get", "nodes", "--name", name]).await?;
@@ -158,16 +165,18 @@ async fn gateway() -> anyhow::Result<String> {
 }
 
 /// Seconds by phase, said as each ends.
-struct Phase {
+pub(crate) struct Phase {
     began: Instant,
 }
 
 impl Phase {
-    fn begin() -> Self {
+    /// The first one begins.
+    pub(crate) fn begin() -> Self {
         Self { began: Instant::now() }
     }
 
-    fn done(&mut self, what: &str) {
+    /// One ends, the next begins.
+    pub(crate) fn done(&mut self, what: &str) {
         eprintln!("{:6.1} s  {what}", self.began.elapsed().as_secs_f64());
         self.began = Instant::now();
     }

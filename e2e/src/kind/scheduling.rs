@@ -78,6 +78,13 @@ fn deployed_config() -> anyhow::Result<Value> {
     serde_saphyr::from_str(text).with_context(|| format!("{CONFIG_KEY} of deploy/my-scheduler.yml"))
 }
 
+/// The extender's entry in my-scheduler's configuration as `deploy/` has it.
+pub(crate) fn deployed_extender() -> anyhow::Result<Value> {
+    let extender = deployed_config()?["extenders"][0].take();
+    anyhow::ensure!(extender.is_object(), "{CONFIG_KEY} of deploy/my-scheduler.yml has no extender");
+    Ok(extender)
+}
+
 impl KindCluster {
     /// Configures extender and schedulers, where they are not so already, and waits until they serve. my-scheduler
     /// talks HTTPS; the default scheduler, and whoever goes through the proxy, HTTP.

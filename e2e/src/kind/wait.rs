@@ -12,7 +12,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(250);
 pub(super) const LONGEST: Duration = Duration::from_secs(120);
 
 /// Waits until the condition holds; an error that says what was waited for after [`LONGEST`].
-pub(super) async fn until<F: Future<Output = anyhow::Result<bool>>>(
+pub(crate) async fn until<F: Future<Output = anyhow::Result<bool>>>(
     what: &str,
     mut condition: impl FnMut() -> F,
 ) -> anyhow::Result<()> {

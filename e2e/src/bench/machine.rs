@@ -1,0 +1,62 @@
+//! What the figures depend on: the machine and what it runs.
+
+use serde::Serialize;
+
+/// The machine a measurement was made on.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Machine {
+    /// Model of its processors.
+    pub(super) processor: String,
+    /// How many of them this program may use.
+    pub(super) processors: usize,
+    /// Memory in GiB.
+    pub(super) memory_gib: u64,
+    /// Operating system and version.
+    pub(super) kernel: String,
+    /// Runnable tasks over the last minute, before the measurement began: what else the machine was doing.
+    pub(super) load_before: String,
+    /// Image of kube-scheduler.
+    pub(super) scheduler: String,
+    /// How this program, and with it both extenders, was built.
+    pub(super) build: &'static str,
+}
+
+impl Machine {
+    /// Looks at this one; what the system does not say reads `unknown`.
+    pub(super) fn look() -> Self {
+        let line = |path: &str, start: &str| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix(start).map(str::to_owned));
+            line.map(|rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
+        };
+        let unknown = || "unknown".to_owned();
+        let memory = line("/proc/meminfo", "MemTotal").unwrap_or_default();
+        let kib: Option<u64> = memory.split_whitespace().next().and_then(|number| number.parse().ok());
+        let load = line("/proc/loadavg", "").unwrap_or_default();
+        Self {
+            processor: line("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
+            processors: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_gib: kib.unwrap_or_default() >> 20,
+            kernel: line("/proc/sys/kernel/osrelease", "")
+                .map_or_else(unknown, |text| format!("Linux {text}")),
+            load_before: load.split_whitespace().next().map_or_else(unknown, str::to_owned),
+            scheduler: unknown(),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        }
+    }
+
+    /// As lines.
+    pub(super) fn told(&self) -> String {
+        format!(
+            "{} x {}, {} GiB, {}, load {} before\nkube-scheduler {}, extenders built for {}\n",
+            self.processors,
+            self.processor,
+            self.memory_gib,
+            self.kernel,
+            self.load_before,
+            self.scheduler,
+            self.build
+        )
+    }
+}

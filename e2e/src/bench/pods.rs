@@ -1,0 +1,144 @@
+//! The pods: made while no scheduler serves them, watched as they are bound, looked at once they are, and removed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use neuron_core::ids::DeviceSet;
+use neuron_core::names::NEURON;
+use neuron_core::record::{Allocation, Recorded};
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use crate::kind::wait::until;
+
+/// The scheduler that the pods name.
+pub(super) const SCHEDULER: &str = "neuron-bench";
+const NAMESPACE: &str = "default";
+const LABEL: &str = "neuron-bench=waiting";
+/// Requests to the API server at the same time.
+const AT_ONCE: usize = 16;
+/// Longest wait for all pods to be bound; the watch lasts a little longer.
+const LONGEST: Duration = Duration::from_secs(270);
+const WATCH_SECONDS: u32 = 285;
+
+/// The pods of one measurement after the other.
+#[derive(Clone)]
+pub(super) struct Pods {
+    api: Api<Pod>,
+    accounts: Api<ServiceAccount>,
+    count: usize,
+}
+
+impl Pods {
+    /// So many pods.
+    pub(super) fn new(client: &Client, count: usize) -> Self {
+        let api = Api::namespaced(client.clone(), NAMESPACE);
+        Self { api, accounts: Api::namespaced(client.clone(), NAMESPACE), count }
+    }
+
+    /// Makes them; each asks for one device.
+    pub(super) async fn create(&self) -> anyhow::Result<()> {
+        // Before the account is there pods are refused.
+        until("the account of pods", || async { Ok(self.accounts.get_opt("default").await?.is_some()) })
+            .await?;
+        let one = json!({
+            "metadata": {"generateName": "bench-", "labels": {"neuron-bench": "waiting"}},
+            "spec": {
+                "schedulerName": SCHEDULER,
+                "automountServiceAccountToken": false,
+                "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+                "containers": [{"name": "main", "image": "none", "resources": {"limits": {NEURON: "1"}}}],
+            },
+        });
+        let pod: Pod = serde_json::from_value(one)?;
+        futures::stream::iter(0..self.count)
+            .map(|_| async { self.api.create(&PostParams::default(), &pod).await.map(|_| ()) })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await
+            .context("making the pods")
+    }
+
+    /// Begins to watch them being bound.
+    pub(super) async fn watch(&self) -> anyhow::Result<BindWatch> {
+        let now = self.api.list_metadata(&ListParams::default().limit(1)).await?;
+        let version = now.metadata.resource_version.context("a list without a version")?;
+        // A pod that is bound enters the selection. Metadata alone: less for everybody to do.
+        let params = WatchParams::default()
+            .labels(LABEL)
+            .fields("spec.nodeName!=")
+            .timeout(WATCH_SECONDS)
+            .disable_bookmarks();
+        let events = self.api.watch_metadata(&params, &version).await.context("watching the pods")?;
+        Ok(BindWatch { events: events.boxed(), bound: HashSet::new(), wanted: self.count, times: None })
+    }
+
+    /// Whether every pod has a record that names devices of its own; an error says which has not.
+    pub(super) async fn check_records(&self) -> anyhow::Result<()> {
+        let mut taken: BTreeMap<String, DeviceSet> = BTreeMap::new();
+        for pod in self.api.list(&ListParams::default().labels(LABEL)).await?.items {
+            let name = pod.metadata.name.unwrap_or_default();
+            let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+            let annotations = pod.metadata.annotations.unwrap_or_default();
+            let Ok(Some(Recorded::Ours(allocation))) = Allocation::parse(&annotations) else {
+                bail!("pod {name} on node {node} has no record");
+            };
+            let devices = allocation.union_devices();
+            let before = taken.entry(node.clone()).or_default();
+            if devices.len() != 1 || before.intersects(devices) {
+                bail!("pod {name} on node {node} has {devices}, others there have {before}");
+            }
+            *before = before.union(devices);
+        }
+        Ok(())
+    }
+
+    /// Removes them and waits until they are gone.
+    pub(super) async fn remove(&self) -> anyhow::Result<()> {
+        let at_once = DeleteParams::default().grace_period(0);
+        let ours = ListParams::default().labels(LABEL);
+        until("the pods to be gone", || async {
+            self.api.delete_collection(&at_once, &ours).await?;
+            Ok(self.api.list_metadata(&ours).await?.items.is_empty())
+        })
+        .await
+    }
+}
+
+/// A watch of pods being bound.
+pub(super) struct BindWatch {
+    events: BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Pod>>>>,
+    bound: HashSet<String>,
+    wanted: usize,
+    /// When the first and the last event came.
+    times: Option<(Instant, Instant)>,
+}
+
+impl BindWatch {
+    /// The time from the first pod bound to the last one. An error after some minutes, with how many were bound.
+    pub(super) async fn all_bound(mut self) -> anyhow::Result<Duration> {
+        let deadline = Instant::now() + LONGEST;
+        while self.bound.len() < self.wanted {
+            let counted = format!("{} of {} pods were bound", self.bound.len(), self.wanted);
+            let next = timeout_at(deadline, self.events.next()).await.ok().flatten().context(counted)?;
+            let pod = match next.context("watching the pods")? {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
+                WatchEvent::Error(error) => bail!("watching the pods: {}", error.message),
+                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
+            };
+            if self.bound.insert(pod.metadata.uid.unwrap_or_default()) {
+                let now = Instant::now();
+                self.times = Some((self.times.map_or(now, |(first, _)| first), now));
+            }
+        }
+        let (first, last) = self.times.context("there are no pods to bind")?;
+        Ok(last - first)
+    }
+}

@@ -1,0 +1,84 @@
+//! kube-scheduler as a pod of the control plane's node, with the image of the cluster's own scheduler: started and
+//! stopped once a measurement.
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, LogParams, PostParams};
+use serde_json::json;
+
+use crate::kind::bare::{Bare, FOLDER_IN_NODE};
+use crate::kind::wait::until;
+
+const NAME: &str = "neuron-bench-scheduler";
+const FILE: &str = "bench-scheduler.json";
+/// Lines of its log that an error shows.
+const LINES_SHOWN: i64 = 5;
+
+/// The scheduler of a cluster.
+pub(super) struct Scheduler<'a> {
+    cluster: &'a Bare,
+    pods: Api<Pod>,
+    image: String,
+}
+
+impl<'a> Scheduler<'a> {
+    /// Of this cluster; it does not run yet.
+    pub(super) async fn of(cluster: &'a Bare) -> anyhow::Result<Self> {
+        let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), "kube-system");
+        let name = format!("kube-scheduler-{}", cluster.control_plane);
+        let its_own = pods.get(&name).await.context("the cluster's own scheduler")?;
+        let container = its_own.spec.and_then(|spec| spec.containers.into_iter().next());
+        let image = container.and_then(|container| container.image);
+        let image = image.context("the cluster's own scheduler has no image")?;
+        Ok(Self { cluster, pods, image })
+    }
+
+    /// Its image, which says its version.
+    pub(super) fn image(&self) -> &str {
+        &self.image
+    }
+
+    /// Starts it with this configuration. It is not waited for: the pods it binds show that it runs.
+    pub(super) async fn start(&self, configuration: &serde_json::Value) -> anyhow::Result<()> {
+        let path = self.cluster.folder.join(FILE);
+        let text = configuration.to_string();
+        tokio::fs::write(&path, text).await.with_context(|| format!("writing {}", path.display()))?;
+        let host = |name: &str, path: &str| json!({"name": name, "hostPath": {"path": path}});
+        let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
+        let credentials = "/etc/kubernetes/scheduler.conf";
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": NAME},
+            "spec": {
+                "nodeName": self.cluster.control_plane,
+                "hostNetwork": true,
+                "priorityClassName": "system-cluster-critical",
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "kube-scheduler",
+                    "image": self.image,
+                    "imagePullPolicy": "IfNotPresent",
+                    // The port of metrics is the cluster's own scheduler's.
+                    "command": ["kube-scheduler", format!("--config={FOLDER_IN_NODE}/{FILE}"), "--secure-port=0"],
+                    "volumeMounts": [mount("credentials", credentials), mount("configuration", FOLDER_IN_NODE)],
+                }],
+                "volumes": [host("credentials", credentials), host("configuration", FOLDER_IN_NODE)],
+            },
+        }))?;
+        self.pods.create(&PostParams::default(), &pod).await.context("starting kube-scheduler")?;
+        Ok(())
+    }
+
+    /// Stops it and waits until it no longer runs.
+    pub(super) async fn stop(&self) -> anyhow::Result<()> {
+        self.pods.delete(NAME, &DeleteParams::default()).await.context("stopping kube-scheduler")?;
+        until("kube-scheduler to end", || async { Ok(self.pods.get_opt(NAME).await?.is_none()) }).await
+    }
+
+    /// The end of its log, for an error; empty where there is none.
+    pub(super) async fn last_words(&self) -> String {
+        let tail = LogParams { tail_lines: Some(LINES_SHOWN), ..LogParams::default() };
+        self.pods.logs(NAME, &tail).await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,168 @@
+//! What was measured, and the ratios that it is measured for: a table for people, JSON for programs.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::machine::Machine;
+use super::nodes::INSTANCE_TYPE;
+use super::scheduler::Size;
+use super::variant::Variant;
+
+/// One run of one variant.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Measured {
+    /// The round, from 1.
+    pub(super) round: usize,
+    /// What was tried.
+    pub(super) variant: Variant,
+    /// Pods bound in a second, from the first one to the last one.
+    pub(super) pods_per_second: f64,
+    /// Processor time of the extender in milliseconds for each pod; none where there is no extender.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) extender_ms_per_pod: Option<f64>,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    machine: Machine,
+    nodes: usize,
+    pods: usize,
+    rounds: usize,
+    instance_type: &'static str,
+    measured: Vec<Measured>,
+    rates: Vec<Rate>,
+    ratios: Vec<Ratio>,
+}
+
+/// A variant over all rounds.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rate {
+    variant: Variant,
+    pods_per_second: Spread,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extender_ms_per_pod: Option<Spread>,
+}
+
+/// Two variants compared round by round.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ratio {
+    of: Variant,
+    to: Variant,
+    ratio: Spread,
+}
+
+/// A figure over all rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+/// What is compared with what: each extender with none, then ours with the one that does nothing.
+const RATIOS: [(Variant, Variant); 6] = [
+    (Variant::PassingNames, Variant::NoExtender),
+    (Variant::OursNames, Variant::NoExtender),
+    (Variant::OursNames, Variant::PassingNames),
+    (Variant::PassingNodes, Variant::NoExtender),
+    (Variant::OursNodes, Variant::NoExtender),
+    (Variant::OursNodes, Variant::PassingNodes),
+];
+
+impl Report {
+    /// Works out the spreads.
+    pub(super) fn new(machine: Machine, size: Size, measured: Vec<Measured>) -> Self {
+        let of = |variant: Variant| measured.iter().filter(move |one| one.variant == variant);
+        let rate = |variant: Variant| {
+            Some(Rate {
+                variant,
+                pods_per_second: Spread::of(of(variant).map(|one| one.pods_per_second).collect())?,
+                extender_ms_per_pod: Spread::of(
+                    of(variant).filter_map(|one| one.extender_ms_per_pod).collect(),
+                ),
+            })
+        };
+        let ratio = |(above, below): (Variant, Variant)| {
+            let in_round = |one: &Measured| of(below).find(|other| other.round == one.round).copied();
+            let each = of(above).filter_map(|one| Some(one.pods_per_second / in_round(one)?.pods_per_second));
+            Some(Ratio { of: above, to: below, ratio: Spread::of(each.collect())? })
+        };
+        let rates = Variant::ALL.into_iter().filter_map(rate).collect();
+        let ratios = RATIOS.into_iter().filter_map(ratio).collect();
+        let Size { nodes, pods, rounds } = size;
+        Self { machine, nodes, pods, rounds, instance_type: INSTANCE_TYPE, measured, rates, ratios }
+    }
+
+    /// For people.
+    pub(super) fn told(&self) -> String {
+        let mut rates = table(["", "pods/s", "min", "max", "extender ms/pod"]);
+        for Rate { variant, pods_per_second: Spread { median, min, max }, extender_ms_per_pod } in &self.rates
+        {
+            let spent = extender_ms_per_pod.map_or(String::new(), |spent| format!("{:.2}", spent.median));
+            let figures = [median, min, max].map(|figure| format!("{figure:.0}"));
+            rates.add_row([vec![variant.name().to_owned()], figures.to_vec(), vec![spent]].concat());
+        }
+        let mut ratios = table(["", "ratio", "min", "max"]);
+        for Ratio { of, to, ratio: Spread { median, min, max } } in &self.ratios {
+            let figures = [median, min, max].map(|figure| format!("{figure:.2}"));
+            ratios.add_row([vec![format!("{} / {}", of.name(), to.name())], figures.to_vec()].concat());
+        }
+        format!(
+            "{} waiting pods, {} nodes of {}, {} rounds; medians of the rounds, ratios round by round\n{}\n{rates}\n\n{ratios}\n",
+            self.pods,
+            self.nodes,
+            self.instance_type,
+            self.rounds,
+            self.machine.told(),
+        )
+    }
+}
+
+impl Spread {
+    /// Of at least one figure.
+    fn of(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let (min, max) = (*figures.first()?, *figures.last()?);
+        let (low, high) = ((figures.len() - 1) / 2, figures.len() / 2);
+        let median = (figures.get(low)? + figures.get(high)?) / 2.0;
+        Some(Self { median, min, max })
+    }
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(round: usize, variant: Variant, pods_per_second: f64) -> Measured {
+        Measured { round, variant, pods_per_second, extender_ms_per_pod: None }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_each_round() {
+        // The second round met a machine half as fast: the ratio does not see it.
+        let all = vec![
+            measured(1, Variant::PassingNames, 400.0),
+            measured(1, Variant::OursNames, 400.0),
+            measured(2, Variant::PassingNames, 200.0),
+            measured(2, Variant::OursNames, 190.0),
+        ];
+        let report = Report::new(Machine::look(), Size { nodes: 1, pods: 1, rounds: 2 }, all);
+        let [ratio] = &report.ratios[..] else { panic!("{:?}", report.ratios) };
+        assert_eq!((ratio.ratio.min, ratio.ratio.max), (0.95, 1.0));
+        assert_eq!(report.rates[0].pods_per_second, Spread { median: 300.0, min: 200.0, max: 400.0 });
+    }
+}

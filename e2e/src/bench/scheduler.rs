@@ -1,0 +1,138 @@
+//! The measurement: rounds, each trying every variant once on the same nodes with the same number of waiting pods.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+
+use super::machine::Machine;
+use super::nodes::Kwok;
+use super::pods::Pods;
+use super::program::Scheduler;
+use super::report::{Measured, Report};
+use super::serve::Process;
+use super::variant::{Extender, Variant};
+use crate::kind::Phase;
+use crate::kind::bare::Bare;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// Number of nodes.
+    pub(super) nodes: usize,
+    /// Number of pods that wait.
+    pub(super) pods: usize,
+    /// How often every variant is tried.
+    pub(super) rounds: usize,
+}
+
+/// Measures on a cluster that is made for it and is gone afterwards.
+pub(super) async fn measure(name: &str, node_image: Option<String>, size: Size) -> anyhow::Result<Report> {
+    let mut machine = Machine::look();
+    let mut phase = Phase::begin();
+    let cluster = Bare::up(name, node_image).await?;
+    phase.done("kind create cluster");
+    let _kwok = Kwok::start(&cluster.client, &cluster.kubeconfig, size.nodes).await?;
+    phase.done("nodes");
+    let scheduler = Scheduler::of(&cluster).await?;
+    machine.scheduler = scheduler.image().to_owned();
+    let bench = Bench {
+        pods: Pods::new(&cluster.client, size.pods),
+        address: free_address(&cluster.host).await?,
+        cluster: &cluster,
+        scheduler,
+        size,
+    };
+    // The first run of all meets cold caches, so it does not count.
+    bench.run(Variant::NoExtender).await.context("before the first round")?;
+    phase.done("first run, which does not count");
+    let mut measured = Vec::new();
+    for round in 0..size.rounds {
+        for variant in Variant::order(round) {
+            let seen = bench.run(variant).await;
+            let seen = seen.with_context(|| format!("round {}, {}", round + 1, variant.name()))?;
+            let one = seen.measured(round + 1, variant);
+            eprintln!("{:6.1} pods/s  round {}, {}", one.pods_per_second, one.round, variant.name());
+            measured.push(one);
+        }
+        phase.done(&format!("round {}", round + 1));
+    }
+    Ok(Report::new(machine, size, measured))
+}
+
+struct Bench<'a> {
+    cluster: &'a Bare,
+    scheduler: Scheduler<'a>,
+    pods: Pods,
+    /// Where the extenders listen, one after the other.
+    address: SocketAddr,
+    size: Size,
+}
+
+/// What one run showed.
+struct Seen {
+    time: Duration,
+    pods: usize,
+    processor_seconds: Option<f64>,
+}
+
+impl Bench<'_> {
+    /// One run of one variant; its pods are gone afterwards.
+    async fn run(&self, variant: Variant) -> anyhow::Result<Seen> {
+        self.pods.create().await?;
+        let extender = match variant.extender() {
+            None => None,
+            Some(extender) => {
+                let kubeconfig = &self.cluster.kubeconfig;
+                Some(Process::start(extender, self.address, kubeconfig, &self.log_of(extender)).await?)
+            }
+        };
+        let before = extender.as_ref().and_then(Process::processor_seconds);
+        let watch = self.pods.watch().await?;
+        self.scheduler.start(&variant.configuration(&self.address.to_string())?).await?;
+        let time = match watch.all_bound().await {
+            Ok(time) => time,
+            Err(error) => {
+                let words = self.scheduler.last_words().await;
+                return Err(error.context(format!("kube-scheduler's last words: {words}")));
+            }
+        };
+        let after = extender.as_ref().and_then(Process::processor_seconds);
+        if variant.extender() == Some(Extender::Ours) {
+            self.pods.check_records().await.context("what the extender recorded")?;
+        }
+        self.scheduler.stop().await?;
+        if let Some(extender) = extender {
+            extender.stop().await?;
+        }
+        self.pods.remove().await?;
+        let processor_seconds = before.zip(after).map(|(before, after)| after - before);
+        Ok(Seen { time, pods: self.size.pods, processor_seconds })
+    }
+
+    /// Goes with the cluster's folder.
+    fn log_of(&self, extender: Extender) -> PathBuf {
+        self.cluster.folder.join(format!("{extender:?}.log").to_lowercase())
+    }
+}
+
+impl Seen {
+    fn measured(&self, round: usize, variant: Variant) -> Measured {
+        let pods = self.pods as f64;
+        Measured {
+            round,
+            variant,
+            // The first pod starts the clock.
+            pods_per_second: (pods - 1.0) / self.time.as_secs_f64().max(f64::EPSILON),
+            extender_ms_per_pod: self.processor_seconds.map(|seconds| seconds * 1000.0 / pods),
+        }
+    }
+}
+
+/// An address of the host that the cluster's nodes reach, with a port nobody listens on.
+async fn free_address(host: &str) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((host, 0)).await.with_context(|| format!("listening on {host}"))?;
+    Ok(listener.local_addr()?)
+}

@@ -1,0 +1,116 @@
+//! An extender as a process of its own: the hidden command `bench extender`, and the other side that starts it.
+//! Both extenders are served alike, so that what is compared is what they do.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::passing;
+use super::variant::Extender;
+use crate::kind::wait::until;
+
+/// Longest wait for one answer while the extender starts.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// The command line of the process.
+#[derive(Clone, Debug, Args)]
+pub struct Arguments {
+    /// Which extender.
+    #[arg(value_enum)]
+    extender: Extender,
+    /// Address and port to listen on.
+    #[arg(long)]
+    listen: SocketAddr,
+    /// Kubeconfig file.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+}
+
+/// Serves until the process is ended; logs go to standard error.
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    // As neuron-extender itself logs, for that is part of what it costs.
+    let filter = EnvFilter::new("info");
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let file = Kubeconfig::read_from(&arguments.kubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    let listener = TcpListener::bind(arguments.listen).await?;
+    match arguments.extender {
+        Extender::Passing => Ok(axum::serve(listener, passing::router(client)).await?),
+        Extender::Ours => {
+            let config = neuron_extender::Config::default();
+            neuron_extender::serve(config, client, listener, CancellationToken::new()).await
+        }
+    }
+}
+
+/// A running extender; it ends when dropped.
+pub(super) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts this program as the extender and waits until it is ready. What it logs goes to the file.
+    pub(super) async fn start(
+        extender: Extender,
+        address: SocketAddr,
+        kubeconfig: &str,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let word = match extender {
+            Extender::Passing => "passing",
+            Extender::Ours => "ours",
+        };
+        let program = std::env::current_exe().context("the path of this program")?;
+        let log = File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        let child = Command::new(program)
+            .args(["bench", "extender", word, "--listen", &address.to_string(), "--kubeconfig", kubeconfig])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("starting the {word} extender"))?;
+        until(&format!("the {word} extender to be ready"), || async { Ok(is_ready(address).await) }).await?;
+        Ok(Self { child })
+    }
+
+    /// Seconds of processor time it has used so far; none where the system does not say.
+    pub(super) fn processor_seconds(&self) -> Option<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()?)).ok()?;
+        // The second field, the program's name, may hold spaces; the 14th and 15th are hundredths of seconds.
+        let (_, fields) = text.rsplit_once(')')?;
+        let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
+        Some((ticks.next()?.ok()? + ticks.next()?.ok()?) / 100.0)
+    }
+
+    /// Ends it and waits until it has ended, so that its port is free.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("ending the extender")
+    }
+}
+
+async fn is_ready(address: SocketAddr) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok()?;
+        Some(answer.starts_with(b"HTTP/1.1 200"))
+    };
+    timeout(ANSWER, ask).await.ok().flatten().unwrap_or(false)
+}

@@ -1,0 +1,79 @@
+//! `bench scheduler` from beginning to end: what it needs, the measurement, nothing left, the report.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::scheduler::{self, Size};
+use crate::cli::Output;
+use crate::kind::{bare, doctor};
+
+/// The command line of `bench scheduler`.
+#[derive(Clone, Debug, Args)]
+pub struct Arguments {
+    /// How many trn1.32xlarge nodes, minded by kwok.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    nodes: u16,
+    /// How many pods wait, each for one device.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(2..=16000))]
+    pods: u16,
+    /// How often everything is measured; medians need some.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// How to print what came of it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// Name of the kind cluster.
+    #[arg(long, default_value = "neuron-bench")]
+    name: String,
+    /// Node image of the cluster.
+    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    node_image: Option<String>,
+    /// Fail where this machine cannot run kind or kwok, instead of skipping.
+    #[arg(long)]
+    require: bool,
+}
+
+/// Measures and prints. An error also where a signal ended it or something stayed behind.
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { nodes, pods, rounds, output, name, node_image, require } = arguments;
+    let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into() };
+    if size.pods > size.nodes * 16 {
+        bail!("{nodes} nodes have {} devices, {pods} pods ask for more; give more --nodes", size.nodes * 16);
+    }
+    let mut findings = doctor::look(node_image.as_deref()).await;
+    findings.push(doctor::kwok().await);
+    for finding in findings {
+        match finding.found {
+            Ok(_) => {}
+            Err(why) if require => bail!("{}: {why}", finding.what),
+            Err(why) => {
+                println!("skipped: {}: {why}", finding.what);
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "neuron-e2e: this is a debug build, and so are the extenders it compares; build with --release"
+        );
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    // Whichever ends first, the other's future is dropped here, and the cluster with it.
+    let report = tokio::select! {
+        report = scheduler::measure(&name, node_image, size) => report?,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("terminated"),
+    };
+    let left = bare::left_behind(&name).await?;
+    if !left.is_empty() {
+        bail!("left behind: {}", left.join(", "));
+    }
+    match output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Output::Table => print!("{}", report.told()),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,126 @@
+//! What is compared: no extender, one that only passes and binds, ours; and in which order a round tries them.
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::pods::SCHEDULER;
+use crate::kind;
+
+/// One way to schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Variant {
+    /// kube-scheduler alone.
+    NoExtender,
+    /// The passing extender, given node names.
+    PassingNames,
+    /// Ours, given node names.
+    OursNames,
+    /// The passing extender, given full Nodes.
+    PassingNodes,
+    /// Ours, given full Nodes.
+    OursNodes,
+}
+
+/// Which extender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Extender {
+    /// Passes every node and binds.
+    Passing,
+    /// The one of this suite.
+    Ours,
+}
+
+/// Requests to the API server that kube-scheduler may send in a second; its own default of 50 would be what is measured.
+const QPS: u32 = 10_000;
+
+impl Variant {
+    /// Every variant, those that are compared with each other side by side.
+    pub(super) const ALL: [Variant; 5] = [
+        Variant::NoExtender,
+        Variant::PassingNames,
+        Variant::OursNames,
+        Variant::PassingNodes,
+        Variant::OursNodes,
+    ];
+
+    /// The order of a round. Every second one goes backwards, so that none always follows the same other.
+    pub(super) fn order(round: usize) -> Vec<Variant> {
+        let mut order = Variant::ALL.to_vec();
+        if !round.is_multiple_of(2) {
+            order.reverse();
+        }
+        order
+    }
+
+    /// Its name in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Variant::NoExtender => "no extender",
+            Variant::PassingNames => "passing, names",
+            Variant::OursNames => "ours, names",
+            Variant::PassingNodes => "passing, full Nodes",
+            Variant::OursNodes => "ours, full Nodes",
+        }
+    }
+
+    /// The extender it takes.
+    pub(super) fn extender(self) -> Option<Extender> {
+        match self {
+            Variant::NoExtender => None,
+            Variant::PassingNames | Variant::PassingNodes => Some(Extender::Passing),
+            Variant::OursNames | Variant::OursNodes => Some(Extender::Ours),
+        }
+    }
+
+    fn sends_names(self) -> bool {
+        matches!(self, Variant::PassingNames | Variant::OursNames)
+    }
+
+    /// kube-scheduler's configuration: the extender's entry is the one of `deploy/my-scheduler.yml`, at this address.
+    pub(super) fn configuration(self, address: &str) -> anyhow::Result<Value> {
+        let extenders = match self.extender() {
+            None => Vec::new(),
+            Some(_) => {
+                let mut extender = kind::deployed_extender().context("the extender's configuration")?;
+                extender["urlPrefix"] = json!(format!("http://{address}"));
+                extender["nodeCacheCapable"] = json!(self.sends_names());
+                vec![extender]
+            }
+        };
+        Ok(json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": QPS, "burst": QPS},
+            "leaderElection": {"leaderElect": false},
+            "profiles": [{"schedulerName": SCHEDULER}],
+            "extenders": extenders,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_extenders_are_configured_alike_but_for_what_they_are_sent() {
+        let passing = Variant::PassingNames.configuration("10.0.0.1:1").unwrap();
+        assert_eq!(passing, Variant::OursNames.configuration("10.0.0.1:1").unwrap());
+        let mut full = Variant::OursNodes.configuration("10.0.0.1:1").unwrap();
+        assert_eq!(full["extenders"][0]["nodeCacheCapable"], false);
+        full["extenders"][0]["nodeCacheCapable"] = json!(true);
+        assert_eq!(passing, full);
+        let none = Variant::NoExtender.configuration("10.0.0.1:1").unwrap();
+        assert_eq!(none["extenders"], json!([]));
+    }
+
+    #[test]
+    fn two_rounds_go_both_ways() {
+        let mut backwards = Variant::order(1);
+        backwards.reverse();
+        assert_eq!(Variant::order(0), backwards);
+    }
+}
