@@ -110,14 +110,14 @@ fn boxes(sketch: &Sketch, paint: Paint) -> String {
     }
     let note = match sketch.shape {
         Some(Shape::Torus) => {
-            "  each device is linked to the one above and below it too; rows and columns close\n"
+            "  each device is linked to the one above and below it too; rows and columns close"
         }
-        Some(Shape::Ring) => "  the last device is linked to the first\n",
-        Some(Shape::Switch) => "  every device reaches every other through the switch\n",
+        Some(Shape::Ring) => "  the last device is linked to the first",
+        Some(Shape::Switch) => "  every device reaches every other through the switch",
         Some(Shape::Line | Shape::Single) | None => "",
     };
     let faint = paint.faint();
-    if note.is_empty() { text } else { format!("{text}{faint}{note}{faint:#}") }
+    if note.is_empty() { text } else { format!("{text}{faint}{note}{faint:#}\n") }
 }
 
 fn device(sketch: &Sketch, id: u8, paint: Paint) -> String {

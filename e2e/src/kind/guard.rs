@@ -32,7 +32,7 @@ impl Guard {
 
     /// The folder that the control plane's node has as `/etc/neuron-e2e`.
     pub(super) fn scheduler_folder(&self) -> PathBuf {
-        self.folder.join("scheduler")
+        scheduler_folder(&self.name)
     }
 
     /// Leaves the cluster to whoever takes it down by name.
@@ -54,6 +54,11 @@ impl Guard {
 /// What belongs to a cluster on this host.
 pub(super) fn folder(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("neuron-e2e-{name}"))
+}
+
+/// The folder that the control plane's node has as `/etc/neuron-e2e`: where it is, a cluster is ours.
+pub(super) fn scheduler_folder(name: &str) -> PathBuf {
+    folder(name).join("scheduler")
 }
 
 impl Drop for Guard {

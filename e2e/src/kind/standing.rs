@@ -43,7 +43,7 @@ pub async fn ours() -> anyhow::Result<Vec<String>> {
 /// ours, something stays.
 pub async fn take_down(name: &str) -> anyhow::Result<()> {
     let folder = guard::folder(name);
-    match (is_there(name).await?, folder.exists()) {
+    match (is_there(name).await?, guard::scheduler_folder(name).exists()) {
         (false, false) => bail!("there is no cluster {name:?}; `kind get clusters` shows those there are"),
         (true, false) => bail!(
             "kind cluster {name:?} was not made by neuron-e2e: {} is not there; if it may go: kind delete cluster --name {name}",

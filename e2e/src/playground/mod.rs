@@ -9,8 +9,10 @@ mod up;
 pub mod view;
 mod waiting;
 
+use std::io::{ErrorKind, Write as _, stdout};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::kind::standing;
@@ -46,13 +48,21 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => status::run(arguments).await?,
         Command::Down(Name { name }) => {
             standing::take_down(&name).await?;
-            println!("cluster {name} is gone");
+            say(&format!("cluster {name} is gone\n"))?;
         }
         Command::List => {
             for name in standing::ours().await? {
-                println!("{name}  {}", standing::kubeconfig(&name).display());
+                say(&format!("{name}  {}\n", standing::kubeconfig(&name).display()))?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes to standard output. Whoever reads it may have read enough: that is no error.
+fn say(text: &str) -> anyhow::Result<()> {
+    match stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
 }

@@ -1,6 +1,6 @@
 //! `neuron-e2e cluster status`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use kube::Client;
 
 use super::view::View;
-use super::{DEFAULT_NAME, api, next, show};
+use super::{DEFAULT_NAME, api, next, say, show};
 use crate::kind::standing;
 use crate::paint::Paint;
 
@@ -56,10 +56,9 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     let view = api::look(&client).await?;
     match arguments.output {
-        Output::Drawing => print!("{}", show::text(&view, Paint::of_stdout())),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&view)?),
+        Output::Drawing => say(&show::text(&view, Paint::of_stdout())),
+        Output::Json => say(&(serde_json::to_string_pretty(&view)? + "\n")),
     }
-    Ok(())
 }
 
 async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
@@ -119,12 +118,10 @@ async fn watch(client: &Client, output: Output) -> anyhow::Result<()> {
 }
 
 fn show(view: &View, output: Output) -> anyhow::Result<()> {
+    let text = show::text(view, Paint::of_stdout());
     match output {
-        Output::Drawing if std::io::stdout().is_terminal() => {
-            print!("{CLEAR}{}", show::text(view, Paint::of_stdout()));
-        }
-        Output::Drawing => println!("{}", show::text(view, Paint::of_stdout())),
-        Output::Json => println!("{}", serde_json::to_string(view)?),
+        Output::Drawing if stdout().is_terminal() => say(&format!("{CLEAR}{text}")),
+        Output::Drawing => say(&(text + "\n")),
+        Output::Json => say(&(serde_json::to_string(view)? + "\n")),
     }
-    std::io::stdout().flush().context("writing to standard output")
 }

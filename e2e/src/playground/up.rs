@@ -6,7 +6,7 @@ use fake_neuron::MachineSpec;
 use neuron_core::catalog::Catalog;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{DEFAULT_NAME, api, next, show};
+use super::{DEFAULT_NAME, api, next, say, show};
 use crate::kind::{self, Scheduling, standing};
 use crate::paint::Paint;
 use crate::scenario::NodeSpec;
@@ -47,7 +47,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let you = next::program();
     if standing::is_there(&name).await? {
         bail!(
-            "cluster {name:?} is there already; look at it: `{you} cluster status{option}`, delete it: `{you} cluster down{option}`, or make another: --name",
+            "cluster {name:?} is there already; look at it: `{you} cluster status{option}`, delete it: \
+             `{you} cluster down{option}`, or make another: --name",
             option = next::name_option(&name)
         );
     }
@@ -61,9 +62,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         _ = terminate.recv() => bail!("terminated"),
     }
     let client = api::client_of(&standing::kubeconfig(&name), None).await?;
-    println!("{}", show::text(&api::look(&client).await?, Paint::of_stdout()));
-    println!("{}", next::text(&name, &nodes, scheduling));
-    Ok(())
+    let drawing = show::text(&api::look(&client).await?, Paint::of_stdout());
+    say(&format!("{drawing}\n{}\n", next::text(&name, &nodes, scheduling)))
 }
 
 fn checked(types: &[String]) -> anyhow::Result<Vec<NodeSpec>> {
