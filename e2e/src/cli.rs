@@ -17,7 +17,7 @@ use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
 use crate::output::{Row, summary, table, told};
 use crate::scenario::Scenario;
-use crate::{draw, library, run as runner};
+use crate::{draw, library, playground, run as runner};
 
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
@@ -35,6 +35,9 @@ enum Command {
     Run(RunArguments),
     /// Says whether this machine can run scenarios on kind, and what to do where it cannot.
     Doctor,
+    /// A fake Neuron cluster to try things on.
+    #[command(subcommand)]
+    Cluster(playground::Command),
     /// Runs random scenarios; the same seed makes the same ones.
     Fuzz(FuzzArguments),
     /// Measures what the suite costs.
@@ -153,6 +156,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Bench(command) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             tokio::runtime::Runtime::new()?.block_on(bench::run(command))
+        }
+        Command::Cluster(command) => {
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            tokio::runtime::Runtime::new()?.block_on(playground::run(command))
         }
         Command::Fuzz(arguments) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();

@@ -1,92 +1,136 @@
-//! Draws a node's devices, links and holders as text, for people. Called by the command line.
+//! Draws a node's devices, links and holders as text, for people. Called by the command line for what came of a
+//! scenario, by the playground for nodes that stand.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use neuron_core::catalog::{Catalog, Shape};
-use neuron_core::ids::CoreSet;
+use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
 
 use crate::outcome::Outcome;
 use crate::output::folded;
-use crate::scenario::Scenario;
+use crate::paint::Paint;
+use crate::scenario::{NodeSpec, Scenario};
 
-/// A drawing of each node of the scenario at its end. Each device is a box with its id and one letter for each
-/// logical core: the pod that holds it, or a dot if nobody does.
+/// A node and who holds what of it.
+pub struct Sketch<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its devices.
+    pub topology: &'a Topology,
+    /// How they are linked; none where the type is not in the catalog.
+    pub shape: Option<Shape>,
+    /// Who holds what, in the order of their letters.
+    pub holders: Vec<Holder>,
+    /// Devices that new pods do not get.
+    pub unhealthy: DeviceSet,
+}
+
+/// One holder.
+pub struct Holder {
+    /// Its logical cores under either name.
+    pub cores: CoreSet,
+    /// What stands behind its letter.
+    pub words: String,
+}
+
+/// A drawing of each node of the scenario at its end, without colours.
 pub fn nodes(scenario: &Scenario, outcome: &Outcome) -> String {
-    let mut text = String::new();
-    for (place, spec) in scenario.nodes.iter().enumerate() {
-        let node = format!("n{}", place + 1);
-        let Some(model) = Catalog::embedded().find(&spec.instance_type) else { continue };
-        let lnc = spec.lnc.unwrap_or(model.default_lnc);
-        let Ok(topology) = Topology::named(&spec.instance_type, model, lnc, Policy::Documented) else {
-            continue;
-        };
-        let holders = holders(&node, &topology, outcome);
-        text.push_str(&heading(&node, &topology, model.shape));
-        text.push_str(&boxes(&topology, model.shape, &holders));
-        for (letter, (name, cores)) in letters().zip(&holders) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {letter} = {name}, with cores {}", folded(&cores.to_string()));
+    let nodes = scenario.nodes.iter().enumerate();
+    nodes.filter_map(|(place, spec)| at_the_end(&format!("n{}", place + 1), spec, outcome)).collect()
+}
+
+fn at_the_end(name: &str, spec: &NodeSpec, outcome: &Outcome) -> Option<String> {
+    let model = Catalog::embedded().find(&spec.instance_type)?;
+    let lnc = spec.lnc.unwrap_or(model.default_lnc);
+    let topology = Topology::named(&spec.instance_type, model, lnc, Policy::Documented).ok()?;
+    let here = outcome.pods.iter().filter(|(_, pod)| pod.is_running() && pod.node.as_deref() == Some(name));
+    let held = here.filter_map(|(pod, outcome)| match Allocation::parse(&outcome.annotations) {
+        Ok(Some(Recorded::Ours(allocation))) => {
+            let cores = allocation.hardware(&topology);
+            Some(Holder { cores, words: format!("{pod}, with cores {}", folded(&cores.to_string())) })
         }
+        _ => None,
+    });
+    let sketch = Sketch {
+        name,
+        topology: &topology,
+        shape: Some(model.shape),
+        holders: held.collect(),
+        unhealthy: DeviceSet::EMPTY,
+    };
+    Some(node(&sketch, Paint::Plain))
+}
+
+/// A drawing of one node. Each device is a box with its id and one letter for each logical core: who holds it, a dot
+/// if nobody does, `!` if it is free on a device that new pods do not get.
+pub fn node(sketch: &Sketch, paint: Paint) -> String {
+    let mut text = heading(sketch, paint) + &boxes(sketch, paint);
+    for ((place, holder), letter) in sketch.holders.iter().enumerate().zip(letters()) {
+        let style = paint.holder(place);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {style}{letter}{style:#} = {}", holder.words);
     }
     text
 }
 
-fn heading(node: &str, topology: &Topology, shape: Shape) -> String {
-    let shape = format!("{shape:?}").to_lowercase();
-    let (devices, cores) = (topology.devices(), topology.cores_per_device());
+fn heading(sketch: &Sketch, paint: Paint) -> String {
+    let (devices, cores) = (sketch.topology.devices(), sketch.topology.cores_per_device());
     let plural = if devices == 1 { "" } else { "s" };
+    let shape = sketch.shape.map(|shape| format!("{shape:?} of ").to_lowercase()).unwrap_or_default();
+    let bold = paint.heading();
     format!(
-        "{node}  {}  {shape} of {devices} device{plural} with {cores} logical cores each\n",
-        topology.instance_type()
+        "{bold}{}{bold:#}  {}  {shape}{devices} device{plural} with {cores} logical cores each\n",
+        sketch.name,
+        sketch.topology.instance_type()
     )
-}
-
-/// The cores that running pods hold on the node, by pod name.
-fn holders(node: &str, topology: &Topology, outcome: &Outcome) -> BTreeMap<String, CoreSet> {
-    let here = outcome.pods.iter().filter(|(_, pod)| pod.is_running() && pod.node.as_deref() == Some(node));
-    let held = here.filter_map(|(name, pod)| match Allocation::parse(&pod.annotations) {
-        Ok(Some(Recorded::Ours(allocation))) => Some((name.clone(), allocation.hardware(topology))),
-        _ => None,
-    });
-    held.collect()
 }
 
 fn letters() -> impl Iterator<Item = char> {
     ('a'..='z').chain('A'..='Z').chain('0'..='9')
 }
 
-fn boxes(topology: &Topology, shape: Shape, holders: &BTreeMap<String, CoreSet>) -> String {
-    let device = |id: u8| {
-        let first = id * topology.cores_per_device();
-        let cores = (first..first + topology.cores_per_device()).map(|core| {
-            let holder = letters().zip(holders.values()).find(|(_, cores)| cores.contains(core));
-            holder.map_or('.', |(letter, _)| letter)
-        });
-        format!("[{id:>2} {}]", cores.collect::<String>())
-    };
-    let (per_row, link) = match shape {
-        Shape::Torus => (4, "--"),
-        Shape::Line | Shape::Ring => (topology.devices(), "--"),
-        Shape::Switch => (4, "  "),
-        Shape::Single => (1, ""),
+fn boxes(sketch: &Sketch, paint: Paint) -> String {
+    let devices = sketch.topology.devices();
+    let (per_row, link) = match sketch.shape {
+        Some(Shape::Torus) => (4, "--"),
+        Some(Shape::Line | Shape::Ring) => (devices, "--"),
+        Some(Shape::Switch) | None => (4, "  "),
+        Some(Shape::Single) => (1, ""),
     };
     let mut text = String::new();
-    for row in 0..topology.devices().div_ceil(per_row) {
-        let ids = row * per_row..((row + 1) * per_row).min(topology.devices());
-        let line = ids.map(device).collect::<Vec<_>>().join(link);
-        let wraps = matches!(shape, Shape::Torus) || (matches!(shape, Shape::Ring) && row == 0);
+    for row in 0..devices.div_ceil(per_row) {
+        let ids = row * per_row..((row + 1) * per_row).min(devices);
+        let line = ids.map(|id| device(sketch, id, paint)).collect::<Vec<_>>().join(link);
+        let wraps = matches!(sketch.shape, Some(Shape::Torus | Shape::Ring));
         let (before, after) = if wraps { ("--", "--") } else { ("  ", "") };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {before}{line}{after}");
     }
-    let note = match shape {
-        Shape::Torus => "  each device is linked to the one above and below it too; rows and columns close\n",
-        Shape::Ring => "  the last device is linked to the first\n",
-        Shape::Switch => "  every device reaches every other through the switch\n",
-        Shape::Line | Shape::Single => "",
+    let note = match sketch.shape {
+        Some(Shape::Torus) => {
+            "  each device is linked to the one above and below it too; rows and columns close"
+        }
+        Some(Shape::Ring) => "  the last device is linked to the first",
+        Some(Shape::Switch) => "  every device reaches every other through the switch",
+        Some(Shape::Line | Shape::Single) | None => "",
     };
-    text + note
+    let faint = paint.faint();
+    if note.is_empty() { text } else { format!("{text}{faint}{note}{faint:#}\n") }
+}
+
+fn device(sketch: &Sketch, id: u8, paint: Paint) -> String {
+    let mut text = format!("[{id:>2} ");
+    for core in sketch.topology.cores_of(DeviceSet::single(id)).iter() {
+        let mut holders = sketch.holders.iter().enumerate().zip(letters());
+        let (style, sign) = match holders.find(|((_, holder), _)| holder.cores.contains(core)) {
+            Some(((place, _), letter)) => (paint.holder(place), letter),
+            None if sketch.unhealthy.contains(id) => (paint.bad(), '!'),
+            None => (paint.faint(), '.'),
+        };
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{style}{sign}{style:#}");
+    }
+    text + "]"
 }

@@ -2,7 +2,8 @@
 //!
 //! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`library`]); a [`cluster::Cluster`] carries it out
 //! ([`run`], [`wait`]); what came of it is the outcome document ([`outcome`], [`collect`]), which is judged
-//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). The first kind of cluster is [`embedded`]. [`bench`] measures.
+//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). [`bench`] measures, [`conformance`] runs Kubernetes' own
+//! cases for device plugins, and a cluster for people to try things on is a [`playground`].
 
 pub mod bench;
 pub mod cli;
@@ -16,6 +17,8 @@ pub mod library;
 mod observe;
 pub mod outcome;
 pub mod output;
+pub mod paint;
+pub mod playground;
 pub mod proxy;
 pub mod run;
 pub mod scenario;

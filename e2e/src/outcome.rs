@@ -123,13 +123,19 @@ pub fn scheduling_text(message: &str, outside: &[&str], nodes: usize) -> String 
     let Some((_, rest)) = message.split_once(" nodes are available: ") else {
         return message.to_owned();
     };
-    // Reasons may hold full stops of their own, so the tail is found by its words, not by its punctuation.
-    let tail = [" no new claims to deallocate, preemption: ", " preemption: "];
-    let end = tail.iter().filter_map(|words| rest.find(words)).min().unwrap_or(rest.len());
-    let reasons = rest[..end].strip_suffix('.').unwrap_or(&rest[..end]);
+    let rest = without_preemption(rest);
+    let reasons = rest.strip_suffix('.').unwrap_or(rest);
     let kept: Vec<&str> =
         reasons.split(", ").filter(|reason| !outside.iter().any(|text| reason.contains(text))).collect();
     format!("0/{nodes} nodes are available: {}.", kept.join(", "))
+}
+
+/// A FailedScheduling message without its `preemption:` tail.
+pub(crate) fn without_preemption(message: &str) -> &str {
+    // Reasons may hold full stops of their own, so the tail is found by its words, not by its punctuation.
+    let tail = [" no new claims to deallocate, preemption: ", " preemption: "];
+    let end = tail.iter().filter_map(|words| message.find(words)).min().unwrap_or(message.len());
+    &message[..end]
 }
 
 #[cfg(test)]

@@ -119,7 +119,8 @@ fn placement(pod: &PodOutcome) -> String {
     }
 }
 
-fn set(allocation: &ContainerAllocation) -> String {
+/// `devices 0-3`, `core 5`, or both.
+pub(crate) fn set(allocation: &ContainerAllocation) -> String {
     let part = |noun: &str, ids: String| {
         let plural = if ids.contains(',') { "s" } else { "" };
         (!ids.is_empty()).then(|| format!("{noun}{plural} {}", folded(&ids)))

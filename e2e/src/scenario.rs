@@ -83,6 +83,19 @@ pub struct NodeSpec {
     pub without_plugin: bool,
 }
 
+impl NodeSpec {
+    /// A node of this type, with nothing out of the ordinary.
+    pub fn of(instance_type: &str) -> Self {
+        Self {
+            instance_type: instance_type.to_owned(),
+            lnc: None,
+            label: None,
+            files: BTreeMap::new(),
+            without_plugin: false,
+        }
+    }
+}
+
 /// One step. Each waits until what it did is visible before the next begins.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -18,6 +18,13 @@ pub struct MachineSpec {
     pub instance_id: Option<String>,
 }
 
+impl MachineSpec {
+    /// Whether such a machine can be made; nothing is written. Errors as [`crate::Machine::up`] before it writes.
+    pub fn check(&self, catalog: &Catalog) -> Result<(), MachineError> {
+        Board::of(self, catalog).map(drop)
+    }
+}
+
 /// A machine's facts, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

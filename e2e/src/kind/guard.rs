@@ -11,13 +11,15 @@ use super::program;
 pub(super) struct Guard {
     name: String,
     keep: bool,
+    /// The cluster is no longer this guard's business.
+    released: bool,
     folder: PathBuf,
 }
 
 impl Guard {
     /// For the cluster of this name, which need not be there yet. Its folder is made.
     pub(super) fn new(name: &str, keep: bool) -> anyhow::Result<Self> {
-        let guard = Self { name: name.to_owned(), keep, folder: folder(name) };
+        let guard = Self { name: name.to_owned(), keep, released: false, folder: folder(name) };
         let path = guard.scheduler_folder();
         std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(guard)
@@ -30,7 +32,12 @@ impl Guard {
 
     /// The folder that the control plane's node has as `/etc/neuron-e2e`.
     pub(super) fn scheduler_folder(&self) -> PathBuf {
-        self.folder.join("scheduler")
+        scheduler_folder(&self.name)
+    }
+
+    /// Leaves the cluster to whoever takes it down by name.
+    pub(super) fn release(&mut self) {
+        self.released = true;
     }
 
     /// Whether the cluster came up whole, so that it can be used again.
@@ -45,12 +52,20 @@ impl Guard {
 }
 
 /// What belongs to a cluster on this host.
-fn folder(name: &str) -> PathBuf {
+pub(super) fn folder(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("neuron-e2e-{name}"))
+}
+
+/// The folder that the control plane's node has as `/etc/neuron-e2e`: where it is, a cluster is ours.
+pub(super) fn scheduler_folder(name: &str) -> PathBuf {
+    folder(name).join("scheduler")
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.released {
+            return;
+        }
         if self.keep && self.is_complete() {
             eprintln!("cluster {} stays: export KUBECONFIG={}", self.name, self.kubeconfig());
             return;

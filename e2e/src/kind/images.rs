@@ -8,7 +8,7 @@ use super::program;
 pub(super) const IMAGES: [&str; 4] =
     ["neuron-extender:dev", "neuron-device-plugin:dev", "fake-neuron:dev", "neuron-workload:dev"];
 /// The image of scenario pods.
-pub(super) const WORKLOAD: &str = "neuron-workload:dev";
+pub const WORKLOAD: &str = "neuron-workload:dev";
 
 /// Whether Docker has the image.
 pub(super) async fn is_there(image: &str) -> bool {

@@ -15,6 +15,7 @@ mod program;
 mod scheduling;
 pub mod session;
 mod stage;
+pub mod standing;
 mod tls;
 pub(crate) mod wait;
 
@@ -30,6 +31,7 @@ use crate::proxy::Proxy;
 use crate::scenario::NodeSpec;
 use config::{KindConfig, SCHEDULER_FILE};
 use guard::Guard;
+pub use images::WORKLOAD;
 pub use scheduling::Scheduling;
 pub(crate) use scheduling::deployed_extender;
 use scheduling::{Forward, Route};
@@ -65,7 +67,7 @@ pub struct KindCluster {
     /// What hardware each worker has now; none where it must be made anew.
     staged: Mutex<Vec<Option<NodeSpec>>>,
     // Last: deletes the cluster when everything above is gone.
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl KindCluster {
@@ -98,7 +100,7 @@ impl KindCluster {
             staged: Mutex::new(vec![None; workers.len()]),
             workers,
             name,
-            _guard: guard,
+            guard,
         };
         cluster.let_pods_reach_the_proxy().await?;
         images::load(&cluster.name).await?;

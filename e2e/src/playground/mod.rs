@@ -1,0 +1,68 @@
+//! `neuron-e2e cluster`: a fake Neuron cluster in one command, to try things on. [`up`] makes it, [`status`] draws it,
+//! or any other cluster with Neuron nodes. Called by the command line.
+
+mod api;
+mod next;
+mod show;
+mod status;
+mod up;
+pub mod view;
+mod waiting;
+
+use std::io::{ErrorKind, Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use crate::kind::standing;
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Makes a cluster on kind with fake Neuron nodes and the suite installed, and says what to type next.
+    Up(up::Arguments),
+    /// Draws each node's devices and who holds them, and says what pods wait for.
+    Status(status::Arguments),
+    /// Deletes a cluster that `up` made, and makes sure that nothing stays.
+    Down(Name),
+    /// Lists the clusters that stand, with the kubeconfig of each.
+    List,
+}
+
+/// Which cluster.
+#[derive(Clone, Debug, Args)]
+pub struct Name {
+    /// Name of the cluster.
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: String,
+}
+
+/// The cluster's name where none is given.
+const DEFAULT_NAME: &str = "neuron-playground";
+
+/// Carries the command out.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Up(arguments) => up::run(arguments).await?,
+        Command::Status(arguments) => status::run(arguments).await?,
+        Command::Down(Name { name }) => {
+            standing::take_down(&name).await?;
+            say(&format!("cluster {name} is gone\n"))?;
+        }
+        Command::List => {
+            for name in standing::ours().await? {
+                say(&format!("{name}  {}\n", standing::kubeconfig(&name).display()))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes to standard output. Whoever reads it may have read enough: that is no error.
+fn say(text: &str) -> anyhow::Result<()> {
+    match stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}

@@ -1,0 +1,104 @@
+//! `neuron-e2e cluster up`.
+
+use anyhow::bail;
+use clap::Args;
+use fake_neuron::MachineSpec;
+use neuron_core::catalog::Catalog;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{DEFAULT_NAME, api, next, say, show};
+use crate::kind::{self, Scheduling, standing};
+use crate::paint::Paint;
+use crate::scenario::NodeSpec;
+
+/// Most nodes: each is a container that runs a kubelet.
+const MOST_NODES: usize = 8;
+
+/// How to make the cluster.
+#[derive(Clone, Debug, Args)]
+pub struct Arguments {
+    /// Instance type of each node, one to eight, such as `trn1.32xlarge,inf2.48xlarge`.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "TYPE,..")]
+    nodes: Vec<String>,
+    /// Name of the cluster.
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: String,
+    /// Who asks the extender.
+    #[arg(long, value_enum, default_value = "my-scheduler")]
+    scheduling: Scheduling,
+    /// Node image of the cluster.
+    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    node_image: Option<String>,
+    /// Do not build the suite's images again where they are there.
+    #[arg(long)]
+    skip_images: bool,
+}
+
+/// Makes the cluster and says what to type next. Errors: a type that is not known, a cluster of that name, something
+/// that this machine lacks; nothing stays then.
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let Arguments { nodes, name, scheduling, node_image, skip_images } = arguments;
+    let nodes = checked(&nodes)?;
+    for finding in kind::doctor::look(node_image.as_deref()).await {
+        if let Err(why) = finding.found {
+            bail!("{}: {why}", finding.what);
+        }
+    }
+    let you = next::program();
+    if standing::is_there(&name).await? {
+        bail!(
+            "cluster {name:?} is there already; look at it: `{you} cluster status{option}`, delete it: \
+             `{you} cluster down{option}`, or make another: --name",
+            option = next::name_option(&name)
+        );
+    }
+    let options =
+        kind::Options { name: name.clone(), workers: nodes.len(), keep: false, node_image, skip_images };
+    let mut terminate = signal(SignalKind::terminate())?;
+    // Whichever ends first, the other's future is dropped here, and the cluster with it.
+    tokio::select! {
+        stands = standing::stand(&options, &nodes, scheduling) => stands?,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("terminated"),
+    }
+    let client = api::client_of(&standing::kubeconfig(&name), None).await?;
+    let drawing = show::text(&api::look(&client).await?, Paint::of_stdout());
+    say(&format!("{drawing}\n{}\n", next::text(&name, &nodes, scheduling)))
+}
+
+fn checked(types: &[String]) -> anyhow::Result<Vec<NodeSpec>> {
+    if types.len() > MOST_NODES {
+        bail!("{} nodes are too many for one machine; give one to {MOST_NODES} types", types.len());
+    }
+    let checked = types.iter().map(|name| {
+        let machine = MachineSpec { instance_type: name.clone(), lnc: None, instance_id: None };
+        machine.check(Catalog::embedded())?;
+        Ok(NodeSpec::of(name))
+    });
+    checked.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_type_that_is_not_known_is_refused_with_those_that_look_like_it() {
+        let error = checked(&names(&["trn1.32xlarge", "trn1.23xlarge"])).unwrap_err().to_string();
+        assert!(
+            error.starts_with("instance type trn1.23xlarge is not known: did you mean trn1.2"),
+            "{error}"
+        );
+        assert!(error.contains("trn1.32xlarge"), "{error}");
+    }
+
+    #[test]
+    fn nine_nodes_are_too_many() {
+        let error = checked(&vec!["inf2.xlarge".to_owned(); 9]).unwrap_err().to_string();
+        assert_eq!(error, "9 nodes are too many for one machine; give one to 8 types");
+    }
+}
