@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::embedded::{Embedded, Options};
 use crate::fuzz::on_kind::OnKind;
 use crate::fuzz::{self, Fuzz};
+use crate::kind::conformance;
 use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
 use crate::output::{Row, summary, table, told};
@@ -36,6 +37,8 @@ enum Command {
     Doctor,
     /// Runs random scenarios; the same seed makes the same ones.
     Fuzz(FuzzArguments),
+    /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
+    Conformance(conformance::Arguments),
     /// Lists the scenarios.
     List {
         /// How to print them.
@@ -118,7 +121,7 @@ struct KindArguments {
 impl KindArguments {
     fn options(self, workers: usize) -> kind::Options {
         let KindArguments { name, keep, node_image, skip_images, scheduling: _, require: _ } = self;
-        kind::Options { name, workers, keep, node_image, skip_images }
+        kind::Options { name, workers, keep, node_image, skip_images, feature_gates: &[] }
     }
 }
 
@@ -132,7 +135,7 @@ enum ClusterKind {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Output {
+pub(crate) enum Output {
     /// For people.
     #[default]
     Table,
@@ -148,6 +151,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Fuzz(arguments) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             tokio::runtime::Runtime::new()?.block_on(run_fuzz(arguments))
+        }
+        Command::Conformance(arguments) => {
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            tokio::runtime::Runtime::new()?.block_on(conformance::run(arguments))
         }
         Command::Run(arguments) => {
             // The ring provider must be chosen before the first client is made; a second choice is no error here.
