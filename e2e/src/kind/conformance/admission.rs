@@ -97,6 +97,7 @@ pub(super) async fn not_registered_again(room: &Room<'_>) -> anyhow::Result<Seen
     let refusal = refused(room).await?;
     room.by("letting the device plugin's process go on");
     room.signal_plugin(&plugin, "SIGCONT").await?;
+    room.cluster.serves(room.node_name()?, None).await?;
     room.offers(ALL as i64, ALL as i64).await?;
     let now = room.plugin().await?;
     ensure!(now.metadata.uid == plugin.metadata.uid, "the plugin's pod was replaced");

@@ -102,8 +102,7 @@ pub(super) async fn list_fails_later(room: &Room<'_>) -> anyhow::Result<Seen> {
     room.offers(ALL, ALL).await?;
     let restarts = room.plugin_restarts().await?;
     Ok(Seen::That(format!(
-        "plugin killed: allocatable 0 of {ALL}; kubelet asked no more, the plugin registered anew after restart \
-         {restarts}: {ALL} of {ALL}"
+        "plugin killed: allocatable 0 of {ALL}; it registered by itself after restart {restarts}: {ALL} of {ALL}"
     )))
 }
 

@@ -106,7 +106,7 @@ async fn one(cluster: &KindCluster, case: &Case, grace: bool) -> Row {
             let mut result = (case.steps)(&room).await;
             let failed = result.is_err();
             if let Err(error) = result {
-                let evidence = match cluster.keep_evidence(&format!("conformance-{}", case.name)).await {
+                let evidence = match cluster.keep_evidence(&folder_name(case)).await {
                     Ok(folder) => format!("evidence: {}", folder.display()),
                     Err(error) => format!("no evidence: {error:#}"),
                 };
@@ -133,6 +133,13 @@ async fn one(cluster: &KindCluster, case: &Case, grace: bool) -> Row {
     Row { file: case.file, case: case.name, result, seen, steps, seconds }
 }
 
+/// The case's name without what a path would have to be quoted for.
+fn folder_name(case: &Case) -> String {
+    let words =
+        case.name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
+}
+
 async fn prepared<'a>(cluster: &'a KindCluster, case: &Case) -> anyhow::Result<Stage<'a>> {
     let scenario = scenario(case)?;
     Stage::set(cluster, &scenario, Scheduling::MyScheduler).await.context("preparing the node")
@@ -147,6 +154,11 @@ fn scenario(case: &Case) -> anyhow::Result<Scenario> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn evidence_has_a_plain_name() {
+        assert_eq!(folder_name(&CASES[0]), "can-schedule-a-pod-that-requires-a-device");
+    }
 
     #[test]
     fn every_case_has_a_node_to_run_on() {

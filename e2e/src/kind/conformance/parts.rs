@@ -126,14 +126,21 @@ impl Room<'_> {
     /// Kills every container on the node, as a reboot does; with `except` all but those of this pod.
     pub(super) async fn kill_containers(&self, except: Option<&Pod>) -> anyhow::Result<()> {
         self.by("stopping all the local containers");
-        let uid = except.and_then(|pod| pod.metadata.uid.as_deref()).unwrap_or_default();
-        let ids = format!("ctr -n k8s.io containers ls -q 'labels.\"io.kubernetes.pod.uid\"!={uid}'");
-        let running = "ctr -n k8s.io tasks ls | awk '$3 == \"RUNNING\" {print $1}'";
-        let (node, both) = (self.node_name()?, format!("comm -12 <({ids} | sort) <({running} | sort)"));
-        let kill = format!("for id in $({both}); do ctr -n k8s.io tasks kill -s SIGKILL $id || :; done");
-        self.cluster.in_node(node, &kill).await?;
+        let spared = except.and_then(|pod| pod.metadata.uid.as_deref());
+        let filter = spared.map(|uid| format!("'labels.\"io.kubernetes.pod.uid\"!={uid}'"));
+        let running = format!(
+            "set -eu -o pipefail; all=$(ctr -n k8s.io containers ls -q {}); \
+             running=$(ctr -n k8s.io tasks ls | awk '$3 == \"RUNNING\" {{print $1}}'); \
+             comm -12 <(sort <<< \"$all\") <(sort <<< \"$running\")",
+            filter.unwrap_or_default()
+        );
+        let node = self.node_name()?;
+        for id in self.cluster.in_node(node, &running).await?.split_whitespace() {
+            // Some end with others: a container with its sandbox.
+            self.cluster.in_node(node, &format!("ctr -n k8s.io tasks kill -s SIGKILL {id} || :")).await?;
+        }
         until("the containers to end", || async {
-            Ok(self.cluster.in_node(node, &both).await?.trim().is_empty())
+            Ok(self.cluster.in_node(node, &running).await?.trim().is_empty())
         })
         .await
     }
