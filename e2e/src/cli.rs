@@ -13,6 +13,7 @@ use crate::bench::{self, BenchCommand};
 use crate::embedded::{Embedded, Options};
 use crate::fuzz::on_kind::OnKind;
 use crate::fuzz::{self, Fuzz};
+use crate::kind::conformance;
 use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
 use crate::output::{Row, summary, table, told};
@@ -43,6 +44,8 @@ enum Command {
     /// Measures what the suite costs.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
+    Conformance(conformance::Arguments),
     /// Lists the scenarios.
     List {
         /// How to print them.
@@ -125,7 +128,7 @@ struct KindArguments {
 impl KindArguments {
     fn options(self, workers: usize) -> kind::Options {
         let KindArguments { name, keep, node_image, skip_images, scheduling: _, require: _ } = self;
-        kind::Options { name, workers, keep, node_image, skip_images }
+        kind::Options { name, workers, keep, node_image, skip_images, feature_gates: &[] }
     }
 }
 
@@ -164,6 +167,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Fuzz(arguments) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             tokio::runtime::Runtime::new()?.block_on(run_fuzz(arguments))
+        }
+        Command::Conformance(arguments) => {
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            tokio::runtime::Runtime::new()?.block_on(conformance::run(arguments))
         }
         Command::Run(arguments) => {
             // The ring provider must be chosen before the first client is made; a second choice is no error here.

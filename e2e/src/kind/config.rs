@@ -18,6 +18,9 @@ pub(super) const SCHEDULER_FILE: &str = "scheduler.yaml";
 pub struct KindConfig {
     kind: &'static str,
     api_version: &'static str,
+    /// Of every part of Kubernetes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    feature_gates: BTreeMap<String, bool>,
     nodes: Vec<Node>,
     kubeadm_config_patches: Vec<String>,
 }
@@ -68,9 +71,16 @@ impl KindConfig {
         Self {
             kind: "Cluster",
             api_version: "kind.x-k8s.io/v1alpha4",
+            feature_gates: BTreeMap::new(),
             nodes: std::iter::once(control_plane).chain(workers).collect(),
             kubeadm_config_patches: vec![scheduler.to_string(), kubelet.to_string()],
         }
+    }
+
+    /// With these feature gates of Kubernetes on.
+    pub fn with_feature_gates(mut self, gates: &[&str]) -> Self {
+        self.feature_gates = gates.iter().map(|gate| ((*gate).to_owned(), true)).collect();
+        self
     }
 
     /// As the file that kind reads.
@@ -87,5 +97,12 @@ mod tests {
     fn two_workers_and_a_scheduler_with_our_configuration() {
         let config = KindConfig::new(2, Path::new("/tmp/neuron-e2e-demo/scheduler"));
         insta::assert_snapshot!(config.to_yaml().unwrap());
+    }
+
+    #[test]
+    fn feature_gates_are_on_in_every_part() {
+        let config = KindConfig::new(1, Path::new("/tmp")).with_feature_gates(&["ResourceHealthStatus"]);
+        let text = config.to_yaml().unwrap();
+        assert!(text.contains("featureGates:\n  ResourceHealthStatus: true\n"), "{text}");
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod bare;
 pub mod compare;
 pub mod config;
+pub mod conformance;
 pub mod doctor;
 mod evidence;
 mod guard;
@@ -49,6 +50,8 @@ pub struct Options {
     pub node_image: Option<String>,
     /// Use images that are there without building them again.
     pub skip_images: bool,
+    /// Feature gates of Kubernetes that are on beside its own choice.
+    pub feature_gates: &'static [&'static str],
 }
 
 /// A running cluster with the suite installed.
@@ -114,7 +117,8 @@ impl KindCluster {
         let image = doctor::node_image(options.node_image.as_deref()).await;
         let folder = guard.scheduler_folder();
         tokio::fs::write(folder.join(SCHEDULER_FILE), scheduling::without_extender()).await?;
-        let config = KindConfig::new(options.workers, &folder).to_yaml()?;
+        let config =
+            KindConfig::new(options.workers, &folder).with_feature_gates(options.feature_gates).to_yaml()?;
         let kubeconfig = guard.kubeconfig();
         let arguments = [
             "create",

@@ -91,9 +91,21 @@ impl KindCluster {
 
     /// Starts kubelet and waits until what the plugin reports is offered again.
     pub(super) async fn start_kubelet(&self, node: &str) -> anyhow::Result<()> {
+        let began = self.begin_kubelet(node).await?;
+        self.serves(node, Some(began)).await
+    }
+
+    /// Starts kubelet and waits until it says that the node is ready, whatever the plugin does. Gives the time of the
+    /// start.
+    pub(super) async fn begin_kubelet(&self, node: &str) -> anyhow::Result<Timestamp> {
         let began = Timestamp::now();
         self.in_node(node, START_KUBELET).await.with_context(|| format!("starting kubelet of {node}"))?;
-        self.serves(node, Some(began)).await
+        until(&format!("node {node} to be ready"), || async {
+            let node = self.node(node).await?;
+            Ok(is_heard_of(&node, began))
+        })
+        .await?;
+        Ok(began)
     }
 
     /// Waits until the plugin is ready and kubelet offers exactly what the node's report says; with `since`, by a
@@ -130,10 +142,13 @@ fn offers_its_report(node: &Node) -> bool {
     healthy > 0 && offered(node, names::NEURON) == healthy && offered(node, names::NEURONCORE) >= healthy
 }
 
-/// Whether kubelet has written the node's status later than that.
+/// Whether kubelet has called the node ready later than that.
 fn is_heard_of(node: &Node, since: Timestamp) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
     // Times in a status are whole seconds, rounded down.
-    ready.any(|condition| condition.last_heartbeat_time.as_ref().is_some_and(|time| time.0 > since))
+    ready.any(|condition| {
+        condition.status == "True"
+            && condition.last_heartbeat_time.as_ref().is_some_and(|time| time.0 > since)
+    })
 }

@@ -14,9 +14,18 @@ pub(super) const LONGEST: Duration = Duration::from_secs(120);
 /// Waits until the condition holds; an error that says what was waited for after [`LONGEST`].
 pub(crate) async fn until<F: Future<Output = anyhow::Result<bool>>>(
     what: &str,
+    condition: impl FnMut() -> F,
+) -> anyhow::Result<()> {
+    within(LONGEST, what, condition).await
+}
+
+/// As [`until`], with another limit.
+pub(super) async fn within<F: Future<Output = anyhow::Result<bool>>>(
+    limit: Duration,
+    what: &str,
     mut condition: impl FnMut() -> F,
 ) -> anyhow::Result<()> {
-    let deadline = Instant::now() + LONGEST;
+    let deadline = Instant::now() + limit;
     loop {
         match condition().await {
             Ok(true) => return Ok(()),
@@ -28,7 +37,7 @@ pub(crate) async fn until<F: Future<Output = anyhow::Result<bool>>>(
             Err(_) => {}
         }
         if Instant::now() >= deadline {
-            bail!("waited {} s for {what}", LONGEST.as_secs());
+            bail!("waited {} s for {what}", limit.as_secs());
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -1,0 +1,68 @@
+//! kubelet's own books, asked over its podresources socket: who holds which device ids. The socket is inside the node,
+//! and Docker brings its bytes out.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hyper_util::rt::TokioIo;
+use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
+use tokio::process::Command;
+use tonic::transport::Endpoint;
+
+/// Longest wait for one answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// By pod, as `namespace/name`, and container: the ids of one resource, sorted. Containers without any are there with
+/// none.
+pub(super) type Held = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+
+/// Asks the kubelet of this node once. Errors: kubelet is away or slow.
+pub(super) async fn list(node: &str, resource: &str) -> anyhow::Result<Held> {
+    let asked = tokio::time::timeout(LIMIT, ask(node, resource)).await;
+    asked.with_context(|| format!("kubelet of {node} gave no pod resources in {} s", LIMIT.as_secs()))?
+}
+
+async fn ask(node: &str, resource: &str) -> anyhow::Result<Held> {
+    const SOCKET: &str = "UNIX-CONNECT:/var/lib/kubelet/pod-resources/kubelet.sock";
+    let mut pipe = Command::new("docker")
+        .args(["exec", "-i", node, "socat", "-", SOCKET])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start `docker exec`")?;
+    let (Some(answers), Some(questions)) = (pipe.stdout.take(), pipe.stdin.take()) else {
+        anyhow::bail!("`docker exec` has no pipes");
+    };
+    let mut once = Some(TokioIo::new(tokio::io::join(answers, questions)));
+    let connector = tower::service_fn(move |_| {
+        ready(once.take().ok_or_else(|| io::Error::other("the socket of kubelet was closed")))
+    });
+    let channel = Endpoint::from_static("http://localhost")
+        .connect_with_connector(connector)
+        .await
+        .with_context(|| format!("connecting to the pod resources of {node}"))?;
+    let mut kubelet = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let listed = kubelet
+        .list(ListPodResourcesRequest {})
+        .await
+        .with_context(|| format!("pod resources of {node}"))?
+        .into_inner();
+    let mut held = Held::new();
+    for pod in listed.pod_resources {
+        let containers = held.entry(format!("{}/{}", pod.namespace, pod.name)).or_default();
+        for container in pod.containers {
+            let ours = container.devices.into_iter().filter(|devices| devices.resource_name == resource);
+            let mut ids: Vec<String> = ours.flat_map(|devices| devices.device_ids).collect();
+            ids.sort();
+            containers.insert(container.name, ids);
+        }
+    }
+    Ok(held)
+}

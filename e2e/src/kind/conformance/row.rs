@@ -1,0 +1,101 @@
+//! What came of the cases: a table for people, JSON for programs. Made by the parent, printed by the command.
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// What a case came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Everything was as Kubernetes' own case asks.
+    Passed,
+    /// Something was not.
+    Failed,
+    /// The case asks nothing of this plugin, or cannot be made here.
+    NotApplicable,
+}
+
+/// One case, as the table and the JSON show it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The file under `test/e2e_node` of Kubernetes.
+    pub file: &'static str,
+    /// The case's name, in Kubernetes' words.
+    pub case: &'static str,
+    /// What it came to.
+    pub result: Verdict,
+    /// What was seen; why it failed; why it is not applicable.
+    pub seen: String,
+    /// What was done, in order, as far as it came.
+    pub steps: Vec<String>,
+    /// Wall time in seconds.
+    pub seconds: f64,
+}
+
+impl Row {
+    /// What the table's column says.
+    pub fn word(&self) -> &'static str {
+        match self.result {
+            Verdict::Passed => "passed",
+            Verdict::Failed => "FAILED",
+            Verdict::NotApplicable => "not applicable",
+        }
+    }
+}
+
+/// The table: Kubernetes' file and case, what it came to, what was seen.
+pub fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["Kubernetes' case", "result", "what was seen"]);
+    let mut file = "";
+    for row in rows {
+        if row.file != file {
+            file = row.file;
+            table.add_row([Cell::new(file).add_attribute(Attribute::Italic)]);
+        }
+        let result = match row.result {
+            Verdict::Passed => Cell::new(row.word()).fg(Color::Green),
+            Verdict::Failed => Cell::new(row.word()).fg(Color::Red).add_attribute(Attribute::Bold),
+            Verdict::NotApplicable => Cell::new(row.word()),
+        };
+        table.add_row([Cell::new(row.case), result, Cell::new(&row.seen)]);
+    }
+    table
+}
+
+/// The last line: `N passed, N failed, N not applicable`.
+pub fn summary(rows: &[Row]) -> String {
+    let count = |verdict| rows.iter().filter(|row| row.result == verdict).count();
+    format!(
+        "{} passed, {} failed, {} not applicable",
+        count(Verdict::Passed),
+        count(Verdict::Failed),
+        count(Verdict::NotApplicable)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_says_its_file_once_and_what_was_seen() {
+        let row = |case, result, seen: &str| Row {
+            file: "device_plugin_test.go",
+            case,
+            result,
+            seen: seen.to_owned(),
+            steps: Vec::new(),
+            seconds: 1.0,
+        };
+        let rows = [
+            row("Can schedule a pod that requires a device", Verdict::Passed, "neuron0"),
+            row("can make a CDI device accessible in a container", Verdict::NotApplicable, "no CDI"),
+        ];
+        let text = table(&rows).to_string();
+        assert_eq!(text.matches("device_plugin_test.go").count(), 1, "{text}");
+        assert!(text.contains("not applicable"), "{text}");
+        assert_eq!(summary(&rows), "1 passed, 0 failed, 1 not applicable");
+    }
+}
