@@ -9,7 +9,10 @@ mod guard;
 mod hardware;
 mod images;
 mod install;
+mod jobs;
 mod nodes;
+mod phases;
+pub mod pool;
 mod program;
 mod scheduling;
 pub mod session;
@@ -29,6 +32,7 @@ use crate::proxy::Proxy;
 use crate::scenario::NodeSpec;
 use config::{KindConfig, SCHEDULER_FILE};
 use guard::Guard;
+use phases::Phases;
 pub use scheduling::Scheduling;
 use scheduling::{Forward, Route};
 
@@ -69,9 +73,19 @@ pub struct KindCluster {
 impl KindCluster {
     /// Makes the cluster and installs the suite; says on standard error how long each phase took.
     pub async fn up(options: &Options) -> anyhow::Result<Self> {
-        let mut phase = Phase::begin();
+        let phases = Phases::begin();
         images::build(options.skip_images).await?;
-        phase.done("images");
+        phases.reached("images");
+        Self::up_in(options, &phases).await
+    }
+
+    /// As [`Self::up`], its images built already, as one of several clusters whose phases are told together.
+    async fn up_in(options: &Options, phases: &Phases) -> anyhow::Result<Self> {
+        let mut began = Instant::now();
+        let mut done = |what: &str| {
+            phases.done(format!("{}: {what}", options.name), began);
+            began = Instant::now();
+        };
         let name = options.name.clone();
         let guard = Guard::new(&name, options.keep)?;
         let (_, earlier) = nodes_of(&name).await?;
@@ -79,7 +93,7 @@ impl KindCluster {
         if !used_again {
             guard::delete(&name).await.context("deleting what an earlier run left")?;
             Self::create(options, &guard).await?;
-            phase.done("kind create cluster");
+            done("kind create cluster");
         }
         let kubeconfig = guard.kubeconfig();
         program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig])
@@ -102,10 +116,20 @@ impl KindCluster {
         };
         cluster.let_pods_reach_the_proxy().await?;
         images::load(&cluster.name).await?;
-        phase.done("images into nodes");
+        done("images into nodes");
         cluster.install(used_again).await.context("installing the suite")?;
-        phase.done("suite installed");
+        done("suite installed");
         Ok(cluster)
+    }
+
+    /// The cluster's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.
+    pub async fn down(self) -> anyhow::Result<()> {
+        tokio::task::spawn_blocking(move || drop(self)).await.context("deleting the cluster")
     }
 
     async fn create(options: &Options, guard: &Guard) -> anyhow::Result<()> {
@@ -155,20 +179,4 @@ async fn gateway() -> anyhow::Result<String> {
     let gateways = program::output("docker", &["network", "inspect", "kind", "--format", format]).await?;
     let address = gateways.split_whitespace().find(|text| text.parse::<std::net::Ipv4Addr>().is_ok());
     address.map(str::to_owned).context("Docker's network `kind` has no IPv4 gateway")
-}
-
-/// Seconds by phase, said as each ends.
-struct Phase {
-    began: Instant,
-}
-
-impl Phase {
-    fn begin() -> Self {
-        Self { began: Instant::now() }
-    }
-
-    fn done(&mut self, what: &str) {
-        eprintln!("{:6.1} s  {what}", self.began.elapsed().as_secs_f64());
-        self.began = Instant::now();
-    }
 }

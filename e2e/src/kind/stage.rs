@@ -41,7 +41,6 @@ impl<'a> Stage<'a> {
         scheduling: Scheduling,
     ) -> anyhow::Result<Self> {
         clear(cluster).await?;
-        let route = if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service };
         let places = 0..cluster.workers.len();
         let turned = try_join_all(places.map(|place| async move {
             match scenario.nodes.get(place) {
@@ -49,7 +48,7 @@ impl<'a> Stage<'a> {
                 None => cluster.leave(place).await,
             }
         }));
-        tokio::try_join!(turned, cluster.schedule_by(scheduling, route))?;
+        tokio::try_join!(turned, cluster.schedule_by(scheduling, route(scenario)))?;
         Ok(Self {
             cluster,
             scheduling,
@@ -80,6 +79,11 @@ impl<'a> Stage<'a> {
     fn node_name(&self, place: usize) -> anyhow::Result<&str> {
         self.nodes.get(place).map(String::as_str).with_context(|| format!("there is no node {place}"))
     }
+}
+
+/// How the scheduler must reach the extender in this scenario.
+pub(super) fn route(scenario: &Scenario) -> Route {
+    if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service }
 }
 
 fn holds(step: &Step) -> bool {
