@@ -25,9 +25,19 @@ impl Guard {
     /// For the cluster of this name, which need not be there yet. Its folder is made.
     pub(super) fn new(name: &str, keep: bool) -> anyhow::Result<Self> {
         let guard = Self { name: name.to_owned(), keep, folder: folder(name) };
-        let path = guard.scheduler_folder();
-        std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        guard.make_folder()?;
         Ok(guard)
+    }
+
+    fn make_folder(&self) -> anyhow::Result<()> {
+        let path = self.scheduler_folder();
+        std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))
+    }
+
+    /// Deletes what an earlier run left of the cluster.
+    pub(super) async fn begin_anew(&self) -> anyhow::Result<()> {
+        delete(&self.name).await?;
+        self.make_folder()
     }
 
     /// The path of the cluster's kubeconfig.

@@ -76,10 +76,15 @@ impl KindCluster {
         let phases = Phases::begin();
         images::build(options.skip_images).await?;
         phases.reached("images");
-        Self::up_in(options, &phases).await
+        let cluster = Self::up_in(options, &phases).await?;
+        let began = Instant::now();
+        cluster.installed().await.context("installing the suite")?;
+        phases.done(format!("{}: suite serves", options.name), began);
+        Ok(cluster)
     }
 
-    /// As [`Self::up`], its images built already, as one of several clusters whose phases are told together.
+    /// As [`Self::up`], its images built already, as one of several clusters whose phases are told together. Nothing is
+    /// waited for: each scenario waits for what it needs.
     async fn up_in(options: &Options, phases: &Phases) -> anyhow::Result<Self> {
         let mut began = Instant::now();
         let mut done = |what: &str| {
@@ -91,13 +96,15 @@ impl KindCluster {
         let (_, earlier) = nodes_of(&name).await?;
         let used_again = options.keep && guard.is_complete() && earlier.len() >= options.workers;
         if !used_again {
-            guard::delete(&name).await.context("deleting what an earlier run left")?;
+            guard.begin_anew().await.context("deleting what an earlier run left")?;
             Self::create(options, &guard).await?;
             done("kind create cluster");
         }
         let kubeconfig = guard.kubeconfig();
-        program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig])
-            .await?;
+        if used_again {
+            let export = ["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig];
+            program::output("kind", &export).await?;
+        }
         let file = Kubeconfig::read_from(&kubeconfig).context("the cluster's kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         let (control_planes, workers) = nodes_of(&name).await?;
@@ -114,8 +121,7 @@ impl KindCluster {
             name,
             _guard: guard,
         };
-        cluster.let_pods_reach_the_proxy().await?;
-        images::load(&cluster.name).await?;
+        tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
         done("images into nodes");
         cluster.install(used_again).await.context("installing the suite")?;
         done("suite installed");
@@ -149,8 +155,6 @@ impl KindCluster {
             &kubeconfig,
             "--config",
             "-",
-            "--wait",
-            "120s",
         ];
         program::output_from("kind", &arguments, &config).await?;
         guard.set_complete()
