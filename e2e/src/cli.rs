@@ -108,13 +108,17 @@ struct KindArguments {
     /// Who places the pods.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["my-scheduler", "default"])]
     scheduling: Vec<Scheduling>,
-    /// Name of the kind cluster.
+    /// Kind clusters side by side, at most: NAME, NAME-2, NAME-3. The first has as many workers as a scenario needs,
+    /// the others one if that does. With three, two cores are busy and some 6 GiB of memory are used.
+    #[arg(long, default_value_t = kind::pool::CLUSTERS)]
+    clusters: usize,
+    /// Name of the kind clusters.
     #[arg(long, default_value = "neuron-e2e")]
     name: String,
-    /// Leave the cluster running, and use one that an earlier run left.
+    /// Leave the clusters running, and use those that an earlier run left.
     #[arg(long)]
     keep: bool,
-    /// Node image of the cluster.
+    /// Node image of the clusters.
     #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
     node_image: Option<String>,
     /// Do not build the suite's images again where they are there.
@@ -127,7 +131,8 @@ struct KindArguments {
 
 impl KindArguments {
     fn options(self, workers: usize) -> kind::Options {
-        let KindArguments { name, keep, node_image, skip_images, scheduling: _, require: _ } = self;
+        let KindArguments { name, keep, node_image, skip_images, clusters: _, scheduling: _, require: _ } =
+            self;
         kind::Options { name, workers, keep, node_image, skip_images, feature_gates: &[] }
     }
 }
@@ -278,8 +283,8 @@ async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
         ClusterKind::Embedded => fuzz_embedded(&fuzz).await?,
         ClusterKind::Kind => {
             // Plans have two nodes at most.
-            let (ways, require) = (kind.scheduling.clone(), kind.require);
-            match fuzz::on_kind::run(&fuzz, &ways, kind.options(2)).await? {
+            let (ways, clusters, require) = (kind.scheduling.clone(), kind.clusters, kind.require);
+            match fuzz::on_kind::run(&fuzz, &ways, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) if require => bail!("{why}"),
                 OnKind::Skipped(why) => {
                     println!("skipped: {why}");
@@ -318,8 +323,8 @@ async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let scenarios = chosen(&arguments.scenarios)?;
     let RunArguments { kind, output, .. } = arguments;
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
-    let (ways, require) = (kind.scheduling.clone(), kind.require);
-    let rows = match kind::session::run(&scenarios, &ways, kind.options(workers)).await? {
+    let (ways, clusters, require) = (kind.scheduling.clone(), kind.clusters, kind.require);
+    let rows = match kind::session::run(&scenarios, &ways, kind.options(workers), clusters).await? {
         Session::Skipped(why) if require => bail!("{why}"),
         Session::Skipped(why) => {
             println!("skipped: {why}");
@@ -336,7 +341,8 @@ async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 
 async fn doctor() -> anyhow::Result<ExitCode> {
     let mut healthy = true;
-    for finding in kind::doctor::look(std::env::var("NEURON_E2E_NODE_IMAGE").ok().as_deref()).await {
+    let image = std::env::var("NEURON_E2E_NODE_IMAGE").ok();
+    for finding in kind::doctor::look(image.as_deref(), kind::pool::CLUSTERS).await {
         healthy &= finding.found.is_ok();
         match finding.found {
             Ok(found) => println!("ok       {}: {found}", finding.what),

@@ -2,7 +2,7 @@
 //!
 //! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`library`]); a [`cluster::Cluster`] carries it out
 //! ([`run`], [`wait`]); what came of it is the outcome document ([`outcome`], [`collect`]), which is judged
-//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). [`bench`] measures, [`conformance`] runs Kubernetes' own
+//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). [`bench`] measures, [`kind::conformance`] runs Kubernetes' own
 //! cases for device plugins, and a cluster for people to try things on is a [`playground`].
 
 pub mod bench;

@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if size.pods > size.nodes * 16 {
         bail!("{nodes} nodes have {} devices, {pods} pods ask for more; give more --nodes", size.nodes * 16);
     }
-    let mut findings = doctor::look(node_image.as_deref()).await;
+    let mut findings = doctor::look(node_image.as_deref(), 1).await;
     findings.push(doctor::kwok().await);
     for finding in findings {
         match finding.found {

@@ -19,16 +19,21 @@ pub enum OnKind {
     Skipped(String),
 }
 
-/// Runs the random scenarios on one kind cluster in every way of scheduling. `jobs` means nothing here: one scenario
-/// has the cluster at a time.
-pub async fn run(fuzz: &Fuzz, ways: &[Scheduling], options: Options) -> anyhow::Result<OnKind> {
+/// Runs the random scenarios on at most so many kind clusters in every way of scheduling. `jobs` means nothing here:
+/// one scenario has a cluster at a time.
+pub async fn run(
+    fuzz: &Fuzz,
+    ways: &[Scheduling],
+    options: Options,
+    clusters: usize,
+) -> anyhow::Result<OnKind> {
     let plans: Vec<Plan> =
         (0..fuzz.count).map(|place| generate::plan(fuzz.seed.wrapping_add(place))).collect();
-    let (mut failures, mut seconds) = match session_of(&plans, ways, options.clone()).await? {
+    let (mut failures, mut seconds) = match session_of(&plans, ways, options.clone(), clusters).await? {
         Ok(told) => told,
         Err(why) => return Ok(OnKind::Skipped(why)),
     };
-    // Smaller ones are tried on one cluster; it is deleted by the last session, which shows them once more.
+    // Smaller ones are tried on clusters that stay; the last session, which shows them once more, deletes them.
     let standing = Options { keep: true, skip_images: true, ..options.clone() };
     let mut rows = Vec::new();
     let mut shrunk = Vec::new();
@@ -39,7 +44,7 @@ pub async fn run(fuzz: &Fuzz, ways: &[Scheduling], options: Options) -> anyhow::
         if !row.passed {
             let again = async |plan: &Plan| {
                 let plans = std::slice::from_ref(plan);
-                match session_of(plans, ways, standing.clone()).await {
+                match session_of(plans, ways, standing.clone(), clusters).await {
                     Ok(Ok((mut failures, _))) => failures.remove(&plan.name()).unwrap_or_default(),
                     // Nothing was shown: not a smaller failure.
                     Ok(Err(_)) | Err(_) => Vec::new(),
@@ -55,7 +60,7 @@ pub async fn run(fuzz: &Fuzz, ways: &[Scheduling], options: Options) -> anyhow::
     }
     if !shrunk.is_empty() {
         // Whatever it shows, the failures are told already.
-        let _shown = session_of(&shrunk, ways, options).await?;
+        let _shown = session_of(&shrunk, ways, options, clusters).await?;
     }
     Ok(OnKind::Ran(rows))
 }
@@ -67,9 +72,10 @@ async fn session_of(
     plans: &[Plan],
     ways: &[Scheduling],
     options: Options,
+    clusters: usize,
 ) -> anyhow::Result<Result<Told, String>> {
     let scenarios: Vec<Scenario> = plans.iter().map(Plan::scenario).collect::<Result<_, _>>()?;
-    let rows = match session::run(&scenarios, ways, options).await? {
+    let rows = match session::run(&scenarios, ways, options, clusters).await? {
         Session::Skipped(why) => return Ok(Err(why)),
         Session::Ran(rows) => rows,
     };

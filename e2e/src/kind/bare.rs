@@ -30,8 +30,14 @@ impl Bare {
     pub(crate) async fn up(name: &str, node_image: Option<String>) -> anyhow::Result<Self> {
         let guard = Guard::new(name, false)?;
         guard::delete(name).await.context("deleting what an earlier run left")?;
-        let options =
-            Options { name: name.to_owned(), workers: 0, keep: false, node_image, skip_images: true };
+        let options = Options {
+            name: name.to_owned(),
+            workers: 0,
+            keep: false,
+            node_image,
+            skip_images: true,
+            feature_gates: &[],
+        };
         KindCluster::create(&options, &guard).await?;
         let (control_planes, _) = nodes_of(name).await?;
         Ok(Self {

@@ -49,8 +49,11 @@ impl KindConfig {
         let control_plane = Node { role: "control-plane", extra_mounts: vec![mount] };
         let workers = (0..workers).map(|_| Node { role: "worker", extra_mounts: Vec::new() });
         // kubeadm v1beta3, which kind writes for Kubernetes 1.34, has its arguments as a map.
-        let scheduler = json!({
+        let cluster = json!({
             "kind": "ClusterConfiguration",
+            // Nothing in it outlives the run, so that no write need wait for the disk.
+            "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
+            "controllerManager": {"extraArgs": {"leader-elect": "false"}},
             "scheduler": {
                 "extraArgs": BTreeMap::from([
                     ("config", format!("{SCHEDULER_FOLDER}/{SCHEDULER_FILE}")),
@@ -66,14 +69,19 @@ impl KindConfig {
                 }],
             },
         });
-        // A changed allocatable shows after a second instead of ten: nodes change their type between scenarios.
-        let kubelet = json!({"kind": "KubeletConfiguration", "nodeStatusUpdateFrequency": "1s"});
+        // A changed allocatable shows after a second instead of ten: nodes change their type between scenarios. What has
+        // not changed is not written as often.
+        let kubelet = json!({
+            "kind": "KubeletConfiguration",
+            "nodeStatusUpdateFrequency": "1s",
+            "nodeStatusReportFrequency": "10s",
+        });
         Self {
             kind: "Cluster",
             api_version: "kind.x-k8s.io/v1alpha4",
             feature_gates: BTreeMap::new(),
             nodes: std::iter::once(control_plane).chain(workers).collect(),
-            kubeadm_config_patches: vec![scheduler.to_string(), kubelet.to_string()],
+            kubeadm_config_patches: vec![cluster.to_string(), kubelet.to_string()],
         }
     }
 

@@ -7,8 +7,9 @@ use super::{images, program};
 const OFFLINE_NODE_IMAGE: &str = "kind-offline/node:v1.34.4";
 /// The node image used otherwise; kind pulls it.
 const NODE_IMAGE: &str = "kindest/node:v1.34.0";
-/// Memory a cluster of four nodes needs beside everything else, in MiB.
-const NEEDED_MEMORY: u64 = 4096;
+/// Memory that the first cluster of a run, with three workers, needs beside everything else, and each other one, with
+/// one worker; in MiB.
+const NEEDED_MEMORY: (u64, u64) = (3072, 1536);
 
 /// One thing looked at.
 #[derive(Clone, Debug)]
@@ -28,8 +29,8 @@ pub async fn node_image(asked: Option<&str>) -> String {
     }
 }
 
-/// Looks at everything, in the order in which it is needed.
-pub async fn look(asked_image: Option<&str>) -> Vec<Finding> {
+/// Looks at everything that a run on so many clusters needs, in the order in which it is needed.
+pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
     let docker = program::output("docker", &["version", "--format", "{{.Server.Version}}"]).await;
     let has_docker = docker.is_ok();
     let mut findings = vec![
@@ -59,7 +60,7 @@ pub async fn look(asked_image: Option<&str>) -> Vec<Finding> {
         };
         findings.push(Finding { what: "node image", found });
     }
-    findings.push(memory());
+    findings.push(memory(clusters));
     findings
 }
 
@@ -74,14 +75,16 @@ fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> F
     Finding { what, found: found.map(first_line).map_err(|error| format!("{error:#}; {remedy}")) }
 }
 
-fn memory() -> Finding {
+fn memory(clusters: usize) -> Finding {
+    let needed = NEEDED_MEMORY.0 + NEEDED_MEMORY.1 * clusters.saturating_sub(1) as u64;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     let found = match available.map(|kib| kib / 1024) {
-        Some(mib) if mib < NEEDED_MEMORY => Err(format!(
-            "{mib} MiB are available, {NEEDED_MEMORY} are needed; end other programs or clusters"
+        Some(mib) if mib < needed => Err(format!(
+            "{mib} MiB are available, {needed} are needed for {clusters} clusters; end other programs, or give \
+             fewer --clusters"
         )),
         Some(mib) => Ok(format!("{mib} MiB available")),
         // Not Linux: Docker has a machine of its own, whose memory it minds itself.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use fake_neuron::node::{APPLIED, Applied};
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use neuron_core::names;
 use serde_json::{Map, Value, json};
@@ -26,7 +27,7 @@ impl KindCluster {
         self.patch_node(node, &json!({"spec": {"unschedulable": null}})).await?;
         if !same {
             self.set_staged(place, None).await;
-            self.stop_plugin(node).await?;
+            self.take_plugin(node).await?;
             let label = match spec.label.as_deref() {
                 None => json!(spec.instance_type),
                 Some("") => Value::Null,
@@ -49,7 +50,7 @@ impl KindCluster {
                 }}),
             )
             .await?;
-            self.hardware_stands(node, &generation).await?;
+            tokio::try_join!(self.hardware_stands(node, &generation), self.offers_nothing(node))?;
         }
         if spec.without_plugin {
             self.stop_plugin(node).await?;
@@ -57,6 +58,18 @@ impl KindCluster {
             self.start_plugin(node).await?;
         }
         self.set_staged(place, Some(spec.clone())).await;
+        Ok(())
+    }
+
+    /// Takes the plugins away from workers that a scenario with these nodes wants to have other hardware.
+    pub(super) async fn take_other_plugins(&self, specs: &[NodeSpec]) -> anyhow::Result<()> {
+        let staged = self.staged.lock().await.clone();
+        let other = |(place, _): &(usize, &String)| match (specs.get(*place), staged.get(*place)) {
+            (Some(spec), Some(Some(staged))) => staged != spec,
+            _ => true,
+        };
+        let nodes = self.workers.iter().enumerate().filter(other);
+        try_join_all(nodes.map(|(_, node)| self.take_plugin(node))).await?;
         Ok(())
     }
 

@@ -15,16 +15,23 @@ const FAKE_ROOT_PATCH: &str = include_str!("../../../deploy/fake-root-patch.yml"
 
 /// The namespace of everything that is not a scenario's pod.
 pub(super) const SYSTEM: &str = "kube-system";
+/// What is installed beside the device plugin.
+const PARTS: [&str; 3] = ["deployment/k8s-neuron-scheduler", "deployment/my-scheduler", FAKE];
+const FAKE: &str = "daemonset/fake-neuron";
+/// What finds the extender by its name.
+pub(super) const DNS: &str = "deployment/coredns";
 /// Label of nodes with fake hardware.
 const FAKE_LABEL: &str = "neuron-e2e/fake";
 
 impl KindCluster {
-    /// Applies every manifest and waits until what does not depend on hardware serves. In a cluster that is used again
-    /// the images may be newer than the pods, so these are restarted.
+    /// Applies every manifest. In a cluster that is used again the images may be newer than the pods, so these are
+    /// restarted. The device plugin runs on no node before one is given hardware.
     pub(super) async fn install(&self, used_again: bool) -> anyhow::Result<()> {
-        for node in &self.workers {
-            self.kubectl(&["label", "--overwrite", "node", node, &format!("{FAKE_LABEL}=true")], "").await?;
-        }
+        let (fake, off) = (format!("{FAKE_LABEL}=true"), format!("{PLUGIN_LABEL}=off"));
+        let workers = self.workers.iter().map(String::as_str);
+        let label: Vec<&str> =
+            ["label", "--overwrite", "node", &fake, &off].into_iter().chain(workers).collect();
+        self.kubectl(&label, "").await?;
         let manifests = [FAKE_NEURON, PLUGIN_RBAC, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n");
         self.kubectl(&["apply", "-f", "-"], &manifests).await?;
         let plugin = ["-n", SYSTEM, "patch", "daemonset", "neuron-device-plugin"];
@@ -38,13 +45,17 @@ impl KindCluster {
             "value": {"key": PLUGIN_LABEL, "operator": "NotIn", "values": ["off"]},
         }]);
         self.kubectl(&[&plugin[..], &["--type=json", "--patch", &switch.to_string()]].concat(), "").await?;
-        let ours = ["deployment/k8s-neuron-scheduler", "deployment/my-scheduler", "daemonset/fake-neuron"];
         if used_again {
             let restart = ["-n", SYSTEM, "rollout", "restart", "daemonset/neuron-device-plugin"];
-            self.kubectl(&[&restart[..], &ours[..]].concat(), "").await?;
+            self.kubectl(&[&restart[..], &PARTS[..]].concat(), "").await?;
+            self.rolled_out(FAKE).await?;
         }
-        let parts = std::iter::once("deployment/coredns").chain(ours);
-        try_join_all(parts.map(|part| self.rolled_out(part))).await?;
+        Ok(())
+    }
+
+    /// Waits until everything that does not depend on hardware serves.
+    pub(super) async fn installed(&self) -> anyhow::Result<()> {
+        try_join_all(PARTS.iter().chain([&DNS]).map(|part| self.rolled_out(part))).await?;
         Ok(())
     }
 

@@ -11,7 +11,10 @@ mod guard;
 mod hardware;
 mod images;
 mod install;
+mod jobs;
 mod nodes;
+mod phases;
+pub mod pool;
 mod program;
 mod scheduling;
 pub mod session;
@@ -33,6 +36,8 @@ use crate::scenario::NodeSpec;
 use config::{KindConfig, SCHEDULER_FILE};
 use guard::Guard;
 pub use images::WORKLOAD;
+pub(crate) use phases::Phase;
+use phases::Phases;
 pub use scheduling::Scheduling;
 pub(crate) use scheduling::deployed_extender;
 use scheduling::{Forward, Route};
@@ -76,21 +81,38 @@ pub struct KindCluster {
 impl KindCluster {
     /// Makes the cluster and installs the suite; says on standard error how long each phase took.
     pub async fn up(options: &Options) -> anyhow::Result<Self> {
-        let mut phase = Phase::begin();
+        let phases = Phases::begin();
         images::build(options.skip_images).await?;
-        phase.done("images");
+        phases.reached("images");
+        let cluster = Self::up_in(options, &phases).await?;
+        let began = Instant::now();
+        cluster.installed().await.context("installing the suite")?;
+        phases.done(format!("{}: suite serves", options.name), began);
+        Ok(cluster)
+    }
+
+    /// As [`Self::up`], its images built already, as one of several clusters whose phases are told together. Nothing is
+    /// waited for: each scenario waits for what it needs.
+    async fn up_in(options: &Options, phases: &Phases) -> anyhow::Result<Self> {
+        let mut began = Instant::now();
+        let mut done = |what: &str| {
+            phases.done(format!("{}: {what}", options.name), began);
+            began = Instant::now();
+        };
         let name = options.name.clone();
         let guard = Guard::new(&name, options.keep)?;
         let (_, earlier) = nodes_of(&name).await?;
         let used_again = options.keep && guard.is_complete() && earlier.len() >= options.workers;
         if !used_again {
-            guard::delete(&name).await.context("deleting what an earlier run left")?;
+            guard.begin_anew().await.context("deleting what an earlier run left")?;
             Self::create(options, &guard).await?;
-            phase.done("kind create cluster");
+            done("kind create cluster");
         }
         let kubeconfig = guard.kubeconfig();
-        program::output("kind", &["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig])
-            .await?;
+        if used_again {
+            let export = ["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig];
+            program::output("kind", &export).await?;
+        }
         let (control_planes, workers) = nodes_of(&name).await?;
         let cluster = Self {
             client: client(&guard).await?,
@@ -105,12 +127,21 @@ impl KindCluster {
             name,
             guard,
         };
-        cluster.let_pods_reach_the_proxy().await?;
-        images::load(&cluster.name).await?;
-        phase.done("images into nodes");
+        tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
+        done("images into nodes");
         cluster.install(used_again).await.context("installing the suite")?;
-        phase.done("suite installed");
+        done("suite installed");
         Ok(cluster)
+    }
+
+    /// The cluster's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.
+    pub async fn down(self) -> anyhow::Result<()> {
+        tokio::task::spawn_blocking(move || drop(self)).await.context("deleting the cluster")
     }
 
     async fn create(options: &Options, guard: &Guard) -> anyhow::Result<()> {
@@ -131,8 +162,6 @@ impl KindCluster {
             &kubeconfig,
             "--config",
             "-",
-            "--wait",
-            "120s",
         ];
         program::output_from("kind", &arguments, &config).await?;
         guard.set_complete()
@@ -168,22 +197,4 @@ async fn gateway() -> anyhow::Result<String> {
     let gateways = program::output("docker", &["network", "inspect", "kind", "--format", format]).await?;
     let address = gateways.split_whitespace().find(|text| text.parse::<std::net::Ipv4Addr>().is_ok());
     address.map(str::to_owned).context("Docker's network `kind` has no IPv4 gateway")
-}
-
-/// Seconds by phase, said as each ends.
-pub(crate) struct Phase {
-    began: Instant,
-}
-
-impl Phase {
-    /// The first one begins.
-    pub(crate) fn begin() -> Self {
-        Self { began: Instant::now() }
-    }
-
-    /// One ends, the next begins.
-    pub(crate) fn done(&mut self, what: &str) {
-        eprintln!("{:6.1} s  {what}", self.began.elapsed().as_secs_f64());
-        self.began = Instant::now();
-    }
 }

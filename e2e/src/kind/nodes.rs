@@ -1,6 +1,7 @@
 //! Stops and starts what runs on nodes: kubelet and the device plugin; and waits for a node to offer its devices.
 
 use anyhow::Context as _;
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -32,13 +33,9 @@ impl KindCluster {
     /// the proxy's go out under the node's.
     pub(super) async fn let_pods_reach_the_proxy(&self) -> anyhow::Result<()> {
         let rule = format!("POSTROUTING -d {} -j MASQUERADE", self.proxy.address().ip());
-        for node in self.workers.iter().chain([&self.control_plane]) {
-            self.in_node(
-                node,
-                &format!("iptables -t nat -C {rule} 2>/dev/null || iptables -t nat -A {rule}"),
-            )
-            .await?;
-        }
+        let command = format!("iptables -t nat -C {rule} 2>/dev/null || iptables -t nat -A {rule}");
+        let nodes = self.workers.iter().chain([&self.control_plane]);
+        try_join_all(nodes.map(|node| self.in_node(node, &command))).await?;
         Ok(())
     }
 
@@ -66,10 +63,23 @@ impl KindCluster {
 
     /// Takes the plugin away from the node and waits until kubelet offers nothing.
     pub(super) async fn stop_plugin(&self, node: &str) -> anyhow::Result<()> {
+        self.take_plugin(node).await?;
+        self.offers_nothing(node).await
+    }
+
+    /// Takes the plugin away from the node and waits until it has ended.
+    pub(super) async fn take_plugin(&self, node: &str) -> anyhow::Result<()> {
         self.patch_node(node, &json!({"metadata": {"labels": {PLUGIN_LABEL: "off"}}})).await?;
         until(&format!("the plugin of {node} to end"), || async {
-            let gone = self.pods_on(node, "neuron-device-plugin-ds").await?.is_empty();
-            Ok(gone && offered(&self.node(node).await?, names::NEURON) == 0)
+            Ok(self.pods_on(node, "neuron-device-plugin-ds").await?.is_empty())
+        })
+        .await
+    }
+
+    /// Waits until kubelet, whose plugin has ended, offers nothing.
+    pub(super) async fn offers_nothing(&self, node: &str) -> anyhow::Result<()> {
+        until(&format!("node {node} to offer nothing"), || async {
+            Ok(offered(&self.node(node).await?, names::NEURON) == 0)
         })
         .await
     }

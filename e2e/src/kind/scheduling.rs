@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 
 use super::KindCluster;
 use super::config::SCHEDULER_FILE;
-use super::install::{EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM};
+use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM};
 use super::nodes::is_ready;
 use super::wait::until;
 
@@ -121,10 +121,15 @@ impl KindCluster {
             }
         };
         let default = default_config(&extenders).to_string();
-        // my-scheduler reads its configuration when it starts.
         let my_scheduler = async {
+            if scheduling == Scheduling::Default {
+                // Nobody's pods name it.
+                return Ok(());
+            }
+            // It reads its configuration when it starts, and finds the extender by its name.
             self.scale(MY, 0).await?;
-            self.scale(MY, 1).await
+            self.scale(MY, 1).await?;
+            self.rolled_out(DNS).await
         };
         let extender = self.rolled_out("deployment/k8s-neuron-scheduler");
         tokio::try_join!(self.configure_default(&default), my_scheduler, extender)?;

@@ -1,100 +1,209 @@
-//! A run on kind from beginning to end: what it needs, the cluster, every scenario on both clusters, nothing left.
+//! A run on kind from beginning to end: what it needs, the clusters, every scenario on both kinds, nothing left.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use futures::future::try_join_all;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use super::jobs::{Job, Jobs};
+use super::phases::Phases;
+use super::pool::{Pool, volumes};
 use super::stage::Stage;
-use super::{KindCluster, Options, Scheduling, compare, doctor, guard};
+use super::{KindCluster, Options, Scheduling, compare, doctor, images};
 use crate::cli::on_embedded;
 use crate::cluster::Cluster as _;
 use crate::embedded;
+use crate::outcome::Outcome;
 use crate::output::Row;
 use crate::run::{self, Finished};
 use crate::scenario::Scenario;
 
 /// What came of a run.
 pub enum Session {
-    /// Every scenario was run, once for each way of scheduling.
+    /// Every scenario was run, once for each way of scheduling: those of the first way in order, then the next way's.
     Ran(Vec<Row>),
     /// This machine lacks something; what, and what to do about it.
     Skipped(String),
 }
 
-/// Runs the scenarios in order, in every way of scheduling; the cluster is gone afterwards unless it is to be kept.
-/// An error if a signal ended it, the cluster could not be had, or something stayed behind.
-pub async fn run(scenarios: &[Scenario], ways: &[Scheduling], options: Options) -> anyhow::Result<Session> {
-    for finding in doctor::look(options.node_image.as_deref()).await {
+/// Runs the scenarios in every way of scheduling, on at most so many clusters side by side; these are gone afterwards
+/// unless they are to be kept. `options` tell how the first is made; how many workers each has follows from the
+/// scenarios. An error if a signal ended it, a cluster could not be had, or something stayed behind.
+pub async fn run(
+    scenarios: &[Scenario],
+    ways: &[Scheduling],
+    options: Options,
+    clusters: usize,
+) -> anyhow::Result<Session> {
+    let jobs = Jobs::new(scenarios, ways);
+    let sizes = jobs.sizes(clusters);
+    for finding in doctor::look(options.node_image.as_deref(), sizes.len()).await {
         if let Err(why) = finding.found {
             return Ok(Session::Skipped(format!("{}: {why}", finding.what)));
         }
     }
-    let (name, keep) = (options.name.clone(), options.keep);
+    let pool = Pool::new(&options, &sizes);
+    let running = Running {
+        jobs,
+        phases: Phases::begin(),
+        embedded: scenarios.iter().map(|_| OnceCell::new()).collect(),
+        scenarios,
+        placed: AtomicBool::new(false),
+        volumes: Mutex::default(),
+    };
     let mut terminate = signal(SignalKind::terminate())?;
-    // Whichever ends first, the other's future is dropped here, and the cluster with it.
-    let rows = tokio::select! {
-        rows = run_all(scenarios, ways, options) => rows?,
+    let mut hang_up = signal(SignalKind::hangup())?;
+    // Whichever ends first, the others' futures are dropped here, and the clusters with them.
+    let mut rows = tokio::select! {
+        biased;
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
         _ = terminate.recv() => bail!("terminated"),
+        _ = hang_up.recv() => bail!("the terminal is gone"),
+        rows = running.all(&pool, &options) => rows?,
     };
-    if !keep {
-        let left = guard::left_behind(&name).await?;
+    if !options.keep {
+        let volumes = running.volumes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let left = pool.left_behind(&volumes).await?;
         if !left.is_empty() {
             bail!("left behind: {}", left.join(", "));
         }
     }
-    Ok(Session::Ran(rows))
+    running.phases.tell();
+    rows.sort_by_key(|(place, _)| *place);
+    Ok(Session::Ran(rows.into_iter().map(|(_, row)| row).collect()))
 }
 
-async fn run_all(scenarios: &[Scenario], ways: &[Scheduling], options: Options) -> anyhow::Result<Vec<Row>> {
-    let cluster = KindCluster::up(&options).await?;
-    let mut rows = Vec::new();
-    for way in ways {
+/// What the clusters of one run share.
+struct Running<'s> {
+    jobs: Jobs<'s>,
+    phases: Phases,
+    scenarios: &'s [Scenario],
+    /// What came of each scenario on the embedded cluster, made when it is first asked for.
+    embedded: Vec<OnceCell<Outcome>>,
+    /// Whether a scenario has come to its end.
+    placed: AtomicBool,
+    /// What Docker made for the nodes.
+    volumes: Mutex<BTreeSet<String>>,
+}
+
+impl<'s> Running<'s> {
+    /// Every job, on every cluster of the pool; rows with their places.
+    async fn all(&self, pool: &Pool, options: &Options) -> anyhow::Result<Vec<(usize, Row)>> {
         let began = Instant::now();
-        for scenario in scenarios.iter().filter(|scenario| runs_here(scenario)) {
-            let began = Instant::now();
-            let result = on_both(&cluster, scenario, *way).await;
-            let mut row = Row::new(scenario, result, began.elapsed().as_secs_f64());
-            row.cluster = Some(format!("kind, {}", way.scheduler_name()));
-            if !row.passed {
-                let folder =
-                    cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
-                row.failures.push(match folder {
-                    Ok(folder) => format!("evidence: {}", folder.display()),
-                    Err(error) => format!("no evidence: {error:#}"),
-                });
-            }
-            let word = if row.passed { "passed" } else { "FAILED" };
-            eprintln!("{word} {:6.2} s  {}", row.seconds, row.scenario);
-            for failure in &row.failures {
-                eprintln!("{failure}");
-            }
-            rows.push(row);
+        images::build(options.skip_images).await?;
+        self.phases.done("images", began);
+        if !options.keep {
+            pool.clear().await?;
         }
-        eprintln!("{:6.1} s  scenarios with {}", began.elapsed().as_secs_f64(), way.scheduler_name());
+        let members = pool.members().iter().enumerate();
+        let rows = try_join_all(members.map(|(place, member)| async move {
+            self.on_cluster(place, member).await.with_context(|| format!("cluster {}", member.name))
+        }));
+        Ok(rows.await?.into_iter().flatten().collect())
     }
-    Ok(rows)
-}
 
-fn runs_here(scenario: &Scenario) -> bool {
-    scenario.only.as_ref().is_none_or(|only| only.cluster == "kind")
-}
+    /// One cluster, from its making to its end: it takes jobs while there are any for it.
+    async fn on_cluster(&self, place: usize, options: &Options) -> anyhow::Result<Vec<(usize, Row)>> {
+        let cluster = KindCluster::up_in(options, &self.phases).await?;
+        let made = volumes(&options.name).await?;
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
+        let mut rows = Vec::new();
+        let mut began = Instant::now();
+        let mut way: Option<(Scheduling, usize)> = None;
+        let done = |(way, count): (Scheduling, usize), began| {
+            let name = &options.name;
+            self.phases.done(format!("{name}: {count} scenarios with {}", way.scheduler_name()), began);
+        };
+        while let Some(job) = self.jobs.take(place, options.workers) {
+            if let Some(ended) = way.filter(|(way, _)| *way != job.way) {
+                done(ended, began);
+                (way, began) = (None, Instant::now());
+            }
+            rows.push((job.place, self.job(&cluster, &job).await));
+            way = Some((job.way, way.map_or(0, |(_, count)| count) + 1));
+        }
+        if let Some(ended) = way {
+            done(ended, began);
+        }
+        if !options.keep {
+            let began = Instant::now();
+            cluster.down().await?;
+            self.phases.done(format!("{}: deleted", options.name), began);
+        }
+        Ok(rows)
+    }
 
-/// One scenario on kind and, where the two must agree, on the embedded cluster; a difference is a failure.
-async fn on_both(cluster: &KindCluster, scenario: &Scenario, way: Scheduling) -> anyhow::Result<Finished> {
-    let stage = Stage::set(cluster, scenario, way).await.context("preparing the nodes")?;
-    let finished = run::run(&stage, scenario).await;
-    // Evidence of a failure is in what is still there.
-    if finished.as_ref().is_ok_and(|finished| finished.failures.is_empty()) {
-        stage.down().await.context("clearing the nodes")?;
-    } else {
-        stage.restart_stopped().await?;
+    async fn job(&self, cluster: &KindCluster, job: &Job<'_>) -> Row {
+        let (scenario, way) = (job.scenario, job.way);
+        let began = Instant::now();
+        let result = self.on_both(cluster, scenario, way).await;
+        let mut row = Row::new(scenario, result, began.elapsed().as_secs_f64());
+        row.cluster = Some(format!("kind, {}", way.scheduler_name()));
+        if !self.placed.swap(true, Ordering::Relaxed) {
+            self.phases.reached(format!("until the first scenario, {}, was over", scenario.name));
+        }
+        if !row.passed {
+            let folder = cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
+            row.failures.push(match folder {
+                Ok(folder) => format!("evidence: {}", folder.display()),
+                Err(error) => format!("no evidence: {error:#}"),
+            });
+        }
+        let word = if row.passed { "passed" } else { "FAILED" };
+        let failures: String = row.failures.iter().map(|failure| format!("\n{failure}")).collect();
+        // One call: other clusters' lines must not come in between.
+        eprintln!(
+            "{word} {:6.2} s  {:12}  {:17}  {}{failures}",
+            row.seconds,
+            cluster.name(),
+            way.scheduler_name(),
+            row.scenario
+        );
+        row
     }
-    let mut finished = finished?;
-    if scenario.invariants_only.is_none() && scenario.only.is_none() {
-        let embedded =
-            on_embedded(scenario, embedded::Options::default()).await.context("on the embedded cluster")?;
-        finished.failures.extend(compare::difference(&embedded.outcome, &finished.outcome)?);
+
+    /// One scenario on kind and, where the two must agree, on the embedded cluster; a difference is a failure.
+    async fn on_both(
+        &self,
+        cluster: &KindCluster,
+        scenario: &Scenario,
+        way: Scheduling,
+    ) -> anyhow::Result<Finished> {
+        let on_kind = async {
+            let stage = Stage::set(cluster, scenario, way).await.context("preparing the nodes")?;
+            let finished = run::run(&stage, scenario).await;
+            // Evidence of a failure is in what is still there.
+            if finished.as_ref().is_ok_and(|finished| finished.failures.is_empty()) {
+                stage.down().await.context("clearing the nodes")?;
+            } else {
+                stage.restart_stopped().await?;
+            }
+            finished
+        };
+        if scenario.invariants_only.is_some() || scenario.only.is_some() {
+            return on_kind.await;
+        }
+        let (finished, embedded) = tokio::join!(on_kind, self.on_embedded(scenario));
+        let mut finished = finished?;
+        let embedded = embedded.context("on the embedded cluster")?;
+        finished.failures.extend(compare::difference(embedded, &finished.outcome)?);
+        Ok(finished)
     }
-    Ok(finished)
+
+    /// What comes of the scenario there, however it is scheduled here.
+    async fn on_embedded(&self, scenario: &Scenario) -> anyhow::Result<&Outcome> {
+        let place = self.scenarios.iter().position(|other| other.name == scenario.name);
+        let cell = place.and_then(|place| self.embedded.get(place)).context("not one of this run")?;
+        let outcome = async || {
+            let finished = on_embedded(scenario, embedded::Options::default()).await?;
+            anyhow::Ok(finished.outcome)
+        };
+        cell.get_or_try_init(outcome).await
+    }
 }

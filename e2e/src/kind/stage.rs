@@ -40,16 +40,18 @@ impl<'a> Stage<'a> {
         scenario: &Scenario,
         scheduling: Scheduling,
     ) -> anyhow::Result<Self> {
-        clear(cluster).await?;
-        let route = if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service };
-        let places = 0..cluster.workers.len();
-        let turned = try_join_all(places.map(|place| async move {
+        let turn = |place: usize| async move {
             match scenario.nodes.get(place) {
                 Some(spec) => cluster.become_node(place, spec).await,
                 None => cluster.leave(place).await,
             }
-        }));
-        tokio::try_join!(turned, cluster.schedule_by(scheduling, route))?;
+        };
+        let turned = async {
+            // No pod of an earlier scenario may be there when a plugin starts; one may end while pods do.
+            tokio::try_join!(clear(cluster), cluster.take_other_plugins(&scenario.nodes))?;
+            try_join_all((0..cluster.workers.len()).map(turn)).await
+        };
+        tokio::try_join!(turned, cluster.schedule_by(scheduling, route(scenario)))?;
         Ok(Self {
             cluster,
             scheduling,
@@ -82,6 +84,11 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// How the scheduler must reach the extender in this scenario.
+pub(super) fn route(scenario: &Scenario) -> Route {
+    if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service }
+}
+
 fn holds(step: &Step) -> bool {
     matches!(step, Step::Hold(_))
 }
@@ -94,13 +101,19 @@ fn changes_nodes(step: &Step) -> bool {
     }
 }
 
-/// Removes every pod of scenarios and what was said about them.
-async fn clear(cluster: &KindCluster) -> anyhow::Result<()> {
+/// Asks for the removal of every pod of scenarios.
+async fn remove_pods(cluster: &KindCluster) -> anyhow::Result<Api<Pod>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
-    let events: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     pods.delete_collection(&DeleteParams::default(), &ListParams::default())
         .await
         .context("removing pods")?;
+    Ok(pods)
+}
+
+/// Removes every pod of scenarios and what was said about them.
+async fn clear(cluster: &KindCluster) -> anyhow::Result<()> {
+    let pods = remove_pods(cluster).await?;
+    let events: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     until("the pods of the last scenario to be gone", || async {
         Ok(pods.list_metadata(&ListParams::default()).await?.items.is_empty())
     })
@@ -134,7 +147,7 @@ impl Cluster for Stage<'_> {
     }
 
     async fn pass_time(&self) {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
     fn patience(&self) -> Duration {
@@ -181,9 +194,10 @@ impl Cluster for Stage<'_> {
         Ok(())
     }
 
-    /// The cluster serves the next scenario.
+    /// The cluster serves the next scenario, which waits until this one's pods are gone.
     async fn down(self) -> anyhow::Result<()> {
         self.restart_stopped().await?;
-        clear(self.cluster).await
+        remove_pods(self.cluster).await?;
+        Ok(())
     }
 }

@@ -21,11 +21,13 @@ impl KindCluster {
     pub(super) async fn use_https(&self) -> anyhow::Result<()> {
         let secrets = secrets().context("making certificates")?;
         self.kubectl(&["apply", "-f", "-"], &secrets.to_string()).await?;
-        for (deployment, patch) in
-            [("k8s-neuron-scheduler", EXTENDER_PATCH), ("my-scheduler", MY_SCHEDULER_PATCH)]
-        {
-            self.kubectl(&["-n", SYSTEM, "patch", "deployment", deployment, "--patch", patch], "").await?;
-        }
+        let patch = |deployment: &'static str, patch: &'static str| async move {
+            self.kubectl(&["-n", SYSTEM, "patch", "deployment", deployment, "--patch", patch], "").await
+        };
+        tokio::try_join!(
+            patch("k8s-neuron-scheduler", EXTENDER_PATCH),
+            patch("my-scheduler", MY_SCHEDULER_PATCH)
+        )?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use tokio::time::Instant;
 
 /// Time between two looks.
-pub(super) const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LOOK: Duration = Duration::from_millis(150);
 /// Longest wait for one part of the cluster.
 pub(super) const LONGEST: Duration = Duration::from_secs(120);
 

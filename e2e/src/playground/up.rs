@@ -39,7 +39,7 @@ pub struct Arguments {
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { nodes, name, scheduling, node_image, skip_images } = arguments;
     let nodes = checked(&nodes)?;
-    for finding in kind::doctor::look(node_image.as_deref()).await {
+    for finding in kind::doctor::look(node_image.as_deref(), 1).await {
         if let Err(why) = finding.found {
             bail!("{}: {why}", finding.what);
         }
@@ -52,8 +52,14 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             option = next::name_option(&name)
         );
     }
-    let options =
-        kind::Options { name: name.clone(), workers: nodes.len(), keep: false, node_image, skip_images };
+    let options = kind::Options {
+        name: name.clone(),
+        workers: nodes.len(),
+        keep: false,
+        node_image,
+        skip_images,
+        feature_gates: &[],
+    };
     let mut terminate = signal(SignalKind::terminate())?;
     // Whichever ends first, the other's future is dropped here, and the cluster with it.
     tokio::select! {

@@ -63,7 +63,7 @@ enum Session {
 /// cases also wait for kubelet's five minutes. An error if a signal ended it, the cluster could not be had, or
 /// something stayed behind.
 async fn session(cases: &[&Case], options: Options, grace: bool) -> anyhow::Result<Session> {
-    for finding in doctor::look(options.node_image.as_deref()).await {
+    for finding in doctor::look(options.node_image.as_deref(), 1).await {
         if let Err(why) = finding.found {
             return Ok(Session::Skipped(format!("{}: {why}", finding.what)));
         }
