@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::outcome::{Outcome, PodOutcome, REDACTED, Redaction, scheduling_text};
 use crate::run::NAMESPACE;
 use crate::scenario::Scenario;
+use crate::verdict::record_unlike_reality;
 use neuron_workload::Report;
 
 /// The programs whose events are ours.
@@ -65,19 +66,23 @@ pub async fn pod<C: Cluster>(
     Collector::new(cluster, scenario, reports, std::slice::from_ref(&pod)).await?.pod(&pod).await
 }
 
-/// Whether every running container of every pod has said what it got, so that its kubelet is no longer needed for it.
-pub async fn all_reported<C: Cluster>(
+/// Whether every running container of every pod has said what it got and, where a plugin runs that would correct it,
+/// the pod's record agrees: its kubelet is no longer needed for either.
+pub async fn all_settled<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,
     reports: &Reports,
+    plugin_runs: bool,
 ) -> anyhow::Result<bool> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
     let pods = pods.list(&ListParams::default()).await.context("listing pods")?.items;
     let collector = Collector::new(cluster, scenario, reports, &pods).await?;
     for pod in &pods {
-        let said = collector.reports(pod).await?;
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let now = collector.pod(pod).await?;
         let mut running = statuses(pod).filter(|one| one.state.as_ref().is_some_and(|s| s.running.is_some()));
-        if running.any(|container| !said.contains_key(&container.name)) {
+        let silent = running.any(|container| !now.containers.contains_key(&container.name));
+        if silent || (plugin_runs && now.is_running() && !record_unlike_reality(name, &now).is_empty()) {
             return Ok(false);
         }
     }

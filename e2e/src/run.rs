@@ -300,9 +300,10 @@ impl<C: Cluster> Run<'_, C> {
     async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
         let place = self.place_of(node)?;
         if *part == Part::Kubelet {
-            // What containers say can be read through their kubelet only.
-            until(self.cluster, "every container to say what it got", async || {
-                collect::all_reported(self.cluster, self.scenario, &self.reports).await
+            // What containers say can be read, and what kubelet chose corrected, through kubelet only.
+            let plugin_runs = !self.stopped.contains(&(Part::Plugin, place));
+            until(self.cluster, "every container to say what it got and every record to agree", async || {
+                collect::all_settled(self.cluster, self.scenario, &self.reports, plugin_runs).await
             })
             .await?;
         }
