@@ -8,8 +8,9 @@ use kubelet_api::deviceplugin::v1beta1::ContainerAllocateResponse;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::best_set;
+use neuron_core::placement::{self, best_set};
 use neuron_core::report::NodeReport;
+use neuron_core::topology::Topology;
 use tokio::sync::{Notify, watch};
 
 use crate::config::{Config, Numbering};
@@ -20,7 +21,7 @@ use crate::judge::{Holder, Judgement};
 use crate::ledger::Ledger;
 use crate::offer::{self, Offer, UnknownId};
 use crate::pods::Pods;
-use crate::slot::{Slot, slots};
+use crate::slot::{Slot, slots, unrecorded};
 use crate::voice::{Voice, pod_reference};
 
 /// Why kubelet's question is answered with an error.
@@ -39,6 +40,18 @@ pub enum Refusal {
         id: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// Ids that do not belong together.
+    #[error("{ids} of {resource} cannot be given: {why}{doubt}")]
+    NotAllowed {
+        /// The ids.
+        ids: String,
+        /// The resource asked under.
+        resource: &'static str,
+        /// What the instance type allows.
+        why: String,
+        /// What could not be confirmed, if anything.
+        doubt: String,
     },
     /// Ids that another pod has, under this name or the other.
     #[error(
@@ -115,8 +128,9 @@ impl Engine {
     pub fn current(&self, machine: &Machine) -> (MutexGuard<'_, Books>, Vec<Slot>) {
         let mut books = self.books();
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
-        let Some(pods) = self.pods.known() else { return (books, Vec::new()) };
+        let Some((pods, ended)) = self.pods.look() else { return (books, Vec::new()) };
         let slots = slots(&self.node, &machine.topology, books.report.as_ref(), &pods);
+        books.ledger.note_ended(&ended.iter().flat_map(unrecorded).collect::<Vec<_>>());
         books.ledger.release(&slots);
         books.ledger.follow_admission(&slots);
         (books, slots)
@@ -171,27 +185,14 @@ impl Engine {
         occupancy.hold(books.ledger.held(&slots));
         drop(books);
         occupancy.set_unhealthy(machine.unhealthy());
-        if let Some(best) = best_set(&occupancy, resource, size, must, available) {
-            return Some(best);
-        }
-        // No allowed set is free. kubelet would now take any ids, also ones that are held under the other name:
-        // free ones are the better advice.
-        let free = match resource {
-            Resource::Device => topology.cores_of(occupancy.free_devices()),
-            Resource::Core => occupancy.free_cores(),
-        };
-        let free = free.intersection(available).difference(must);
-        let missing = size.checked_sub(offer::count_of(topology, resource, must))? as usize;
-        let ids = offer::ids_of(topology, resource, free);
-        let more = offer::hardware(topology, resource, ids.get(..missing)?).ok()?;
-        tracing::warn!("no allowed set of {size} {}s is free; advising unlinked ones", resource.noun());
-        Some(must.union(more))
+        // Without one there is nothing to advise: what kubelet takes then is refused.
+        best_set(&occupancy, resource, size, must, available)
     }
 
     /// What a container gets for `ids`, exactly what they mean.
     ///
     /// # Errors
-    /// Ids that do not exist, are unhealthy or belong to another live pod.
+    /// Ids that do not exist, are unhealthy, do not belong together or belong to another live pod.
     pub async fn allocate(
         &self,
         offer: &Offer,
@@ -237,6 +238,14 @@ impl Engine {
         let count = offer::count_of(topology, resource, cores);
         let (mut books, slots) = self.current(machine);
         match books.ledger.judge(&slots, resource, cores, count) {
+            Judgement::Allowed(_) if !allowed(topology, &slots, resource, cores) => {
+                let asking = slots
+                    .iter()
+                    .filter(|slot| slot.resource == resource && slot.count == count && !slot.admitted);
+                let asking: Vec<&Slot> = asking.collect();
+                drop(books);
+                Some(Err(self.refuse(&asking, not_allowed(topology, resource, cores, doubt?))))
+            }
             Judgement::Allowed(slot) if slot.is_some() || doubt.is_some() => {
                 books.ledger.allocate(resource, cores, count, slot);
                 let same = |other: &&Slot| {
@@ -248,25 +257,61 @@ impl Engine {
             Judgement::Allowed(_) => None,
             Judgement::Held { holders, asking } => {
                 drop(books);
-                let refusal = held(machine, resource, &holders, doubt?);
-                tracing::warn!("{refusal}");
-                self.tell(&asking, refusal.to_string());
-                Some(Err(refusal))
+                Some(Err(self.refuse(&asking, held(topology, resource, &holders, doubt?))))
             }
         }
     }
 
-    fn tell(&self, asking: &[&Slot], note: String) {
+    /// Tells the pod too, if only one can be meant.
+    fn refuse(&self, asking: &[&Slot], refusal: Refusal) -> Refusal {
+        tracing::warn!("{refusal}");
         let only = asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid));
         let pods = self.pods.known().unwrap_or_default();
         let pod = only.and_then(|slot| pods.iter().find(|pod| pod.pod.uid == slot.uid));
         let (about, voice) = (pod.map(|pod| pod_reference(&pod.pod)), self.voice.clone());
+        let note = refusal.to_string();
         tokio::spawn(async move { voice.refused(about, note).await });
+        refusal
     }
 }
 
-fn held(machine: &Machine, resource: Resource, holders: &[Holder], doubt: String) -> Refusal {
-    let ids = |cores| offer::ids_of(&machine.topology, resource, cores).join(",");
+/// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so
+/// (whoever placed it).
+fn allowed(topology: &Topology, slots: &[Slot], resource: Resource, cores: CoreSet) -> bool {
+    let count = offer::count_of(topology, resource, cores);
+    let set = match resource {
+        Resource::Device => topology.device_sets(count).contains(&topology.devices_of(cores)),
+        Resource::Core => topology.core_sets(count).contains(&cores),
+    };
+    set || slots.iter().any(|slot| slot.resource == resource && slot.recorded == Some(cores))
+}
+
+fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: String) -> Refusal {
+    let count = offer::count_of(topology, resource, cores);
+    let (noun, instance_type) = (resource.noun(), topology.instance_type());
+    let known = match resource {
+        Resource::Device => !topology.device_sets(count).is_empty(),
+        Resource::Core => !topology.core_sets(count).is_empty(),
+    };
+    let why = if known {
+        format!(
+            "they are not one of the linked sets of {count} {noun}s that {instance_type} allows; placed by the \
+             scheduler extender, the pod waits until such a set is free"
+        )
+    } else {
+        let (instance_type, asked) = (instance_type.to_owned(), count);
+        placement::Refusal::UnsupportedCount { instance_type, resource, asked }.to_string()
+    };
+    Refusal::NotAllowed {
+        ids: offer::ids_of(topology, resource, cores).join(","),
+        resource: resource.name(),
+        why,
+        doubt,
+    }
+}
+
+fn held(topology: &Topology, resource: Resource, holders: &[Holder], doubt: String) -> Refusal {
+    let ids = |cores| offer::ids_of(topology, resource, cores).join(",");
     let all = holders.iter().fold(CoreSet::EMPTY, |all, holder| all.union(holder.cores));
     let each = holders.iter().map(|holder| format!("{holder} holds {}", ids(holder.cores)));
     Refusal::Held {

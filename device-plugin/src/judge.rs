@@ -53,7 +53,10 @@ impl Ledger {
         let mut asking: Vec<&Slot> = slots
             .iter()
             .filter(|slot| slot.resource == resource && slot.count == count && !slot.admitted)
-            .filter(|slot| self.entry_of(slot).is_none_or(|entry| entry.epoch < self.epoch))
+            .filter(|slot| {
+                let again = |entry: &Entry| entry.epoch < self.epoch || self.may_have_ended(slots, entry);
+                self.entry_of(slot).is_none_or(again)
+            })
             .collect();
         // A stable sort: the pod whose record says exactly this comes first, then the earliest bound.
         asking.sort_by_key(|slot| slot.recorded != Some(cores));
@@ -106,8 +109,8 @@ impl Ledger {
         holders
     }
 
-    /// Whether `asking` may have what `entry` gave out: its own init container's ids, or what was given before a
-    /// restart of kubelet and has been given to nobody since.
+    /// Whether `asking` may have what `entry` gave out: its own init container's ids, what was given before a
+    /// restart of kubelet and to nobody since, or what an equal pod had that has ended.
     fn taken_over(&self, slots: &[Slot], resource: Resource, entry: &Entry, asking: Option<&Slot>) -> bool {
         if entry.resource != resource {
             return false;
@@ -123,7 +126,9 @@ impl Ledger {
         match &entry.owner {
             Some(owner) if owner.uid != asking.uid => false,
             Some(owner) => {
-                forgotten || slots.iter().any(|slot| own_init(slot) && slot.container == owner.container)
+                forgotten
+                    || self.may_have_ended(slots, entry)
+                    || slots.iter().any(|slot| own_init(slot) && slot.container == owner.container)
             }
             // kubelet gives out only what it takes for free. That it forgot an open allocation need be feared only
             // while another pod could be the owner.

@@ -6,6 +6,7 @@ use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::request::Role;
 
+use crate::ended::Ended;
 use crate::slot::Slot;
 
 /// One answered Allocate, or what podresources says of one from before this plugin started.
@@ -49,6 +50,7 @@ pub enum Proof {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub(crate) entries: Vec<Entry>,
+    pub(crate) ended: Vec<Ended>,
     pub(crate) epoch: u64,
     sequence: u64,
 }
@@ -100,6 +102,7 @@ impl Ledger {
     /// Writes down an Allocate that is about to be answered.
     pub fn allocate(&mut self, resource: Resource, cores: CoreSet, count: u32, owner: Option<&Slot>) {
         if let Some(slot) = owner {
+            self.had_by_ended(slot);
             self.entries.retain(|entry| !owns(entry, slot));
         }
         // What kubelet gives out again under the same name after a restart was never really given, and what it gives

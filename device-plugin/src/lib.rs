@@ -7,6 +7,7 @@
 pub mod config;
 pub mod correct;
 pub mod discovery;
+pub mod ended;
 pub mod engine;
 pub mod export;
 pub mod gate;

@@ -39,7 +39,7 @@ struct Arguments {
     /// A catalog of instance types that replaces the built-in one.
     #[arg(long)]
     catalog: Option<PathBuf>,
-    /// Which sets of devices may be preferred: documented or linked.
+    /// Which sets of devices and cores may be given: documented or linked; as the extender's.
     #[arg(long, default_value_t)]
     policy: Policy,
     /// The instance type, if the machine's own word for it is not to be believed.

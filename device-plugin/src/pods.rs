@@ -48,6 +48,37 @@ struct State {
     known: Option<BTreeMap<String, NodePod>>,
     /// What a watch that starts anew has listed so far.
     starting: Option<BTreeMap<String, NodePod>>,
+    /// What has ended or gone since the last look.
+    ended: Vec<NodePod>,
+}
+
+impl State {
+    /// Keeps a pod unless a newer version of it is known.
+    fn keep(&mut self, pod: NodePod) {
+        let Some(known) = &mut self.known else { return };
+        let before = known.get(&pod.pod.uid);
+        if before.is_some_and(|before| before.version > pod.version) {
+            return;
+        }
+        if pod.pod.terminal && before.is_none_or(|before| !before.pod.terminal) {
+            self.ended.push(pod.clone());
+        }
+        known.insert(pod.pod.uid.clone(), pod);
+    }
+
+    fn forget(&mut self, uid: &str) {
+        let gone = self.known.as_mut().and_then(|known| known.remove(uid));
+        self.ended.extend(gone.filter(|pod| !pod.pod.terminal));
+    }
+
+    /// Takes over a whole list, as it was at `version`: what is not in it and not newer is gone.
+    fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
+        let mut known = self.known.take().unwrap_or_default();
+        let gone = known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version);
+        self.ended.extend(gone.map(|(_, pod)| pod).filter(|pod| !pod.pod.terminal));
+        self.known = Some(known);
+        now.into_values().for_each(|pod| self.keep(pod));
+    }
 }
 
 impl Pods {
@@ -60,6 +91,13 @@ impl Pods {
     /// The pods known now; none while they were never read.
     pub fn known(&self) -> Option<Vec<NodePod>> {
         Some(self.state().known.as_ref()?.values().cloned().collect())
+    }
+
+    /// The pods known now, and those that have ended or gone since this was asked last: each of them once.
+    pub fn look(&self) -> Option<(Vec<NodePod>, Vec<NodePod>)> {
+        let mut state = self.state();
+        let known = state.known.as_ref()?.values().cloned().collect();
+        Some((known, std::mem::take(&mut state.ended)))
     }
 
     /// Told of every change.
@@ -78,17 +116,14 @@ impl Pods {
             .await
             .map_err(|_| PodsError::Deadline(self.deadline))??;
         let mut state = self.state();
-        let mut known = BTreeMap::new();
-        for pod in list.items.iter().filter_map(node_pod) {
-            let newer = state.known.as_ref().and_then(|known| known.get(&pod.pod.uid));
-            let newer = newer.filter(|newer| newer.version > pod.version).cloned();
-            known.insert(pod.pod.uid.clone(), newer.unwrap_or(pod));
-        }
-        if let Some(starting) = &mut state.starting {
+        let before = state.known.clone();
+        let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), pod));
+        state.replace(pods.collect(), number(list.metadata.resource_version.as_deref()));
+        let State { known, starting, .. } = &mut *state;
+        if let (Some(known), Some(starting)) = (known, starting) {
             known.values().for_each(|pod| keep_newer(starting, pod.clone()));
         }
-        let news = state.known.as_ref() != Some(&known);
-        state.known = Some(known);
+        let news = state.known != before;
         drop(state);
         if news {
             self.changed.send_replace(());
@@ -141,9 +176,7 @@ impl Pods {
         match event {
             watcher::Event::Apply(pod) => self.apply(&pod),
             watcher::Event::Delete(pod) => {
-                if let Some(known) = &mut self.state().known {
-                    known.remove(&pod.uid().unwrap_or_default());
-                }
+                self.state().forget(&pod.uid().unwrap_or_default());
             }
             watcher::Event::Init => self.state().starting = Some(BTreeMap::new()),
             watcher::Event::InitApply(pod) => {
@@ -154,7 +187,10 @@ impl Pods {
             }
             watcher::Event::InitDone => {
                 let mut state = self.state();
-                state.known = state.starting.take();
+                if let Some(listed) = state.starting.take() {
+                    // What a live read found meanwhile is in it too.
+                    state.replace(listed, u64::MAX);
+                }
             }
         }
         self.changed.send_replace(());
@@ -162,9 +198,7 @@ impl Pods {
 
     fn apply(&self, pod: &Pod) {
         let Some(pod) = node_pod(pod) else { return };
-        if let Some(known) = &mut self.state().known {
-            keep_newer(known, pod);
-        }
+        self.state().keep(pod);
         self.changed.send_replace(());
     }
 
@@ -204,6 +238,9 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
             || !status.container_statuses.is_empty()
             || status.conditions.iter().any(|condition| by_kubelet.contains(&condition.type_.as_str()))
     });
-    let version = pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
-    Some(NodePod { pod: bound, version, admitted })
+    Some(NodePod { pod: bound, version: number(pod.resource_version().as_deref()), admitted })
+}
+
+fn number(version: Option<&str>) -> u64 {
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }

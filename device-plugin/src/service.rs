@@ -158,6 +158,6 @@ fn status(refusal: Refusal) -> Status {
     match refusal {
         Refusal::NotReady | Refusal::Unhealthy { .. } => Status::unavailable(text),
         Refusal::Unknown(_) => Status::invalid_argument(text),
-        Refusal::Held { .. } => Status::failed_precondition(text),
+        Refusal::NotAllowed { .. } | Refusal::Held { .. } => Status::failed_precondition(text),
     }
 }

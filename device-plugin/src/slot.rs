@@ -62,27 +62,35 @@ pub fn slots(
     live.sort_by(|a, b| (&a.pod.scheduled_at, &a.pod.uid).cmp(&(&b.pod.scheduled_at, &b.pod.uid)));
     let mut slots = Vec::new();
     for node_pod in live {
-        let pod = &node_pod.pod;
-        let Ok(request) = &pod.request else { continue };
-        let record = records.get(&pod.uid);
-        for container in &request.containers {
-            let recorded = record.and_then(|record| record.containers.get(&container.name));
-            for resource in Resource::ALL.into_iter().filter(|resource| container.count(*resource) > 0) {
-                slots.push(Slot {
-                    uid: pod.uid.clone(),
-                    pod: pod.full_name(),
-                    container: container.name.clone(),
-                    role: container.role,
-                    resource,
-                    count: container.count(resource),
-                    recorded: recorded.map(|recorded| match resource {
-                        Resource::Device => topology.cores_of(recorded.devices),
-                        Resource::Core => recorded.cores,
-                    }),
-                    admitted: node_pod.admitted,
-                });
-            }
-        }
+        let record = records.get(&node_pod.pod.uid);
+        slots.extend(unrecorded(node_pod).into_iter().map(|slot| {
+            let recorded = record.and_then(|record| record.containers.get(&slot.container));
+            let recorded = recorded.map(|recorded| match slot.resource {
+                Resource::Device => topology.cores_of(recorded.devices),
+                Resource::Core => recorded.cores,
+            });
+            Slot { recorded, ..slot }
+        }));
     }
     slots
+}
+
+/// What a pod asks for, container by container, whatever its record says.
+pub fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
+    let pod = &node_pod.pod;
+    let containers = pod.request.iter().flat_map(|request| &request.containers);
+    let slots = containers.flat_map(|container| {
+        let asked = Resource::ALL.into_iter().filter(|resource| container.count(*resource) > 0);
+        asked.map(|resource| Slot {
+            uid: pod.uid.clone(),
+            pod: pod.full_name(),
+            container: container.name.clone(),
+            role: container.role,
+            resource,
+            count: container.count(resource),
+            recorded: None,
+            admitted: node_pod.admitted,
+        })
+    });
+    slots.collect()
 }

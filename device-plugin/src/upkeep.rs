@@ -87,7 +87,11 @@ impl Upkeep {
 
     /// One look; whether everything is in line now.
     async fn look(&self) -> bool {
-        let Some(machine) = self.engine.machine() else { return true };
+        let Some(machine) = self.engine.machine() else {
+            // Nothing was given out yet, so what ended meanwhile had nothing.
+            self.engine.pods.look();
+            return true;
+        };
         let seen = self.compare(&machine).await;
         // The report first: where two records overlap for a moment, it says which one counts.
         let reported = self.report(&machine).await;

@@ -70,6 +70,30 @@ async fn ids_that_a_pod_holds_under_the_other_name_are_refused() {
     node.phase("later", "Running").await;
 }
 
+#[rstest]
+#[case::set(
+    "inf2.24xlarge",
+    3,
+    "they are not one of the linked sets of 3 devices that inf2.24xlarge allows; placed by the scheduler extender, the \
+     pod waits until such a set is free"
+)]
+#[case::count(
+    "trn1.32xlarge",
+    2,
+    "Instance type trn1.32xlarge does not support requests for device: 2. Please request a different number of devices."
+)]
+#[tokio::test]
+async fn what_is_not_linked_is_refused(#[case] instance_type: &str, #[case] count: u32, #[case] why: &str) {
+    let (node, _kubelet, _plugin) = Node::running(instance_type).await;
+    for device in ["1", "3"] {
+        node.place(device, asks("neuron", 1), &[("main", device, "")]).await;
+        node.phase(device, "Running").await;
+    }
+    node.place("p", asks("neuron", count), &[]).await;
+    let message = node.phase("p", "Failed").await.status.unwrap().message.unwrap();
+    assert!(message.contains(why), "{message}");
+}
+
 #[tokio::test]
 async fn two_containers_and_a_plain_one_get_their_own() {
     let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;

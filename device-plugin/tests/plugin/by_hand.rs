@@ -193,6 +193,23 @@ async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got(
 }
 
 #[tokio::test]
+async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_to_have_them() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let hand = Hand::start(&node);
+    let _plugin = node.plugin();
+    hand.registered(1).await;
+    node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
+    node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
+    let all = ["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"];
+    // kubelet admits the second one, which is gone before anybody saw it run.
+    assert_eq!(hand.admit(&all, 2).await, ["neuron0", "neuron1"]);
+    let at_once = kube::api::DeleteParams::default().grace_period(0);
+    node.pods().delete("second", &at_once).await.unwrap();
+    assert_eq!(hand.admit(&all, 2).await, ["neuron0", "neuron1"]);
+}
+
+#[tokio::test]
 async fn kubelets_books_are_read_only_at_rest() {
     let mut node = Node::new("inf2.24xlarge");
     node.config.quiet = Duration::from_millis(500);

@@ -109,6 +109,28 @@ fn a_pod_that_runs_was_given_what_an_equal_pod_that_waits_seemed_to_get() {
 }
 
 #[test]
+fn what_an_equal_pod_had_that_has_ended_is_given_again() {
+    let mut ledger = Ledger::default();
+    let both = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];
+    assert_eq!(allocate(&mut ledger, &both, Device, "0,1"), "p", "whose record says so");
+    // kubelet had asked for q, which ended before anybody saw it run.
+    let end = |ledger: &mut Ledger, ended: &Slot, rest: &[Slot]| {
+        ledger.note_ended(std::slice::from_ref(ended));
+        ledger.release(rest);
+    };
+    end(&mut ledger, &both[1], &both[..1]);
+    assert_eq!(allocate(&mut ledger, &both[..1], Device, "0,1"), "p");
+    assert_eq!(ledger.entries().len(), 1, "given anew, not twice");
+    assert_eq!(allocate(&mut ledger, &both[..1], Device, "0,1"), "pod default/p", "one pod ended, not two");
+
+    // One that ended before p was given anything explains nothing.
+    let later = slot("later", Device, 2, "4,5");
+    end(&mut ledger, &both[1], std::slice::from_ref(&later));
+    assert_eq!(allocate(&mut ledger, std::slice::from_ref(&later), Device, "4,5"), "later");
+    assert_eq!(allocate(&mut ledger, &[later], Device, "4,5"), "pod default/later");
+}
+
+#[test]
 fn what_nobody_else_can_own_any_more_is_given_to_who_asks_for_it() {
     let mut ledger = Ledger::default();
     let both = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];
