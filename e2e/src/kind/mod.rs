@@ -5,6 +5,7 @@ pub mod compare;
 pub mod config;
 pub mod doctor;
 mod evidence;
+mod faults;
 mod guard;
 mod hardware;
 mod images;
