@@ -11,7 +11,7 @@ use crate::cluster::Cluster as _;
 use crate::embedded;
 use crate::output::Row;
 use crate::run::{self, Finished};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Tier};
 
 /// What came of a run.
 pub enum Session {
@@ -21,7 +21,7 @@ pub enum Session {
     Skipped(String),
 }
 
-/// Runs the scenarios in order, in every way of scheduling; the cluster is gone afterwards unless it is to be kept.
+/// Runs the scenarios in order, in every way of scheduling, those of the fault tier in the first one; the cluster is gone afterwards unless it is to be kept.
 /// An error if a signal ended it, the cluster could not be had, or something stayed behind.
 pub async fn run(scenarios: &[Scenario], ways: &[Scheduling], options: Options) -> anyhow::Result<Session> {
     for finding in doctor::look(options.node_image.as_deref()).await {
@@ -51,7 +51,8 @@ async fn run_all(scenarios: &[Scenario], ways: &[Scheduling], options: Options) 
     let mut rows = Vec::new();
     for way in ways {
         let began = Instant::now();
-        for scenario in scenarios.iter().filter(|scenario| runs_here(scenario)) {
+        let runs = |scenario: &&Scenario| runs_here(scenario) && (*way == ways[0] || scenario.tier != Tier::Faults);
+        for scenario in scenarios.iter().filter(runs) {
             let began = Instant::now();
             let result = on_both(&cluster, scenario, *way).await;
             let mut row = Row::new(scenario, result, began.elapsed().as_secs_f64());
