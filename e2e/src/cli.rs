@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
 use crate::bench::{self, BenchCommand};
+use crate::choice::Choice;
 use crate::embedded::{Embedded, Options};
 use crate::fuzz::on_kind::OnKind;
 use crate::fuzz::{self, Fuzz};
@@ -56,8 +57,8 @@ enum Command {
 
 #[derive(Clone, Debug, Args)]
 struct RunArguments {
-    /// Names of scenarios, or beginnings of names; all of them if none is given.
-    scenarios: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Seeds of kubelet's free choices; every scenario runs once with each.
     #[arg(long, value_delimiter = ',', default_value = "0")]
     seed: Vec<u64>,
@@ -196,7 +197,7 @@ fn list(output: Output) -> anyhow::Result<ExitCode> {
         Output::Json => {
             let rows: Vec<_> = scenarios
                 .iter()
-                .map(|one| serde_json::json!({"scenario": one.name, "about": one.about}))
+                .map(|one| serde_json::json!({"scenario": one.name, "tier": one.tier.name(), "about": one.about}))
                 .collect();
             println!("{}", serde_json::to_string_pretty(&rows)?);
         }
@@ -204,34 +205,9 @@ fn list(output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenarios whose names are, or begin with, one of those given.
-fn chosen(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
-    let mut scenarios = library::all()?;
-    if names.is_empty() {
-        return Ok(scenarios);
-    }
-    for name in names {
-        if !scenarios.iter().any(|scenario| scenario.name.starts_with(name.as_str())) {
-            bail!("there is no scenario {name:?}; `neuron-e2e list` shows them");
-        }
-    }
-    let exact = |scenario: &Scenario, name: &String| scenario.name == *name;
-    let wanted = |scenario: &Scenario, name: &String| scenario.name.starts_with(name.as_str());
-    let all = library::all()?;
-    scenarios.retain(|scenario| {
-        names.iter().any(|name| {
-            // A whole name means that scenario alone, even where others begin with it.
-            let whole = all.iter().any(|other| exact(other, name));
-            if whole { exact(scenario, name) } else { wanted(scenario, name) }
-        })
-    });
-    Ok(scenarios)
-}
-
 async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let scenarios = chosen(&arguments.scenarios)?;
+    let scenarios = arguments.choice.scenarios()?.into_iter().filter(runs_embedded);
     let runs: Vec<(Scenario, Options)> = scenarios
-        .into_iter()
         .flat_map(|scenario| {
             let options = |seed: &u64| Options { seed: *seed, hostile: arguments.hostile };
             arguments.seed.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
@@ -274,6 +250,15 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the embedded cluster can run it; says why not.
+fn runs_embedded(scenario: &Scenario) -> bool {
+    let elsewhere = scenario.only.as_ref().filter(|only| only.cluster != "embedded");
+    if let Some(only) = elsewhere {
+        eprintln!("skipped           {}: only on {}: {}", scenario.name, only.cluster, only.because);
+    }
+    elsewhere.is_none()
 }
 
 async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
@@ -320,7 +305,7 @@ async fn fuzz_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<fuzz::Row>> {
 }
 
 async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let scenarios = chosen(&arguments.scenarios)?;
+    let scenarios = arguments.choice.scenarios()?;
     let RunArguments { kind, output, .. } = arguments;
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
     let (ways, clusters, require) = (kind.scheduling.clone(), kind.clusters, kind.require);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 
-use crate::scenario::{DeviceState, Part, Verb};
+use crate::scenario::{DeviceState, Moment, Part};
 
 /// The image that scenario files name.
 pub const WORKLOAD: &str = "neuron-workload";
@@ -52,14 +52,33 @@ pub trait Cluster: Send + Sync {
         state: DeviceState,
     ) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// From now on the scheduler's calls of this verb wait before they reach the extender.
-    fn hold(&self, verb: Verb) -> impl Future<Output = anyhow::Result<()>> + Send;
+    /// Restarts a part and returns when it serves again.
+    fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send {
+        async move {
+            self.stop(part, node).await?;
+            self.start(part, node).await
+        }
+    }
 
-    /// Whether a call of this verb waits now.
-    fn is_held(&self, verb: Verb) -> bool;
+    /// Takes a node down with everything on it, brings it back and returns when it offers its devices again; with
+    /// `hardware_anew` the files of its hardware are gone first.
+    fn reboot(&self, node: usize, hardware_anew: bool) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Restarts a node's plugin twice: the first one dies after kubelet has taken its registration and before kubelet
+    /// reads its first list.
+    fn restart_unlisted(&self, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Lets this much of the cluster's time pass. Nobody is asked anything meanwhile.
+    fn pass(&self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// From now on the scheduler's calls wait at this moment.
+    fn hold(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Whether a call waits there now.
+    fn is_held(&self, at: Moment) -> bool;
 
     /// Lets the held calls go on, and later ones pass.
-    fn release(&self, verb: Verb) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn release(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// Takes everything down; nothing of ours stays behind.
     fn down(self) -> impl Future<Output = anyhow::Result<()>> + Send;

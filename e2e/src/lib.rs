@@ -1,16 +1,19 @@
 //! Scenarios, the clusters that run them, and what users see of them.
 //!
-//! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`library`]); a [`cluster::Cluster`] carries it out
+//! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`step`], [`library`]); a [`cluster::Cluster`] carries it out
 //! ([`run`], [`wait`]); what came of it is the outcome document ([`outcome`], [`collect`]), which is judged
-//! ([`verdict`]) and shown ([`output`], [`draw`], [`cli`]). [`bench`] measures, [`kind::conformance`] runs Kubernetes' own
-//! cases for device plugins, and a cluster for people to try things on is a [`playground`].
+//! ([`verdict`], [`faults`]) and shown ([`output`], [`draw`], [`choice`], [`cli`]). [`bench`] measures, [`kind::conformance`]
+//! runs Kubernetes' own cases for device plugins, and a cluster for people to try things on is a [`playground`].
 
+mod apply;
 pub mod bench;
+pub mod choice;
 pub mod cli;
 pub mod cluster;
 pub mod collect;
 pub mod draw;
 pub mod embedded;
+pub mod faults;
 pub mod fuzz;
 pub mod kind;
 pub mod library;
@@ -22,5 +25,6 @@ pub mod playground;
 pub mod proxy;
 pub mod run;
 pub mod scenario;
+pub mod step;
 pub mod verdict;
 pub mod wait;

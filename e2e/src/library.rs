@@ -7,7 +7,7 @@ use neuron_core::catalog::Catalog;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Tier};
 
 include!(concat!(env!("OUT_DIR"), "/scenario_files.rs"));
 
@@ -32,13 +32,19 @@ pub enum ScenarioError {
     },
 }
 
-/// Every scenario of the suite, in the order of their names.
+/// Every scenario of the suite: tier by tier, in the order of their names.
 pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
     let mut scenarios = Vec::new();
-    for (name, text) in SCENARIO_FILES {
-        scenarios.extend(parse(name, text)?);
+    for (tier, name, text) in SCENARIO_FILES {
+        let parsed = parse(name, text)?;
+        scenarios.extend(parsed.into_iter().map(|scenario| Scenario { tier: *tier, ..scenario }));
     }
     Ok(scenarios)
+}
+
+/// The scenarios of one tier, in the order of their names.
+pub fn of(tier: Tier) -> Result<Vec<Scenario>, ScenarioError> {
+    Ok(all()?.into_iter().filter(|scenario| scenario.tier == tier).collect())
 }
 
 /// The scenarios of one file.
@@ -77,14 +83,15 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError> {
 /// What `${name}` stands for.
 type Values = BTreeMap<String, String>;
 
-/// The `for_each` of a file: one scenario for each type.
+/// The `for_each` of a file: one scenario for each entry.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ForEach {
+#[serde(rename_all = "lowercase")]
+enum ForEach {
     /// `every` type of the catalog, or those listed. Defines `${type}`, and at the type's default LNC
     /// `${devices}` and `${cores}`, the node's totals.
-    #[serde(rename = "type")]
-    types: Types,
+    Type(Types),
+    /// Parts that can be restarted. Defines `${part}`.
+    Part(Vec<String>),
 }
 
 #[derive(Deserialize)]
@@ -103,9 +110,15 @@ enum Every {
 impl ForEach {
     fn entries(self, file: &str) -> Vec<(String, Values)> {
         let catalog = Catalog::embedded();
-        let types: Vec<String> = match self.types {
-            Types::Every(Every::Every) => catalog.types().iter().map(|known| known.name.clone()).collect(),
-            Types::Listed(types) => types,
+        let types: Vec<String> = match self {
+            ForEach::Type(Types::Every(Every::Every)) => {
+                catalog.types().iter().map(|known| known.name.clone()).collect()
+            }
+            ForEach::Type(Types::Listed(types)) => types,
+            ForEach::Part(parts) => {
+                let values = |part: &String| Values::from([("part".to_owned(), part.clone())]);
+                return parts.iter().map(|part| (format!("{file}/{part}"), values(part))).collect();
+            }
         };
         let entry = |name: String| {
             let mut values = Values::from([("type".to_owned(), name.clone())]);
@@ -120,7 +133,8 @@ impl ForEach {
     }
 }
 
-/// Replaces `${name}` in every text, and each `{repeat: {name: [..]}, steps: [..]}` of a list by its steps.
+/// Replaces `${name}` in every text, and each `{repeat: {name: [..]}, steps: [..]}` of a list by its steps; a number in
+/// place of the list counts from 1.
 fn write_out(scenario: &str, value: Value, values: &Values) -> Result<Value, ScenarioError> {
     Ok(match value {
         Value::String(text) => Value::String(substitute(scenario, &text, values)?),
@@ -158,11 +172,11 @@ fn repeated(item: &Value) -> Option<(String, Vec<String>, Vec<Value>)> {
     let fields = item.as_object().filter(|fields| fields.len() == 2)?;
     let (name, each) = fields.get("repeat")?.as_object().filter(|each| each.len() == 1)?.iter().next()?;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    Some((
-        name.clone(),
-        each.as_array()?.iter().map(text).collect(),
-        fields.get("steps")?.as_array()?.clone(),
-    ))
+    let each = match each {
+        Value::Number(count) => (1..=count.as_u64()?).map(|number| number.to_string()).collect(),
+        each => each.as_array()?.iter().map(text).collect(),
+    };
+    Some((name.clone(), each, fields.get("steps")?.as_array()?.clone()))
 }
 
 fn substitute(scenario: &str, text: &str, values: &Values) -> Result<String, ScenarioError> {

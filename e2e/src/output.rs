@@ -74,8 +74,11 @@ pub fn table(rows: &[Row]) -> Table {
 /// The table of `neuron-e2e list`.
 pub fn list(scenarios: &[Scenario]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["scenario", "what it shows"]);
-    table.add_rows(scenarios.iter().map(|scenario| [&scenario.name, &scenario.about]));
+    table.load_style(presets::NOTHING).set_header(["tier", "scenario", "what it shows"]);
+    let row = |scenario: &Scenario| {
+        [scenario.tier.name().to_owned(), scenario.name.clone(), scenario.about.clone()]
+    };
+    table.add_rows(scenarios.iter().map(row));
     table
 }
 

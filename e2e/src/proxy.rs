@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::scenario::Verb;
+use crate::scenario::{Moment, Verb};
 
 /// Largest body passed on: 5,000 full nodes are some 100 MB.
 const LARGEST_BODY: usize = 256 << 20;
@@ -31,15 +31,38 @@ pub struct Proxy {
 
 struct Shared {
     /// Where the extender listens now; none while it is down.
-    target: Mutex<Option<SocketAddr>>,
-    gates: HashMap<Verb, Gate>,
+    target: watch::Sender<Option<SocketAddr>>,
+    gates: HashMap<Moment, Gate>,
     client: Client<HttpConnector, Body>,
 }
 
-/// What calls of one verb wait at.
+/// What calls wait at.
 struct Gate {
     closed: watch::Sender<bool>,
     waiting: watch::Sender<usize>,
+}
+
+impl Gate {
+    fn open() -> Self {
+        Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) }
+    }
+
+    /// Returns at once, or when the gate opens.
+    async fn pass(&self) {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        let _leaves = Leaves(&self.waiting);
+        // The only error is a sender that is gone, and `self` holds it.
+        let _open = self.closed.subscribe().wait_for(|closed| !closed).await.is_ok();
+    }
+}
+
+/// One fewer waits when this is dropped: also when the caller has hung up.
+struct Leaves<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
 }
 
 impl Proxy {
@@ -53,10 +76,9 @@ impl Proxy {
         let listener =
             TcpListener::bind((host, 0)).await.with_context(|| format!("proxy: no free port of {host}"))?;
         let address = listener.local_addr()?;
-        let gate = || Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) };
         let shared = Arc::new(Shared {
-            target: Mutex::new(None),
-            gates: [(Verb::Filter, gate()), (Verb::Bind, gate())].into(),
+            target: watch::Sender::new(None),
+            gates: Moment::ALL.into_iter().map(|at| (at, Gate::open())).collect(),
             client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
         });
         let stop = CancellationToken::new();
@@ -73,43 +95,47 @@ impl Proxy {
 
     /// Names the extender behind it; none while it is down.
     pub fn set_target(&self, target: Option<SocketAddr>) {
-        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        self.shared.target.send_replace(target);
     }
 
-    /// Calls of this verb wait from now on (`true`) or go on (`false`).
-    pub fn set_held(&self, verb: Verb, held: bool) {
-        if let Some(gate) = self.shared.gates.get(&verb) {
+    /// Calls wait at this moment from now on (`true`) or go on (`false`).
+    pub fn set_held(&self, at: Moment, held: bool) {
+        if let Some(gate) = self.shared.gates.get(&at) {
             gate.closed.send_replace(held);
         }
     }
 
-    /// Whether a call of this verb waits now.
-    pub fn is_held(&self, verb: Verb) -> bool {
-        self.shared.gates.get(&verb).is_some_and(|gate| *gate.waiting.borrow() > 0)
+    /// Whether a call waits there now.
+    pub fn is_held(&self, at: Moment) -> bool {
+        self.shared.gates.get(&at).is_some_and(|gate| *gate.waiting.borrow() > 0)
     }
 }
 
 async fn pass_on(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
     let verb =
         [Verb::Filter, Verb::Bind].into_iter().find(|verb| request.uri().path().ends_with(verb.path()));
-    if let Some(gate) = verb.and_then(|verb| shared.gates.get(&verb)) {
-        gate.waiting.send_modify(|waiting| *waiting += 1);
-        // The only error is a sender that is gone, and `shared` holds it.
-        let _open = gate.closed.subscribe().wait_for(|closed| !closed).await.is_ok();
-        gate.waiting.send_modify(|waiting| *waiting -= 1);
+    let gate = |moment: fn(Verb) -> Moment| verb.and_then(|verb| shared.gates.get(&moment(verb)));
+    if let Some(gate) = gate(Moment::Before) {
+        gate.pass().await;
     }
-    match forward(&shared, request).await {
-        Ok(response) => response,
-        Err(error) => {
-            let mut response = Response::new(Body::from(format!("proxy: {error:#}")));
-            *response.status_mut() = StatusCode::BAD_GATEWAY;
-            response
+    // From here on an extender that goes away has not answered, whatever it has done.
+    let extenders = shared.target.subscribe();
+    let mut answer = forward(&shared, request).await;
+    if let (Ok(_), Some(gate)) = (&answer, gate(Moment::After)) {
+        gate.pass().await;
+        if extenders.has_changed().unwrap_or(true) {
+            answer = Err(anyhow!("the extender went away before it answered"));
         }
     }
+    answer.unwrap_or_else(|error| {
+        let mut response = Response::new(Body::from(format!("proxy: {error:#}")));
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        response
+    })
 }
 
 async fn forward(shared: &Shared, request: Request<Body>) -> anyhow::Result<Response<Body>> {
-    let target = *shared.target.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = *shared.target.borrow();
     let target = target.context("the extender is down")?;
     let (mut parts, body) = request.into_parts();
     let mut uri = parts.uri.into_parts();
@@ -118,5 +144,7 @@ async fn forward(shared: &Shared, request: Request<Body>) -> anyhow::Result<Resp
     parts.uri = Uri::from_parts(uri)?;
     let body: Bytes = axum::body::to_bytes(body, LARGEST_BODY).await?;
     let response = shared.client.request(Request::from_parts(parts, Body::from(body))).await?;
-    Ok(response.map(Body::new))
+    // To its end: an answer that is held must not keep the extender from ending.
+    let (parts, body) = response.into_parts();
+    Ok(Response::from_parts(parts, Body::from(axum::body::to_bytes(Body::new(body), LARGEST_BODY).await?)))
 }

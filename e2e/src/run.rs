@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch as ApiPatch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch as ApiPatch, PatchParams};
 use neuron_core::names;
 use neuron_core::report::Health;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, WORKLOAD};
+use crate::apply::Applier;
+use crate::cluster::Cluster;
 use crate::collect::{self, Reports};
+use crate::faults;
 use crate::observe::{is_bound, is_refused, phase, report};
 use crate::outcome::{Outcome, PodOutcome};
-use crate::scenario::{DeviceState, DeviceStep, Hold, Part, Patch, Scenario, Step, Target};
+use crate::scenario::{
+    Amid, DeviceState, DeviceStep, Hold, Part, Patch, Reboot, Scenario, Step, Target, Tier, Unlisted,
+};
 use crate::verdict;
 use crate::wait::until;
 
@@ -47,7 +51,11 @@ pub async fn run<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result
     for (place, step) in scenario.steps.iter().enumerate() {
         Box::pin(run.step(step)).await.with_context(|| format!("step {} ({})", place + 1, step.label()))?;
     }
-    run.finish().await
+    let mut finished = run.finish().await?;
+    if scenario.tier == Tier::Faults && finished.failures.is_empty() {
+        finished.failures = faults::unusable(cluster, scenario, &finished.outcome).await?;
+    }
+    Ok(finished)
 }
 
 struct Run<'a, C> {
@@ -107,15 +115,29 @@ impl<C: Cluster> Run<'_, C> {
             Step::PatchNode(patch) => self.patch_node(patch).await?,
             Step::Stop(target) => self.stop(target).await?,
             Step::Start(target) => self.start(target).await?,
-            Step::Restart(target) => {
-                self.stop(target).await?;
-                self.start(target).await?;
+            Step::Restart(Target { part, node }) => {
+                self.cluster.restart(*part, self.place_of(node)?).await?;
             }
             Step::Device(DeviceStep { node, device, becomes }) => {
                 self.cluster.set_device(self.place_of(node)?, *device, *becomes).await?;
                 self.device_reported(self.place_of(node)?, *device, *becomes).await?;
             }
             Step::Hold(hold) => self.hold(hold).await?,
+            Step::ForceDelete(names) => {
+                for name in names {
+                    self.force_delete(name).await?;
+                }
+            }
+            Step::Amid(amid) => self.amid(amid).await?,
+            Step::Reboot(Reboot { node, hardware_anew }) => {
+                let place = self.place_of(node)?;
+                self.all_settled(place).await?;
+                self.cluster.reboot(place, *hardware_anew).await?;
+            }
+            Step::RestartUnlisted(Unlisted { node }) => {
+                self.cluster.restart_unlisted(self.place_of(node)?).await?;
+            }
+            Step::Pass(seconds) => self.cluster.pass(Duration::from_secs(*seconds)).await,
         }
         Ok(())
     }
@@ -124,74 +146,23 @@ impl<C: Cluster> Run<'_, C> {
         Api::namespaced(self.cluster.client(), NAMESPACE)
     }
 
-    /// The place of n1, n2, n3 in the scenario.
+    fn applier(&self) -> Applier<'_, C> {
+        Applier::new(self.cluster, self.scenario)
+    }
+
     fn place_of(&self, node: &str) -> anyhow::Result<usize> {
-        let place = node
-            .strip_prefix('n')
-            .and_then(|number| number.parse::<usize>().ok())
-            .and_then(|n| n.checked_sub(1));
-        place.filter(|place| *place < self.scenario.nodes.len()).with_context(|| {
-            format!("{node:?} is not a node of this scenario; it has n1 to n{}", self.scenario.nodes.len())
-        })
-    }
-
-    /// The manifest as it is sent: our scheduler's name where it names none, real names of nodes and image.
-    fn prepared(&self, manifest: &Value) -> anyhow::Result<DynamicObject> {
-        let mut manifest = manifest.clone();
-        if manifest["kind"] != "Pod" {
-            bail!("scenarios apply pods, not {}", manifest["kind"]);
-        }
-        self.name_nodes(&mut manifest);
-        let spec = &mut manifest["spec"];
-        if spec["schedulerName"].is_null() {
-            spec["schedulerName"] = json!(self.cluster.scheduler_name());
-        }
-        if let Some(node) = spec["nodeName"].as_str() {
-            let place = self.place_of(node)?;
-            spec["nodeName"] = json!(self.cluster.node_names()[place]);
-        }
-        for list in ["initContainers", "containers"] {
-            for container in spec[list].as_array_mut().into_iter().flatten() {
-                if container["image"] == WORKLOAD {
-                    container["image"] = json!(self.cluster.workload_image());
-                }
-            }
-        }
-        if spec["terminationGracePeriodSeconds"].is_null() {
-            spec["terminationGracePeriodSeconds"] = json!(1);
-        }
-        Ok(serde_json::from_value(manifest)?)
-    }
-
-    /// Gives the nodes that annotations name, as JSON in JSON, their real names.
-    fn name_nodes(&self, manifest: &mut Value) {
-        let annotations = manifest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-        for value in annotations.into_iter().flat_map(|all| all.values_mut()) {
-            let Some(mut text) = value.as_str().map(str::to_owned) else { continue };
-            for (place, name) in self.cluster.node_names().iter().enumerate() {
-                text = text.replace(&format!("\"n{}\"", place + 1), &format!("\"{name}\""));
-            }
-            *value = json!(text);
-        }
-    }
-
-    async fn post(&self, manifest: &Value) -> anyhow::Result<(String, kube::Result<DynamicObject>)> {
-        let object = self.prepared(manifest)?;
-        let name = object.metadata.name.clone().context("a pod without a name")?;
-        let kind = ApiResource::erase::<Pod>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.cluster.client(), NAMESPACE, &kind);
-        Ok((name, api.create(&PostParams::default(), &object).await))
+        self.scenario.place_of(node)
     }
 
     async fn create(&mut self, manifest: &Value) -> anyhow::Result<String> {
-        let (name, result) = self.post(manifest).await?;
+        let (name, result) = self.applier().post(manifest).await?;
         result.with_context(|| format!("creating pod {name}"))?;
         self.gone.remove(&name);
         Ok(name)
     }
 
     async fn refused(&mut self, manifest: &Value) -> anyhow::Result<()> {
-        match self.post(manifest).await? {
+        match self.applier().post(manifest).await? {
             (name, Ok(_)) => bail!("the API server took pod {name}, which it should refuse"),
             (name, Err(kube::Error::Api(status))) => {
                 let outcome = PodOutcome {
@@ -269,17 +240,30 @@ impl<C: Cluster> Run<'_, C> {
         if self.stopped.iter().any(|(part, _)| *part == Part::Kubelet) {
             return Ok(());
         }
+        self.until_gone(name).await?;
+        self.no_longer_reported(name, node.as_deref()).await
+    }
+
+    /// The document does not show the pod: nobody can ask a node that is away what it ran.
+    async fn force_delete(&self, name: &str) -> anyhow::Result<()> {
+        let pods = self.pods();
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(name, &now).await.with_context(|| format!("deleting pod {name} at once"))?;
+        self.until_gone(name).await
+    }
+
+    async fn until_gone(&self, name: &str) -> anyhow::Result<()> {
+        let pods = self.pods();
         until(self.cluster, &format!("pod {name} to be gone"), async || {
             Ok(pods.get_opt(name).await?.is_none())
         })
-        .await?;
-        self.no_longer_reported(name, node.as_deref()).await
+        .await
     }
 
     async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
         self.reported(name).await?;
         let mut patch = patch.clone();
-        self.name_nodes(&mut patch);
+        self.applier().name_nodes(&mut patch);
         let pods = self.pods();
         pods.patch(name, &PatchParams::default(), &ApiPatch::Merge(&patch))
             .await
@@ -297,15 +281,19 @@ impl<C: Cluster> Run<'_, C> {
         Ok(())
     }
 
+    /// What containers say can be read, and what kubelet chose corrected, through kubelet only.
+    async fn all_settled(&self, place: usize) -> anyhow::Result<()> {
+        let plugin_runs = !self.stopped.contains(&(Part::Plugin, place));
+        until(self.cluster, "every container to say what it got and every record to agree", async || {
+            collect::all_settled(self.cluster, self.scenario, &self.reports, plugin_runs).await
+        })
+        .await
+    }
+
     async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
         let place = self.place_of(node)?;
         if *part == Part::Kubelet {
-            // What containers say can be read, and what kubelet chose corrected, through kubelet only.
-            let plugin_runs = !self.stopped.contains(&(Part::Plugin, place));
-            until(self.cluster, "every container to say what it got and every record to agree", async || {
-                collect::all_settled(self.cluster, self.scenario, &self.reports, plugin_runs).await
-            })
-            .await?;
+            self.all_settled(place).await?;
         }
         self.cluster.stop(*part, place).await?;
         self.stopped.insert((*part, place));
@@ -365,19 +353,52 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
-    async fn hold(&mut self, Hold { before, apply, steps }: &Hold) -> anyhow::Result<()> {
-        self.cluster.hold(*before).await?;
+    async fn hold(&mut self, Hold { at, apply, steps }: &Hold) -> anyhow::Result<()> {
+        self.cluster.hold(*at).await?;
         for manifest in apply {
             self.create(manifest).await?;
         }
-        until(self.cluster, &format!("a {} call to be held", before.path()), async || {
-            Ok(self.cluster.is_held(*before))
-        })
-        .await?;
+        until(self.cluster, &format!("a call to be held {at}"), async || Ok(self.cluster.is_held(*at)))
+            .await?;
         for step in steps {
             Box::pin(self.step(step)).await?;
         }
-        self.cluster.release(*before).await?;
+        self.cluster.release(*at).await?;
+        for manifest in apply {
+            if let Some(name) = manifest["metadata"]["name"].as_str() {
+                self.settle(name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates pods, and once some of them are bound carries the steps out while the last ones are still being
+    /// created.
+    async fn amid(&mut self, Amid { apply, bound, steps }: &Amid) -> anyhow::Result<()> {
+        let (first, last) = apply.split_at(apply.len() - apply.len() / 4);
+        for manifest in first {
+            self.create(manifest).await?;
+        }
+        let pods = self.pods();
+        until(self.cluster, &format!("{bound} pods to be bound"), async || {
+            let pods = pods.list(&ListParams::default()).await?;
+            Ok(pods.items.iter().filter(|pod| is_bound(pod)).count() >= *bound)
+        })
+        .await?;
+        let applier = Applier::new(self.cluster, self.scenario);
+        let others = async {
+            for manifest in last {
+                applier.create_once_served(manifest).await?;
+            }
+            Ok(())
+        };
+        let faults = async {
+            for step in steps {
+                Box::pin(self.step(step)).await?;
+            }
+            anyhow::Ok(())
+        };
+        tokio::try_join!(faults, others)?;
         for manifest in apply {
             if let Some(name) = manifest["metadata"]["name"].as_str() {
                 self.settle(name).await?;

@@ -3,8 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use serde::Deserialize;
-use serde_json::Value;
+
+pub use crate::step::{
+    Amid, DeviceState, DeviceStep, Hold, Moment, Part, Patch, Reboot, Step, Target, Unlisted, Verb,
+};
 
 /// One scenario, after `for_each` and `repeat` are written out.
 #[derive(Clone, Debug, Deserialize)]
@@ -13,6 +17,9 @@ pub struct Scenario {
     /// File name without `.yaml`, and the entry of `for_each` behind a slash: `every-type/trn1.32xlarge`.
     #[serde(skip)]
     pub name: String,
+    /// The tier it belongs to: the folder its file is in.
+    #[serde(skip)]
+    pub tier: Tier,
     /// What it shows, in one sentence.
     pub about: String,
     /// One to three nodes; in manifests, steps and documents they are n1, n2, n3 in this order.
@@ -32,9 +39,22 @@ pub struct Scenario {
     /// Set where one kind of cluster cannot run it.
     #[serde(default)]
     pub only: Option<Only>,
+    /// Words of kubelet with which pods may fail that `expect` does not name: what kubelet does of itself when this
+    /// happens to a node. In the fault tier no other pod may fail.
+    #[serde(default)]
+    pub kubelet_may_say: Vec<String>,
 }
 
 impl Scenario {
+    /// The place of n1, n2, n3 in the scenario, 0 for n1.
+    pub fn place_of(&self, node: &str) -> anyhow::Result<usize> {
+        let number = node.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
+        let place = number.and_then(|number| number.checked_sub(1));
+        place.filter(|place| *place < self.nodes.len()).with_context(|| {
+            format!("{node:?} is not a node of this scenario; it has n1 to n{}", self.nodes.len())
+        })
+    }
+
     /// Whether the pod may be refused when it is applied: the scenario expects it to stay pending, says nothing of it,
     /// or waits for it in a later step.
     pub fn may_wait(&self, pod: &str) -> bool {
@@ -44,11 +64,32 @@ impl Scenario {
                     names.iter().any(|name| name == pod)
                 }
                 Step::Hold(hold) => awaited(&hold.steps, pod),
+                Step::Amid(amid) => awaited(&amid.steps, pod),
                 _ => false,
             })
         }
         let expected = self.expect.get(pod).and_then(|expected| expected.phase.as_deref());
         expected.is_none_or(|phase| phase == "Pending") || awaited(&self.steps, pod)
+    }
+}
+
+/// What a scenario is about; a run takes one tier or all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Where pods are placed and what they get (`scenarios/`).
+    #[default]
+    Placement,
+    /// What breaks and comes back meanwhile (`scenarios/faults/`).
+    Faults,
+}
+
+impl Tier {
+    /// As the command line writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tier::Placement => "placement",
+            Tier::Faults => "faults",
+        }
     }
 }
 
@@ -92,160 +133,6 @@ impl NodeSpec {
             label: None,
             files: BTreeMap::new(),
             without_plugin: false,
-        }
-    }
-}
-
-/// One step. Each waits until what it did is visible before the next begins.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Step {
-    /// Creates objects one after another, each waiting until its pod runs, has ended or is refused.
-    Apply(Vec<Value>),
-    /// Creates all objects at once, then waits for all of them.
-    ApplyTogether(Vec<Value>),
-    /// Creates objects which the API server itself refuses: the text of the refusal is kept for the document.
-    Refused(Vec<Value>),
-    /// Deletes pods and waits until they are gone. The document shows them as they were before.
-    Delete(Vec<String>),
-    /// Waits until these pods have ended (Succeeded or Failed).
-    Ended(Vec<String>),
-    /// Waits until these pods run.
-    Running(Vec<String>),
-    /// Waits until these pods are bound to a node.
-    Bound(Vec<String>),
-    /// Merges a patch into a pod, as its author could.
-    Patch(Patch),
-    /// Merges a patch into a node, as an administrator could.
-    PatchNode(Patch),
-    /// Stops and starts a part of the suite or of Kubernetes.
-    Restart(Target),
-    /// Stops a part; `start` brings it back.
-    Stop(Target),
-    /// Starts a part that was stopped.
-    Start(Target),
-    /// Does something to a node's hardware.
-    Device(DeviceStep),
-    /// Applies pods, holds the scheduler's call before it reaches the extender, carries the inner steps out,
-    /// then lets the call go on.
-    Hold(Hold),
-}
-
-impl Step {
-    /// The step's name in its file.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Step::Apply(_) => "apply",
-            Step::ApplyTogether(_) => "apply-together",
-            Step::Refused(_) => "refused",
-            Step::Delete(_) => "delete",
-            Step::Ended(_) => "ended",
-            Step::Running(_) => "running",
-            Step::Bound(_) => "bound",
-            Step::Patch(_) => "patch",
-            Step::PatchNode(_) => "patch-node",
-            Step::Restart(_) => "restart",
-            Step::Stop(_) => "stop",
-            Step::Start(_) => "start",
-            Step::Device(_) => "device",
-            Step::Hold(_) => "hold",
-        }
-    }
-}
-
-/// A merge patch.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Patch {
-    /// Name of the pod or node.
-    pub name: String,
-    /// JSON merge patch.
-    pub patch: Value,
-}
-
-/// A part that can be stopped and started.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// Which part.
-    pub part: Part,
-    /// The node it runs on, for parts that run on every node; n1 if not given.
-    #[serde(default = "first_node")]
-    pub node: String,
-}
-
-fn first_node() -> String {
-    "n1".into()
-}
-
-/// The parts of the suite and of Kubernetes that scenarios stop and start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// The scheduler extender.
-    Extender,
-    /// A node's device plugin.
-    Plugin,
-    /// A node's kubelet; containers go on.
-    Kubelet,
-    /// The scheduler that the pods name.
-    Scheduler,
-}
-
-/// What happens to a device.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeviceStep {
-    /// The node, n1 if not given.
-    #[serde(default = "first_node")]
-    pub node: String,
-    /// The device's id on its host.
-    pub device: u8,
-    /// Its new state.
-    pub becomes: DeviceState,
-}
-
-/// States that a scenario can put a device in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeviceState {
-    /// Reports a broken component.
-    Unhealthy,
-    /// Works again.
-    Healthy,
-    /// Its files are gone.
-    Lost,
-}
-
-/// A call that is held.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Hold {
-    /// The extender verb that waits: `filter` or `bind`.
-    pub before: Verb,
-    /// What is applied first; its call is the one held.
-    pub apply: Vec<Value>,
-    /// What happens meanwhile.
-    #[serde(rename = "meanwhile")]
-    pub steps: Vec<Step>,
-}
-
-/// Extender verbs that can be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verb {
-    /// `POST /filter`.
-    Filter,
-    /// `POST /bind`.
-    Bind,
-}
-
-impl Verb {
-    /// The last part of the path it is posted to.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Verb::Filter => "filter",
-            Verb::Bind => "bind",
         }
     }
 }

@@ -8,8 +8,9 @@ use neuron_core::names;
 use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
 
+use crate::faults;
 use crate::outcome::{Outcome, PodOutcome};
-use crate::scenario::{Expected, ExpectedSets, Scenario};
+use crate::scenario::{Expected, ExpectedSets, Scenario, Tier};
 use neuron_workload::Report;
 
 /// Everything that is wrong with the outcome, one sentence each; empty if the scenario passed.
@@ -18,6 +19,9 @@ pub fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     failures.extend(records_unlike_reality(outcome));
     failures.extend(held_twice(scenario, outcome));
     failures.extend(sets_not_allowed(scenario, outcome));
+    if scenario.tier == Tier::Faults {
+        failures.extend(faults::broken(scenario, outcome));
+    }
     failures
 }
 
@@ -157,12 +161,17 @@ pub fn record_unlike_reality(name: &str, pod: &PodOutcome) -> Vec<String> {
 }
 
 /// The topology of a scenario's node, n1 first; none for types that only a report describes.
-fn topology(scenario: &Scenario, node: &str) -> Option<Topology> {
-    let place = node.strip_prefix('n')?.parse::<usize>().ok()?.checked_sub(1)?;
-    let spec = scenario.nodes.get(place)?;
+pub(crate) fn topology(scenario: &Scenario, node: &str) -> Option<Topology> {
+    let spec = scenario.nodes.get(scenario.place_of(node).ok()?)?;
     let model = Catalog::embedded().find(&spec.instance_type)?;
     Topology::named(&spec.instance_type, model, spec.lnc.unwrap_or(model.default_lnc), Policy::Documented)
         .ok()
+}
+
+/// The cores that a pod's containers see, under either name.
+pub(crate) fn hardware(pod: &PodOutcome, topology: &Topology) -> CoreSet {
+    let sets = pod.containers.values().filter_map(|report| visible(report).ok());
+    sets.fold(CoreSet::EMPTY, |all, (cores, devices)| all.union(cores).union(topology.cores_of(devices)))
 }
 
 /// No core is seen by two running pods, under either name.
@@ -175,9 +184,7 @@ fn held_twice(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
         else {
             continue;
         };
-        let sets = pod.containers.values().filter_map(|report| visible(report).ok());
-        let hardware = sets
-            .fold(CoreSet::EMPTY, |all, (cores, devices)| all.union(cores).union(topology.cores_of(devices)));
+        let hardware = hardware(pod, &topology);
         for (other, held) in holders.entry(node).or_default().iter() {
             if held.intersects(hardware) {
                 failures.push(format!(

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tracing::info;
 
 use crate::cluster::Cluster;
+use crate::index::Index;
 use crate::view::NodeView;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, PodToPlace};
 
@@ -26,7 +27,26 @@ pub(crate) async fn filter(cluster: &Cluster, args: FilterArgs) -> FilterResult 
     answer.nodes = nodes.map(|nodes| judge.full_nodes(nodes, &mut answer));
     answer.node_names = node_names.map(|names| judge.names(names, &mut answer));
     judge.log(&answer);
+    if request.is_ok() && fitting(&answer) == 0 && cluster.read(Index::is_cut) {
+        // kube-scheduler tries a pod again only when it sees something change, and what has changed it may have seen
+        // before us. After an error it tries again of itself.
+        return FilterResult::failure(Cut);
+    }
     answer
+}
+
+/// A pod that seems to fit nowhere is not refused for what may have changed meanwhile.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch of pods and nodes is cut, so what is free is not known; it is being taken up again")]
+struct Cut;
+
+/// How many nodes can take the pod.
+fn fitting(answer: &FilterResult) -> usize {
+    match (&answer.node_names, &answer.nodes) {
+        (Some(names), _) => names.len(),
+        (None, Some(nodes)) => nodes.items.len(),
+        (None, None) => 0,
+    }
 }
 
 struct Judge<'a> {
@@ -96,11 +116,7 @@ impl Judge<'_> {
     }
 
     fn log(&self, answer: &FilterResult) {
-        let fitting = match (&answer.node_names, &answer.nodes) {
-            (Some(names), _) => names.len(),
-            (None, Some(nodes)) => nodes.items.len(),
-            (None, None) => 0,
-        };
+        let fitting = fitting(answer);
         let refused = answer.failed_nodes.len() + answer.failed_and_unresolvable_nodes.len();
         let metadata = &self.pod.metadata;
         info!("pod {}/{} fits {fitting} of {} nodes", metadata.namespace, metadata.name, fitting + refused);

@@ -26,6 +26,8 @@ pub(crate) struct Index {
     fresh: Fresh,
     pods_listed: bool,
     nodes_listed: bool,
+    pods_cut: bool,
+    nodes_cut: bool,
 }
 
 /// What changed since the explainer last looked.
@@ -53,6 +55,8 @@ impl Index {
             fresh: Fresh::default(),
             pods_listed: false,
             nodes_listed: false,
+            pods_cut: false,
+            nodes_cut: false,
         }
     }
 
@@ -61,10 +65,16 @@ impl Index {
         self.pods_listed && self.nodes_listed
     }
 
+    /// Whether a watch is cut, so that pods may have ended, or nodes come, of which nothing is known here.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.pods_cut || self.nodes_cut
+    }
+
     /// Takes in what the watch of pods shows.
     pub(crate) fn pods(&mut self, change: Change<SeenPod>) {
         match change {
             Change::ListBegins => self.overlay.list_begins(),
+            Change::Cut => self.pods_cut = true,
             Change::Applied(pod) => self.apply_pod(pod),
             Change::Gone(uid) => self.remove_pod(&uid),
             Change::Listed(pods) => {
@@ -80,7 +90,7 @@ impl Index {
                 for pod in pods {
                     self.apply_pod(pod);
                 }
-                self.pods_listed = true;
+                (self.pods_listed, self.pods_cut) = (true, false);
             }
         }
     }
@@ -89,6 +99,7 @@ impl Index {
     pub(crate) fn nodes(&mut self, change: Change<SeenNode>) {
         match change {
             Change::ListBegins => {}
+            Change::Cut => self.nodes_cut = true,
             Change::Applied(node) => self.apply_node(node),
             Change::Gone(name) => self.remove_node(&name),
             Change::Listed(nodes) => {
@@ -101,7 +112,7 @@ impl Index {
                 for node in nodes {
                     self.apply_node(node);
                 }
-                self.nodes_listed = true;
+                (self.nodes_listed, self.nodes_cut) = (true, false);
             }
         }
     }

@@ -33,6 +33,8 @@ pub(crate) enum Change<T> {
     Listed(Vec<T>),
     /// Added or modified.
     Applied(T),
+    /// Nothing is shown until the next list: what has happened since is not known.
+    Cut,
     /// Gone, or nothing that decides any more: the pod's UID or the node's name.
     Gone(String),
 }

@@ -4,20 +4,25 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::{ApiResource, Object, PartialObjectMeta, Resource};
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use neuron_core::names::{INSTANCE_TYPE_LABEL, NODE_REPORT};
 use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
 use serde::de::DeserializeOwned;
+use tokio::time::sleep;
 use tracing::warn;
 
 use crate::cluster::Cluster;
 use crate::seen::{Change, SeenNode, SeenPod};
+
+/// First and longest wait before a watch that was cut is taken up again. Pods that end meanwhile still count as
+/// holders, so the longest is short.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// A pod as the API server sends it, reduced to what decides.
 pub(crate) type ApiPod = Object<PodSpec, PodStatus>;
@@ -92,25 +97,35 @@ async fn follow<K, T>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let events = watcher(api, config).default_backoff().inspect_err(|error| {
-        warn!("the watch of {what} was cut and is taken up again: {error}");
-    });
-    let mut events = std::pin::pin!(events);
-    let mut listed = Vec::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => {
-                listed.clear();
-                change(Change::ListBegins);
+    let mut wait = RETRY.0;
+    loop {
+        let mut events = std::pin::pin!(watcher(api.clone(), config.clone()));
+        let mut listed = Vec::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => {
+                    listed.clear();
+                    change(Change::ListBegins);
+                }
+                Ok(Event::InitApply(object)) => listed.extend(seen(object)),
+                Ok(Event::InitDone) => {
+                    change(Change::Listed(std::mem::take(&mut listed)));
+                    wait = RETRY.0;
+                }
+                Ok(Event::Apply(object)) => {
+                    let key = key(&object);
+                    change(seen(object).map_or(Change::Gone(key), Change::Applied));
+                }
+                Ok(Event::Delete(object)) => change(Change::Gone(key(&object))),
+                // Taken up where it was cut, a watch would not say when it has caught up; a list does.
+                Err(error) => {
+                    warn!("the watch of {what} was cut and is taken up again: {error}");
+                    change(Change::Cut);
+                    break;
+                }
             }
-            Ok(Event::InitApply(object)) => listed.extend(seen(object)),
-            Ok(Event::InitDone) => change(Change::Listed(std::mem::take(&mut listed))),
-            Ok(Event::Apply(object)) => {
-                let key = key(&object);
-                change(seen(object).map_or(Change::Gone(key), Change::Applied));
-            }
-            Ok(Event::Delete(object)) => change(Change::Gone(key(&object))),
-            Err(_) => {}
         }
+        sleep(wait).await;
+        wait = (wait * 2).min(RETRY.1);
     }
 }

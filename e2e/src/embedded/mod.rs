@@ -14,6 +14,7 @@ use anyhow::{Context as _, bail};
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource, Scheduler, SchedulerConfig};
+use jiff::Timestamp;
 use kube::Client;
 use neuron_core::names;
 use tempfile::TempDir;
@@ -22,7 +23,7 @@ use tokio::sync::Mutex;
 
 use crate::cluster::Cluster;
 use crate::proxy::Proxy;
-use crate::scenario::{DeviceState, Part, Scenario, Verb};
+use crate::scenario::{DeviceState, Moment, Part, Scenario};
 use crate::wait::Wait;
 use node::EmbeddedNode;
 use program::Program;
@@ -46,6 +47,7 @@ pub struct Options {
 /// A running embedded cluster.
 pub struct Embedded {
     clock: Clock,
+    api: ApiServer,
     client: Client,
     names: Vec<String>,
     nodes: Vec<EmbeddedNode>,
@@ -73,6 +75,7 @@ impl Embedded {
         }
         let cluster = Embedded {
             client: api.client(),
+            api,
             names: nodes.iter().map(|node| node.name().to_owned()).collect(),
             clock,
             nodes,
@@ -203,6 +206,11 @@ impl Cluster for Embedded {
                 self.node_withdrawn(node).await
             }
             Part::Kubelet => self.node(node)?.stop_kubelet().await,
+            Part::ApiServer => {
+                self.api.set_available(false);
+                Ok(())
+            }
+            Part::Containerd | Part::Etcd => bail!("the embedded cluster has no {}", part.name()),
         }
     }
 
@@ -221,6 +229,11 @@ impl Cluster for Embedded {
                 self.node(node)?.start_kubelet().await?;
                 self.node_serves(node).await
             }
+            Part::ApiServer => {
+                self.api.set_available(true);
+                Ok(())
+            }
+            Part::Containerd | Part::Etcd => bail!("the embedded cluster has no {}", part.name()),
         }
     }
 
@@ -228,17 +241,44 @@ impl Cluster for Embedded {
         self.node(node)?.set_device(device, state)
     }
 
-    async fn hold(&self, verb: Verb) -> anyhow::Result<()> {
-        self.proxy.set_held(verb, true);
+    async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
+        self.node(node)?.reboot(hardware_anew).await?;
+        self.node_serves(node).await
+    }
+
+    async fn restart_unlisted(&self, place: usize) -> anyhow::Result<()> {
+        self.stop(Part::Plugin, place).await?;
+        let node = self.node(place)?;
+        node.hold_lists(true).await?;
+        node.start_plugin(self.client.clone()).await?;
+        let what = format!("kubelet of {} to know the plugin without a list", node.name());
+        let wait = Wait::new(self, &what);
+        while !node.waits_for_lists().await? {
+            wait.look_again().await?;
+        }
+        node.stop_plugin().await?;
+        node.hold_lists(false).await?;
+        self.start(Part::Plugin, place).await
+    }
+
+    async fn pass(&self, time: Duration) {
+        let until = self.clock.now().checked_add(time).unwrap_or(Timestamp::MAX);
+        while self.clock.now() < until {
+            self.pass_time().await;
+        }
+    }
+
+    async fn hold(&self, at: Moment) -> anyhow::Result<()> {
+        self.proxy.set_held(at, true);
         Ok(())
     }
 
-    fn is_held(&self, verb: Verb) -> bool {
-        self.proxy.is_held(verb)
+    fn is_held(&self, at: Moment) -> bool {
+        self.proxy.is_held(at)
     }
 
-    async fn release(&self, verb: Verb) -> anyhow::Result<()> {
-        self.proxy.set_held(verb, false);
+    async fn release(&self, at: Moment) -> anyhow::Result<()> {
+        self.proxy.set_held(at, false);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! One node of the embedded cluster: a fake machine, a kubelet and the production device plugin.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ pub(super) struct EmbeddedNode {
     api: ApiServer,
     clock: Clock,
     kubelet_config: KubeletConfig,
+    spec: NodeSpec,
     machine: Machine,
     kubelet: Mutex<Option<Kubelet>>,
     plugin: Mutex<Option<Program>>,
@@ -45,19 +46,7 @@ impl EmbeddedNode {
         options: Options,
     ) -> anyhow::Result<Self> {
         let root = home.join("root");
-        std::fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
-        let instance_id = Some(format!("i-{name}"));
-        let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id };
-        let machine = Machine::up(&machine, &root, Catalog::embedded())
-            .with_context(|| format!("machine of {name}"))?;
-        for (path, text) in &spec.files {
-            let path = root.join(path);
-            match text {
-                Some(text) => std::fs::write(&path, text),
-                None => std::fs::remove_file(&path),
-            }
-            .with_context(|| format!("changing {}", path.display()))?;
-        }
+        let machine = hardware(name, &root, spec)?;
         let label = spec.label.clone().unwrap_or_else(|| spec.instance_type.clone());
         let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
         let node = EmbeddedNode {
@@ -71,6 +60,7 @@ impl EmbeddedNode {
                 labels: labels.into_iter().filter(|(_, label)| !label.is_empty()).collect(),
                 status_period: STATUS_PERIOD,
             },
+            spec: spec.clone(),
             machine,
             kubelet: Mutex::new(None),
             plugin: Mutex::new(None),
@@ -153,6 +143,34 @@ impl EmbeddedNode {
         changed.with_context(|| format!("device {device} of {}", self.name()))
     }
 
+    /// Everything on the node ends and begins again, in the order of a machine that boots. Its containers are gone.
+    pub(super) async fn reboot(&self, hardware_anew: bool) -> anyhow::Result<()> {
+        self.down().await?;
+        let containers = self.kubelet_config.containers_file();
+        std::fs::remove_file(&containers).with_context(|| format!("removing {}", containers.display()))?;
+        if hardware_anew {
+            let root = self.machine.root();
+            Machine::down_at(root).with_context(|| format!("machine of {}", self.name()))?;
+            hardware(self.name(), root, &self.spec)?;
+        }
+        self.start_kubelet().await?;
+        if self.has_plugin {
+            self.start_plugin(self.api.client()).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets kubelet wait before it reads the list of a plugin that has registered (`true`), or go on.
+    pub(super) async fn hold_lists(&self, held: bool) -> anyhow::Result<()> {
+        self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.hold_lists(held);
+        Ok(())
+    }
+
+    /// Whether the plugin has registered both resources and kubelet has read neither list.
+    pub(super) async fn waits_for_lists(&self) -> anyhow::Result<bool> {
+        Ok(self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.lists_held() == 2)
+    }
+
     /// Ends plugin and kubelet, if they run.
     pub(super) async fn down(&self) -> anyhow::Result<()> {
         if let Some(plugin) = self.plugin.lock().await.take() {
@@ -168,4 +186,22 @@ impl EmbeddedNode {
 fn offers(node: &Node, resource: &str) -> bool {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     allocatable.and_then(|all| all.get(resource)).is_some_and(|quantity| quantity.0 != "0")
+}
+
+/// The machine of a scenario's node, with the files that it wants otherwise.
+fn hardware(name: &str, root: &Path, spec: &NodeSpec) -> anyhow::Result<Machine> {
+    std::fs::create_dir_all(root).with_context(|| format!("creating {}", root.display()))?;
+    let instance_id = Some(format!("i-{name}"));
+    let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id };
+    let machine =
+        Machine::up(&machine, root, Catalog::embedded()).with_context(|| format!("machine of {name}"))?;
+    for (path, text) in &spec.files {
+        let path = root.join(path);
+        match text {
+            Some(text) => std::fs::write(&path, text),
+            None => std::fs::remove_file(&path),
+        }
+        .with_context(|| format!("changing {}", path.display()))?;
+    }
+    Ok(machine)
 }

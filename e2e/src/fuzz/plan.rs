@@ -219,7 +219,7 @@ impl Action {
     fn steps(&self) -> Vec<Value> {
         let manifests = |pods: &[PodPlan]| pods.iter().map(PodPlan::manifest).collect::<Vec<_>>();
         let target =
-            |part: &Part, node: usize| json!({"part": name(*part), "node": format!("n{}", node + 1)});
+            |part: &Part, node: usize| json!({"part": part.name(), "node": format!("n{}", node + 1)});
         match self {
             Action::Apply(pods) => vec![json!({"apply": manifests(pods)})],
             Action::Together(pods) => vec![json!({"apply-together": manifests(pods)})],
@@ -291,14 +291,5 @@ impl PodPlan {
             fields["resources"] = json!({"limits": limits});
         }
         fields
-    }
-}
-
-fn name(part: Part) -> &'static str {
-    match part {
-        Part::Extender => "extender",
-        Part::Plugin => "plugin",
-        Part::Kubelet => "kubelet",
-        Part::Scheduler => "scheduler",
     }
 }

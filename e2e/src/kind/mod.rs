@@ -7,6 +7,7 @@ pub mod config;
 pub mod conformance;
 pub mod doctor;
 mod evidence;
+mod faults;
 mod guard;
 mod hardware;
 mod images;

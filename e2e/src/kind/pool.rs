@@ -99,7 +99,14 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        Options { name: "demo".into(), workers: 3, keep: false, node_image: None, skip_images: false }
+        Options {
+            name: "demo".into(),
+            workers: 3,
+            keep: false,
+            node_image: None,
+            skip_images: false,
+            feature_gates: &[],
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
@@ -17,7 +17,7 @@ use super::scheduling::{Route, Scheduling};
 use super::wait::until;
 use crate::cluster::Cluster;
 use crate::run::NAMESPACE;
-use crate::scenario::{DeviceState, Part, Scenario, Step, Verb};
+use crate::scenario::{DeviceState, Moment, Part, Scenario, Step, Tier};
 
 /// Parts of scheduling reasons that only the control plane (tainted) and nodes outside the scenario (cordoned) give.
 /// Kubernetes 1.34.4 does not say which taint it was.
@@ -31,6 +31,7 @@ pub(super) struct Stage<'a> {
     /// Whether the scenario leaves nodes other than it got them.
     changes_nodes: bool,
     stopped: Mutex<HashSet<(Part, usize)>>,
+    patience: Duration,
 }
 
 impl<'a> Stage<'a> {
@@ -58,13 +59,18 @@ impl<'a> Stage<'a> {
             nodes: cluster.workers.iter().take(scenario.nodes.len()).cloned().collect(),
             changes_nodes: scenario.steps.iter().any(changes_nodes),
             stopped: Mutex::new(HashSet::new()),
+            patience: match scenario.tier {
+                Tier::Placement => Duration::from_secs(60),
+                // What was killed before is started again ever later: after 10 s, 20 s, 40 s.
+                Tier::Faults => Duration::from_secs(120),
+            },
         })
     }
 
     /// Starts parts that a scenario left stopped, and remembers that it changed nodes.
     pub(super) async fn restart_stopped(&self) -> anyhow::Result<()> {
-        for verb in [Verb::Filter, Verb::Bind] {
-            self.cluster.proxy.set_held(verb, false);
+        for at in Moment::ALL {
+            self.cluster.proxy.set_held(at, false);
         }
         let stopped: Vec<(Part, usize)> =
             self.stopped.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
@@ -95,8 +101,9 @@ fn holds(step: &Step) -> bool {
 
 fn changes_nodes(step: &Step) -> bool {
     match step {
-        Step::Device(_) | Step::PatchNode(_) => true,
+        Step::Device(_) | Step::PatchNode(_) | Step::Reboot(_) => true,
         Step::Hold(hold) => hold.steps.iter().any(changes_nodes),
+        Step::Amid(amid) => amid.steps.iter().any(changes_nodes),
         _ => false,
     }
 }
@@ -151,7 +158,7 @@ impl Cluster for Stage<'_> {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_secs(60)
+        self.patience
     }
 
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
@@ -160,6 +167,8 @@ impl Cluster for Stage<'_> {
             Part::Plugin => self.cluster.stop_plugin(self.node_name(node)?).await?,
             Part::Kubelet => self.cluster.stop_kubelet(self.node_name(node)?).await?,
             Part::Scheduler => self.cluster.stop_scheduler(self.scheduling).await?,
+            Part::ApiServer => self.cluster.stop_api_server().await?,
+            Part::Containerd | Part::Etcd => bail!("{} can be restarted, not stopped", part.name()),
         }
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).insert((part, node));
         Ok(())
@@ -171,6 +180,8 @@ impl Cluster for Stage<'_> {
             Part::Plugin => self.cluster.start_plugin(self.node_name(node)?).await?,
             Part::Kubelet => self.cluster.start_kubelet(self.node_name(node)?).await?,
             Part::Scheduler => self.cluster.start_scheduler(self.scheduling).await?,
+            Part::ApiServer => self.cluster.start_api_server().await?,
+            Part::Containerd | Part::Etcd => bail!("{} can be restarted, not stopped", part.name()),
         }
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).remove(&(part, node));
         Ok(())
@@ -180,17 +191,41 @@ impl Cluster for Stage<'_> {
         self.cluster.set_device(node, device, state).await
     }
 
-    async fn hold(&self, verb: Verb) -> anyhow::Result<()> {
-        self.cluster.proxy.set_held(verb, true);
+    async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Containerd => self.cluster.restart_containerd(self.node_name(node)?).await,
+            Part::ApiServer => self.cluster.restart_api_server().await,
+            Part::Etcd => self.cluster.restart_etcd().await,
+            Part::Extender | Part::Plugin | Part::Kubelet | Part::Scheduler => {
+                self.stop(part, node).await?;
+                self.start(part, node).await
+            }
+        }
+    }
+
+    async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
+        self.cluster.reboot(self.node_name(node)?, hardware_anew).await
+    }
+
+    async fn restart_unlisted(&self, _node: usize) -> anyhow::Result<()> {
+        bail!("nothing of ours stands between a real kubelet and the plugin")
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    async fn hold(&self, at: Moment) -> anyhow::Result<()> {
+        self.cluster.proxy.set_held(at, true);
         Ok(())
     }
 
-    fn is_held(&self, verb: Verb) -> bool {
-        self.cluster.proxy.is_held(verb)
+    fn is_held(&self, at: Moment) -> bool {
+        self.cluster.proxy.is_held(at)
     }
 
-    async fn release(&self, verb: Verb) -> anyhow::Result<()> {
-        self.cluster.proxy.set_held(verb, false);
+    async fn release(&self, at: Moment) -> anyhow::Result<()> {
+        self.cluster.proxy.set_held(at, false);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::Empty;
@@ -36,6 +37,10 @@ pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path)
 /// Takes over every list until the stream ends, whoever serves the resource by then.
 async fn follow(shared: Arc<Shared>, resource: String, mut client: DevicePluginClient<Channel>) {
     let lists = async {
+        shared.lists_waiting.fetch_add(1, Ordering::SeqCst);
+        // The only error is a sender that is gone, and `shared` holds it.
+        let _open = shared.lists_held.subscribe().wait_for(|held| !held).await.is_ok();
+        shared.lists_waiting.fetch_sub(1, Ordering::SeqCst);
         let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
         while let Some(list) = lists.message().await? {
             locked(&shared.books).list(&resource, list.devices);

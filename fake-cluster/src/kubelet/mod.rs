@@ -26,13 +26,14 @@ mod status;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::registration_server::RegistrationServer;
 use kubelet_api::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
 use kubelet_api::unix;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
@@ -110,6 +111,16 @@ impl Kubelet {
         locked(&self.shared.fault).clone()
     }
 
+    /// With `true` kubelet takes registrations but waits before it reads a plugin's list, until called with `false`.
+    pub fn hold_lists(&self, held: bool) {
+        self.shared.lists_held.send_replace(held);
+    }
+
+    /// How many registered plugins have a list that kubelet waits to read.
+    pub fn lists_held(&self) -> usize {
+        self.shared.lists_waiting.load(Ordering::SeqCst)
+    }
+
     /// The settings it was started with; give them to the next start.
     pub fn config(&self) -> &KubeletConfig {
         &self.shared.config
@@ -153,6 +164,8 @@ fn open(
         reported: Mutex::new(BTreeMap::new()),
         changed: Notify::new(),
         fault: Mutex::new(None),
+        lists_held: watch::Sender::new(false),
+        lists_waiting: AtomicUsize::new(0),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),
         config,

@@ -1,11 +1,12 @@
 //! What the tasks of one kubelet share. Made by `Kubelet::start`; every lock is held for a moment, never across await.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,6 +35,9 @@ pub(crate) struct Shared {
     /// The extended resources may have changed.
     pub(crate) changed: Notify,
     pub(crate) fault: Mutex<Option<String>>,
+    /// Whether lists of plugins that register wait to be read, and how many wait.
+    pub(crate) lists_held: watch::Sender<bool>,
+    pub(crate) lists_waiting: AtomicUsize,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
