@@ -10,7 +10,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 #[case::a_list("- about: x", "scenario bad: the file is not a mapping")]
 #[case::unknown_key(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nexpects: {}",
-    "scenario bad: unknown field `expects`, expected one of `about`, `nodes`, `steps`, `expect`, `interchangeable`, `invariants_only`, `only`"
+    "scenario bad: unknown field `expects`, expected one of `about`, `nodes`, `steps`, `expect`, `interchangeable`, `invariants_only`, `only`, `kubelet_may_say`"
 )]
 #[case::unknown_key_of_a_node(
     "about: x\nnodes: [{type: inf2.24xlarge, cores: 2}]\nsteps: []",
@@ -18,11 +18,11 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `amid`, `reboot`, `restart-unlisted`, `pass`"
 )]
 #[case::unknown_part(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",
-    "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `scheduler`"
+    "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `scheduler`, `containerd`, `api-server`, `etcd`"
 )]
 #[case::undefined_value(
     "about: x\nnodes: [{type: \"${type}\"}]\nsteps: []",

@@ -6,6 +6,7 @@ use neuron_e2e::cli::on_embedded;
 use neuron_e2e::embedded::Options;
 use neuron_e2e::library;
 use neuron_e2e::output::Row;
+use neuron_e2e::scenario::Tier;
 
 /// Sweeps over counts and types: one pod after another on an empty node leaves kubelet nothing to choose.
 const SWEEPS: [&str; 3] = ["every-type/", "device-counts-", "core-counts-"];
@@ -16,7 +17,9 @@ const JOBS: usize = 4;
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_kubelets_break_no_scenario() {
     let scenarios = library::all().unwrap().into_iter();
-    let chosen = scenarios.filter(|scenario| !SWEEPS.iter().any(|sweep| scenario.name.starts_with(sweep)));
+    let chosen = scenarios.filter(|scenario| {
+        scenario.tier == Tier::Placement && !SWEEPS.iter().any(|sweep| scenario.name.starts_with(sweep))
+    });
     let rows: Vec<Row> = futures::stream::iter(chosen.zip(SEEDS.into_iter().cycle()))
         .map(|(scenario, seed)| async move {
             Row::new(&scenario, on_embedded(&scenario, Options { seed, hostile: true }).await, 0.0)
