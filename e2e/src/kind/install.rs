@@ -30,7 +30,7 @@ impl KindCluster {
         let (fake, off) = (format!("{FAKE_LABEL}=true"), format!("{PLUGIN_LABEL}=off"));
         let workers = self.workers.iter().map(String::as_str);
         let label: Vec<&str> =
-            ["label", "--overwrite", "node", &fake, &off].into_iter().chain(workers).collect();
+            ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).collect();
         self.kubectl(&label, "").await?;
         let manifests = [FAKE_NEURON, PLUGIN_RBAC, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n");
         self.kubectl(&["apply", "-f", "-"], &manifests).await?;
