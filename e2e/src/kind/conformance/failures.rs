@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use kube::api::DeleteParams;
 use neuron_core::names;
 
 use super::Seen;
 use super::parts::amounts;
 use super::room::Room;
+use super::stand_in::{DEVICES, Fails};
 use crate::kind::wait::until;
 use crate::scenario::DeviceState;
 
@@ -19,18 +20,35 @@ const ALL: i64 = 6;
 /// After this kubelet forgets the capacity of a plugin that is gone (five minutes), and a minute.
 const GRACE: Duration = Duration::from_secs(6 * 60);
 
-pub(super) async fn options_fail(_: &Room<'_>) -> anyhow::Result<Seen> {
-    Ok(Seen::NotApplicable(
-        "asks what kubelet does with a plugin whose GetDevicePluginOptions fails; this plugin's cannot"
+pub(super) async fn options_fail(room: &Room<'_>) -> anyhow::Result<Seen> {
+    room.offers(1, 1).await?;
+    let plugin = room.stand_in(Fails::Options).await?;
+    let answer = plugin.register().await?.err().context("kubelet took a plugin without options")?;
+    let text = answer.message();
+    ensure!(
+        text.contains("failed to get device plugin options")
+            && text.contains("GetDevicePluginOptions failed"),
+        "kubelet refused the stand-in for another reason: {text}"
+    );
+    room.unused(&plugin, (-1, -1)).await?;
+    room.offers(1, 1).await?;
+    Ok(Seen::That(
+        "a stand-in that fails so: kubelet refuses it, calls nothing else and does not name its resource; our plugin \
+         beside it goes on, 1 of 1"
             .to_owned(),
     ))
 }
 
-pub(super) async fn list_fails_at_once(_: &Room<'_>) -> anyhow::Result<Seen> {
-    Ok(Seen::NotApplicable(
-        "asks what kubelet does with a plugin whose first ListAndWatch fails; this plugin's cannot"
-            .to_owned(),
-    ))
+pub(super) async fn list_fails_at_once(room: &Room<'_>) -> anyhow::Result<Seen> {
+    room.offers(ALL, ALL).await?;
+    let plugin = room.stand_in(Fails::List).await?;
+    plugin.register().await?.context("registering the stand-in")?;
+    room.until_amounts(plugin.resource(), (0, 0)).await?;
+    room.unused(&plugin, (0, 0)).await?;
+    room.offers(ALL, ALL).await?;
+    Ok(Seen::That(format!(
+        "a stand-in that fails so: 0 of 0, kubelet lists no second time; our plugin beside it goes on, {ALL} of {ALL}"
+    )))
 }
 
 pub(super) async fn single_device(room: &Room<'_>) -> anyhow::Result<Seen> {
@@ -82,8 +100,15 @@ pub(super) async fn several_devices(room: &Room<'_>) -> anyhow::Result<Seen> {
 
 pub(super) async fn list_fails_later(room: &Room<'_>) -> anyhow::Result<Seen> {
     room.offers(ALL, ALL).await?;
+    let stand_in = room.stand_in(Fails::Later).await?;
+    stand_in.register().await?.context("registering the stand-in")?;
+    room.until_amounts(stand_in.resource(), (DEVICES, DEVICES)).await?;
+    room.by("letting the stand-in's ListAndWatch fail");
+    stand_in.fail_now();
+    room.until_amounts(stand_in.resource(), (0, DEVICES)).await?;
+    room.unused(&stand_in, (0, DEVICES)).await?;
     room.by(
-        "killing the plugin's process as often as it starts, until kubelet has said that nothing is left",
+        "killing our plugin's process as often as it starts, until kubelet has said that nothing is left",
     );
     until(&format!("allocatable to be 0 of {ALL}"), || async {
         let node = room.node().await?;
@@ -97,12 +122,13 @@ pub(super) async fn list_fails_later(room: &Room<'_>) -> anyhow::Result<Seen> {
         Ok(false)
     })
     .await?;
-    room.by("waiting for the plugin to register by itself");
+    room.by("waiting for our plugin to register by itself");
     room.cluster.serves(room.node_name()?, None).await?;
     room.offers(ALL, ALL).await?;
     let restarts = room.plugin_restarts().await?;
     Ok(Seen::That(format!(
-        "plugin killed: allocatable 0 of {ALL}; it registered by itself after restart {restarts}: {ALL} of {ALL}"
+        "a stand-in that fails so: 0 of {DEVICES}, kubelet lists no second time; our plugin killed: 0 of {ALL}, and \
+         {ALL} of {ALL} once it registered by itself after restart {restarts}"
     )))
 }
 

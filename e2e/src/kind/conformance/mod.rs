@@ -8,10 +8,12 @@ mod cases;
 mod command;
 mod failures;
 mod parts;
+mod pipe;
 mod pod_resources;
 mod pod_status;
 mod room;
 pub mod row;
+mod stand_in;
 
 use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -14,6 +14,7 @@ use neuron_core::names;
 use serde_json::json;
 
 use super::room::Room;
+use super::stand_in::{Fails, StandIn};
 use crate::kind::install::SYSTEM;
 use crate::kind::nodes::{PLUGIN_LABEL, is_ready};
 use crate::kind::wait::{LONGEST, until, within};
@@ -168,6 +169,34 @@ impl Room<'_> {
             let node = self.node().await?;
             Ok(amounts(&node, names::NEURON) == (allocatable, capacity)
                 && amounts(&node, names::NEURONCORE) == (allocatable * CORES, capacity * CORES))
+        })
+        .await
+    }
+
+    /// Waits until kubelet offers this much of a resource: allocatable and capacity.
+    pub(super) async fn until_amounts(&self, resource: &str, wanted: (i64, i64)) -> anyhow::Result<()> {
+        let (allocatable, capacity) = wanted;
+        self.by(format!("waiting for allocatable {allocatable} of {capacity} of {resource}"));
+        until(&format!("allocatable of {resource} to be {allocatable} of {capacity}"), || async {
+            Ok(amounts(&self.node().await?, resource) == wanted)
+        })
+        .await
+    }
+
+    /// A device plugin beside ours that fails.
+    pub(super) async fn stand_in(&self, fails: Fails) -> anyhow::Result<StandIn> {
+        self.by(format!("serving and registering a stand-in, a plugin that fails: {fails:?}"));
+        StandIn::start(self.cluster, self.node_name()?, fails).await.context("starting the stand-in")
+    }
+
+    /// Checks for a while that kubelet calls a stand-in that failed no more, and offers this much of its resource.
+    pub(super) async fn unused(&self, stand_in: &StandIn, wanted: (i64, i64)) -> anyhow::Result<()> {
+        self.steadily("kubelet leaves the stand-in alone", || async {
+            let (calls, expected) = (stand_in.calls(), stand_in.expected_calls());
+            ensure!(calls == expected, "kubelet called {calls:?}, not {expected:?}");
+            let now = amounts(&self.node().await?, stand_in.resource());
+            ensure!(now == wanted, "{} is {now:?}, not {wanted:?}", stand_in.resource());
+            Ok(())
         })
         .await
     }

@@ -1,19 +1,15 @@
-//! kubelet's own books, asked over its podresources socket: who holds which device ids. The socket is inside the node,
-//! and Docker brings its bytes out.
+//! kubelet's own books, asked over its podresources socket: who holds which device ids.
 
 use std::collections::BTreeMap;
-use std::future::ready;
-use std::io;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hyper_util::rt::TokioIo;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
-use tokio::process::Command;
-use tonic::transport::Endpoint;
 
+use super::pipe;
+
+const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 /// Longest wait for one answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -28,26 +24,7 @@ pub(super) async fn list(node: &str, resource: &str) -> anyhow::Result<Held> {
 }
 
 async fn ask(node: &str, resource: &str) -> anyhow::Result<Held> {
-    const SOCKET: &str = "UNIX-CONNECT:/var/lib/kubelet/pod-resources/kubelet.sock";
-    let mut pipe = Command::new("docker")
-        .args(["exec", "-i", node, "socat", "-", SOCKET])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start `docker exec`")?;
-    let (Some(answers), Some(questions)) = (pipe.stdout.take(), pipe.stdin.take()) else {
-        anyhow::bail!("`docker exec` has no pipes");
-    };
-    let mut once = Some(TokioIo::new(tokio::io::join(answers, questions)));
-    let connector = tower::service_fn(move |_| {
-        ready(once.take().ok_or_else(|| io::Error::other("the socket of kubelet was closed")))
-    });
-    let channel = Endpoint::from_static("http://localhost")
-        .connect_with_connector(connector)
-        .await
-        .with_context(|| format!("connecting to the pod resources of {node}"))?;
+    let (channel, _connection) = pipe::dial(node, SOCKET).await?;
     let mut kubelet = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let listed = kubelet
         .list(ListPodResourcesRequest {})

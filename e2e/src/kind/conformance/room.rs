@@ -188,13 +188,26 @@ impl<'a> Room<'a> {
 
     /// Checks for [`STEADY`] that the pod stays in this phase.
     pub(super) async fn stays(&self, pod: &str, wanted: &str) -> anyhow::Result<()> {
-        self.by(format!("checking for {} s that {pod} stays {wanted}", STEADY.as_secs()));
-        let end = Instant::now() + STEADY;
-        while Instant::now() < end {
+        self.steadily(&format!("{pod} stays {wanted}"), || async {
             let found = self.pod(pod).await?;
             let (is, status) = (phase(&found), found.status.as_ref());
             let why = status.and_then(|status| status.message.as_deref()).unwrap_or("no message");
             ensure!(is == wanted, "pod {pod} became {is}: {why}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Looks again and again for [`STEADY`]; the first error ends it.
+    pub(super) async fn steadily<F: Future<Output = anyhow::Result<()>>>(
+        &self,
+        what: &str,
+        look: impl Fn() -> F,
+    ) -> anyhow::Result<()> {
+        self.by(format!("checking for {} s that {what}", STEADY.as_secs()));
+        let end = Instant::now() + STEADY;
+        while Instant::now() < end {
+            look().await?;
             tokio::time::sleep(LOOK).await;
         }
         Ok(())

@@ -1,0 +1,48 @@
+//! kubelet's sockets are inside the node, and the harness is not: Docker brings their bytes out and in.
+
+use std::future::ready;
+use std::io;
+use std::process::Stdio;
+
+use anyhow::Context as _;
+use hyper_util::rt::TokioIo;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tonic::transport::{Channel, Endpoint};
+
+/// Both ends of a socat in a node.
+pub(super) struct Pipe {
+    /// What comes out of the node and what goes in.
+    pub(super) bytes: tokio::io::Join<ChildStdout, ChildStdin>,
+    /// Ends the connection when it is dropped.
+    pub(super) program: Child,
+}
+
+/// Starts socat in the node between this address of its own and us.
+pub(super) fn open(node: &str, address: &str) -> anyhow::Result<Pipe> {
+    let mut program = Command::new("docker")
+        .args(["exec", "-i", node, "socat", "-", address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start `docker exec`")?;
+    let stdout = program.stdout.take().context("`docker exec` has no output")?;
+    let stdin = program.stdin.take().context("`docker exec` has no input")?;
+    Ok(Pipe { bytes: tokio::io::join(stdout, stdin), program })
+}
+
+/// Dials the gRPC server on a socket of the node. The connection lasts as long as the program that comes with it.
+pub(super) async fn dial(node: &str, socket: &str) -> anyhow::Result<(Channel, Child)> {
+    let Pipe { bytes, program } = open(node, &format!("UNIX-CONNECT:{socket}"))?;
+    let mut once = Some(TokioIo::new(bytes));
+    let connector = tower::service_fn(move |_| {
+        ready(once.take().ok_or_else(|| io::Error::other("the connection into the node has ended")))
+    });
+    // The address is never resolved.
+    let channel = Endpoint::from_static("http://localhost")
+        .connect_with_connector(connector)
+        .await
+        .with_context(|| format!("connecting to {socket} of {node}"))?;
+    Ok((channel, program))
+}
