@@ -29,11 +29,12 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
 use crate::proxy::Proxy;
 use crate::scenario::NodeSpec;
+use compare::SchedulerTexts;
 use config::{KindConfig, SCHEDULER_FILE};
 use guard::Guard;
 pub use images::WORKLOAD;
@@ -75,6 +76,8 @@ pub struct KindCluster {
     forward: Mutex<Option<Forward>>,
     /// What hardware each worker has now; none where it must be made anew.
     staged: Mutex<Vec<Option<NodeSpec>>>,
+    /// Whether its kube-scheduler's texts are compared; asked once.
+    texts: OnceCell<SchedulerTexts>,
     // Last: deletes the cluster when everything above is gone.
     guard: Guard,
 }
@@ -126,6 +129,7 @@ impl KindCluster {
             staged: Mutex::new(vec![None; workers.len()]),
             workers,
             name,
+            texts: OnceCell::new(),
             guard,
         };
         tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
@@ -166,6 +170,15 @@ impl KindCluster {
         ];
         program::output_from("kind", &arguments, &config).await?;
         guard.set_complete()
+    }
+
+    /// Whether what kube-scheduler says here is compared with the embedded cluster's texts: by the server's version.
+    async fn scheduler_texts(&self) -> anyhow::Result<SchedulerTexts> {
+        let ask = async || {
+            let version = self.client.apiserver_version().await.context("asking for the server's version")?;
+            anyhow::Ok(SchedulerTexts::of_version(&version.major, &version.minor))
+        };
+        self.texts.get_or_try_init(ask).await.copied()
     }
 
     /// Runs kubectl on this cluster, with this text on its standard input.

@@ -192,7 +192,8 @@ impl<'s> Running<'s> {
         let (finished, embedded) = tokio::join!(on_kind, self.on_embedded(scenario));
         let mut finished = finished?;
         let embedded = embedded.context("on the embedded cluster")?;
-        finished.failures.extend(compare::difference(embedded, &finished.outcome)?);
+        let texts = cluster.scheduler_texts().await?;
+        finished.failures.extend(compare::difference(embedded, &finished.outcome, texts)?);
         Ok(finished)
     }
 
