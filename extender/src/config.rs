@@ -23,6 +23,9 @@ pub struct Config {
     /// How long a Binding that was cut off may still be carried out: the API server's own request time-out.
     /// Its devices stay reserved as long, unless the watch shows before what became of it.
     pub unclear_for: Duration,
+    /// How long a pod's record, its node's report and kubelet's choice may disagree before the pod is told: they do
+    /// for a moment whenever kubelet chose otherwise than recorded.
+    pub settles_in: Duration,
     /// The files of HTTPS; without them HTTP is served.
     pub tls: Option<TlsFiles>,
 }
@@ -34,6 +37,7 @@ impl Default for Config {
             catalog: None,
             bind_deadline: Duration::from_secs(4),
             unclear_for: Duration::from_secs(60),
+            settles_in: Duration::from_secs(10),
             tls: None,
         }
     }

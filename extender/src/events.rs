@@ -7,30 +7,39 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use crate::cluster::Cluster;
 use crate::explain::{Explanation, explanations};
 use crate::index::Index;
+use crate::passing::Passing;
 
 /// The API server refuses longer notes, in bytes.
 const LONGEST_NOTE: usize = 1024;
 /// kube repeats refused requests for minutes; an event is not worth that.
 const EVENT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Sends explanations until the future is dropped.
-pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>) {
+/// Sends explanations until the future is dropped; those about a node's books once they have held for `settles_in`.
+pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: Duration) {
     let mut said: HashSet<(String, String)> = HashSet::new();
+    let mut passing = Passing::new(settles_in);
     loop {
-        cluster.changed().await;
+        tokio::select! {
+            () = cluster.changed() => {}
+            () = passing.ripe() => {}
+        }
         // Before the first lists a node may look empty and a pod unservable.
         if !cluster.is_listed() {
             continue;
         }
         // Judged under the read lock: that of every waiting pod takes its time, and filter goes on meanwhile.
-        let fresh = cluster.write(Index::take_fresh);
-        for explanation in cluster.read(|index| explanations(index, fresh)) {
+        let mut fresh = cluster.write(Index::take_fresh);
+        let now = Instant::now();
+        fresh.nodes.extend(passing.nodes_to_look_at(now));
+        let nodes = fresh.nodes.clone();
+        let found = cluster.read(|index| explanations(index, fresh));
+        for explanation in passing.sift(&nodes, found, now) {
             let key = (explanation.uid.clone(), explanation.said_once());
             if !said.contains(&key) && send(&client, explanation).await {
                 said.insert(key);
@@ -42,7 +51,7 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>) {
 
 /// Whether it was sent.
 async fn send(client: &Client, explanation: Explanation) -> bool {
-    let Explanation { uid, namespace, name, reason, note } = explanation;
+    let Explanation { uid, namespace, name, reason, note, .. } = explanation;
     info!("event on pod {namespace}/{name}: {reason}: {note}");
     let pod = ObjectReference {
         api_version: Some("v1".to_owned()),

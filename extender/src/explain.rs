@@ -22,6 +22,8 @@ pub(crate) struct Explanation {
     pub(crate) namespace: String,
     /// The pod's name.
     pub(crate) name: String,
+    /// The node whose books it is about, which may set themselves right; none if it is about a pod that waits.
+    pub(crate) node: Option<String>,
     /// Why the event is sent, in one word.
     pub(crate) reason: &'static str,
     /// The text, whole sentences.
@@ -57,7 +59,7 @@ pub(crate) fn explanations(index: &Index, mut fresh: Fresh) -> Vec<Explanation> 
             let pod = index.pod(&ignored.uid).map(|(pod, _)| pod);
             all.extend(
                 pod.filter(|pod| !plugin_corrects(view, settled, pod))
-                    .map(|pod| explanation(pod, RECORD_IGNORED, ignored.why.clone())),
+                    .map(|pod| about(node, pod, RECORD_IGNORED, ignored.why.clone())),
             );
         }
         for holder in &settled.unknown {
@@ -66,7 +68,7 @@ pub(crate) fn explanations(index: &Index, mut fresh: Fresh) -> Vec<Explanation> 
                  device plugin reports it or the pod is deleted."
             );
             let pod = index.pod(&holder.uid).map(|(pod, _)| pod);
-            all.extend(pod.map(|pod| explanation(pod, HOLDER_UNKNOWN, note)));
+            all.extend(pod.map(|pod| about(node, pod, HOLDER_UNKNOWN, note)));
         }
     }
     for uid in &fresh.pods {
@@ -108,7 +110,11 @@ fn why_in_vain(index: &Index, pod: &BoundPod) -> Option<(&'static str, String)> 
     (!unlinked.is_empty()).then(|| (NO_LINKED_SET, unlinked.join("; ")))
 }
 
+fn about(node: &str, pod: &BoundPod, reason: &'static str, note: String) -> Explanation {
+    Explanation { node: Some(node.to_owned()), ..explanation(pod, reason, note) }
+}
+
 fn explanation(pod: &BoundPod, reason: &'static str, note: String) -> Explanation {
     let BoundPod { uid, namespace, name, .. } = pod.clone();
-    Explanation { uid, namespace, name, reason, note }
+    Explanation { uid, namespace, name, node: None, reason, note }
 }

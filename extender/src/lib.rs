@@ -12,6 +12,7 @@ mod explain;
 mod filter;
 mod index;
 mod overlay;
+mod passing;
 mod routes;
 mod seen;
 mod server;
@@ -57,7 +58,7 @@ pub async fn serve(
     let mut tasks = JoinSet::new();
     tasks.spawn(watches::watch_pods(client.clone(), cluster.clone()));
     tasks.spawn(watches::watch_nodes(client.clone(), cluster.clone()));
-    tasks.spawn(events::explain(client.clone(), cluster.clone()));
+    tasks.spawn(events::explain(client.clone(), cluster.clone(), config.settles_in));
 
     let binder = Binder::new(cluster.clone(), client, &config);
     let verbs_for_all = config.tls.as_ref().is_none_or(|files| files.client_ca.is_none());

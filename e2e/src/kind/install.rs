@@ -28,6 +28,7 @@ impl KindCluster {
     /// restarted. The device plugin runs on no node before one is given hardware.
     pub(super) async fn install(&self, used_again: bool) -> anyhow::Result<()> {
         let (fake, off) = (format!("{FAKE_LABEL}=true"), format!("{PLUGIN_LABEL}=off"));
+        self.nodes_are_known().await?;
         let workers = self.workers.iter().map(String::as_str);
         let label: Vec<&str> =
             ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).collect();

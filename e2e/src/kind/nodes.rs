@@ -49,6 +49,18 @@ impl KindCluster {
         Ok(())
     }
 
+    /// Waits until every worker's kubelet has made its Node: kind is done when kubelet has its certificate, which on a
+    /// busy machine is earlier.
+    pub(super) async fn nodes_are_known(&self) -> anyhow::Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        until("every worker to join", || async {
+            let known = nodes.list_metadata(&ListParams::default()).await?;
+            let known: Vec<String> = known.into_iter().filter_map(|node| node.metadata.name).collect();
+            Ok(self.workers.iter().all(|worker| known.contains(worker)))
+        })
+        .await
+    }
+
     pub(super) async fn node(&self, node: &str) -> anyhow::Result<Node> {
         Api::all(self.client.clone()).get(node).await.with_context(|| format!("reading node {node}"))
     }

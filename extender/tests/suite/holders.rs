@@ -1,6 +1,9 @@
 //! Who holds devices: what the watch shows, loses and must not believe.
 
+use std::time::Duration;
+
 use kube::api::DeleteParams;
+use neuron_extender::Config;
 use rstest::rstest;
 use serde_json::json;
 
@@ -83,8 +86,27 @@ async fn a_record_on_a_pod_that_is_not_bound_holds_nothing() {
 }
 
 #[tokio::test]
+async fn a_holder_that_is_reported_soon_is_told_nothing() {
+    let config = Config { settles_in: Duration::from_secs(1), ..Config::default() };
+    let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
+    let by_hand = world.create(bound(pod("by-hand", "neuron", 1), "n1", json!({}))).await;
+    let next = world.pod("next", "neuron", 6).await;
+    until("the pod is seen", async || !world.fits(&next, "n1").await).await;
+    let devices: Vec<_> = (0..6).map(|id| json!({"id": id, "links": [], "health": "Healthy"})).collect();
+    let holder = json!({"pod": "default/by-hand", "uid": by_hand.metadata.uid, "cores": [0, 1]});
+    let report =
+        json!({"v": 1, "instanceType": "inf2.24xlarge", "lnc": 1, "devices": devices, "holders": [holder]});
+    world.annotate_node("n1", "neuron-scheduler/devices", &report.to_string()).await;
+    // Bound without a report later, it tells when the first pod's time is over too.
+    world.create(bound(pod("unknown", "neuron", 1), "n1", json!({}))).await;
+    until("the other's event is there", async || !world.notes("NeuronHolderUnknown").await.is_empty()).await;
+    assert_eq!(world.notes("NeuronHolderUnknown").await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report() {
-    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let config = Config { settles_in: Duration::from_millis(300), ..Config::default() };
+    let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
     let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [0, 1, 2]}}});
     let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
     let forged = world.create(bound(pod("forged", "neuron", 1), "n1", annotations)).await;
