@@ -10,6 +10,17 @@ use crate::run::NAMESPACE;
 use crate::scenario::Scenario;
 use crate::wait::until;
 
+/// Label of every pod that scenarios create, so that nobody takes it for somebody else's.
+pub(crate) const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "neuron-e2e");
+
+/// Says in a pod's manifest that it is ours, and keeps it on the cluster's own nodes.
+pub(crate) fn sign<C: Cluster>(cluster: &C, manifest: &mut Value) {
+    manifest["metadata"]["labels"][OURS.0] = json!(OURS.1);
+    if let Some((key, value)) = cluster.node_label() {
+        manifest["spec"]["nodeSelector"][key] = json!(value);
+    }
+}
+
 /// Creates the pods of one scenario.
 pub(crate) struct Applier<'a, C> {
     cluster: &'a C,
@@ -60,6 +71,7 @@ impl<'a, C: Cluster> Applier<'a, C> {
             bail!("scenarios apply pods, not {}", manifest["kind"]);
         }
         self.name_nodes(&mut manifest);
+        sign(self.cluster, &mut manifest);
         let spec = &mut manifest["spec"];
         if spec["schedulerName"].is_null() {
             spec["schedulerName"] = json!(self.cluster.scheduler_name());

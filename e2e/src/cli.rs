@@ -76,6 +76,17 @@ struct RunArguments {
     cluster: ClusterKind,
     #[command(flatten)]
     kind: KindArguments,
+    /// An existing cluster instead, by a context of your kubeconfig. Only its nodes labelled neuron-e2e/fake=true are
+    /// used (`kubectl label node NAME neuron-e2e/fake=true`), three at most, with my-scheduler; everything added is
+    /// taken away at the end. Refused where namespace default holds pods or the suite is installed. Images are loaded
+    /// into kind's nodes of this machine; into others you load those of `cargo xtask images`.
+    #[arg(
+        long = "use",
+        value_name = "CONTEXT",
+        help_heading = "With --cluster kind",
+        conflicts_with_all = ["name", "keep", "clusters", "node_image"]
+    )]
+    context: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -106,8 +117,8 @@ struct FuzzArguments {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "With --cluster kind")]
 struct KindArguments {
-    /// Who places the pods.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["my-scheduler", "default"])]
+    /// Who places the pods; both, one after the other, if not given.
+    #[arg(long, value_enum, value_delimiter = ',')]
     scheduling: Vec<Scheduling>,
     /// Kind clusters side by side, at most: NAME, NAME-2, NAME-3. The first has as many workers as a scenario needs,
     /// the others one if that does. With three, two cores are busy and some 6 GiB of memory are used.
@@ -119,8 +130,8 @@ struct KindArguments {
     /// Leave the clusters running, and use those that an earlier run left.
     #[arg(long)]
     keep: bool,
-    /// Node image of the clusters.
-    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    /// Node image of the clusters; what NEURON_E2E_NODE_IMAGE says if not given.
+    #[arg(long)]
     node_image: Option<String>,
     /// Do not build the suite's images again where they are there.
     #[arg(long)]
@@ -131,11 +142,22 @@ struct KindArguments {
 }
 
 impl KindArguments {
+    fn ways(&self) -> Vec<Scheduling> {
+        let asked = self.scheduling.clone();
+        if asked.is_empty() { vec![Scheduling::MyScheduler, Scheduling::Default] } else { asked }
+    }
+
     fn options(self, workers: usize) -> kind::Options {
         let KindArguments { name, keep, node_image, skip_images, clusters: _, scheduling: _, require: _ } =
             self;
+        let node_image = node_image.or_else(node_image_of_environment);
         kind::Options { name, workers, keep, node_image, skip_images, feature_gates: &[] }
     }
+}
+
+/// Not read by the command line's own means: set for other runs, it must not conflict with `--use`.
+fn node_image_of_environment() -> Option<String> {
+    std::env::var("NEURON_E2E_NODE_IMAGE").ok().filter(|image| !image.is_empty())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -183,6 +205,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             let runtime = tokio::runtime::Runtime::new()?;
             match arguments.cluster {
+                ClusterKind::Embedded if arguments.context.is_some() => {
+                    bail!("--use needs --cluster kind: the embedded cluster is in this process")
+                }
                 ClusterKind::Embedded => runtime.block_on(run_scenarios(arguments)),
                 ClusterKind::Kind => runtime.block_on(run_on_kind(arguments)),
             }
@@ -249,7 +274,11 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             println!("{}", summary(&rows));
         }
     }
-    Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code(&rows))
+}
+
+fn exit_code(rows: &[Row]) -> ExitCode {
+    if rows.iter().any(Row::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Whether the embedded cluster can run it; says why not.
@@ -268,7 +297,7 @@ async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
         ClusterKind::Embedded => fuzz_embedded(&fuzz).await?,
         ClusterKind::Kind => {
             // Plans have two nodes at most.
-            let (ways, clusters, require) = (kind.scheduling.clone(), kind.clusters, kind.require);
+            let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
             match fuzz::on_kind::run(&fuzz, &ways, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) if require => bail!("{why}"),
                 OnKind::Skipped(why) => {
@@ -306,9 +335,19 @@ async fn fuzz_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<fuzz::Row>> {
 
 async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let scenarios = arguments.choice.scenarios()?;
-    let RunArguments { kind, output, .. } = arguments;
+    let RunArguments { kind, output, context, .. } = arguments;
+    if let Some(context) = context {
+        if kind.scheduling.contains(&Scheduling::Default) {
+            bail!(
+                "--use runs with my-scheduler only: --scheduling default would edit the default scheduler's static pod \
+                 on the control plane, which is not ours"
+            );
+        }
+        let rows = kind::existing::run(&scenarios, &context, kind.skip_images).await?;
+        return show(&rows, output);
+    }
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
-    let (ways, clusters, require) = (kind.scheduling.clone(), kind.clusters, kind.require);
+    let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
     let rows = match kind::session::run(&scenarios, &ways, kind.options(workers), clusters).await? {
         Session::Skipped(why) if require => bail!("{why}"),
         Session::Skipped(why) => {
@@ -317,16 +356,20 @@ async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         }
         Session::Ran(rows) => rows,
     };
+    show(&rows, output)
+}
+
+fn show(rows: &[Row], output: Output) -> anyhow::Result<ExitCode> {
     match output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Table => println!("{}\n{}", table(&rows), summary(&rows)),
+        Output::Json => println!("{}", serde_json::to_string_pretty(rows)?),
+        Output::Table => println!("{}\n{}", table(rows), summary(rows)),
     }
-    Ok(if rows.iter().all(|row| row.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code(rows))
 }
 
 async fn doctor() -> anyhow::Result<ExitCode> {
     let mut healthy = true;
-    let image = std::env::var("NEURON_E2E_NODE_IMAGE").ok();
+    let image = node_image_of_environment();
     for finding in kind::doctor::look(image.as_deref(), kind::pool::CLUSTERS).await {
         healthy &= finding.found.is_ok();
         match finding.found {

@@ -32,6 +32,11 @@ pub trait Cluster: Send + Sync {
         WORKLOAD
     }
 
+    /// A label of nodes that pods must ask for to stay on the scenario's; none where no other node can take them.
+    fn node_label(&self) -> Option<(&str, &str)> {
+        None
+    }
+
     /// Lets a little time pass while the runner waits for a condition.
     fn pass_time(&self) -> impl Future<Output = ()> + Send;
 

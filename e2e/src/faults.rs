@@ -10,6 +10,7 @@ use neuron_core::names;
 use neuron_core::topology::Topology;
 use serde_json::{Value, json};
 
+use crate::apply::sign;
 use crate::cluster::Cluster;
 use crate::collect::{self, Reports};
 use crate::outcome::{Outcome, PodOutcome};
@@ -70,7 +71,8 @@ pub async fn unusable<C: Cluster>(
         let free = topology.all_cores().difference(held_on(outcome, &shown, &topology));
         if !free.is_empty() {
             let name = format!("asks-for-the-rest-of-{shown}");
-            let manifest = asker(&name, node, cluster, &topology, free);
+            let mut manifest = asker(&name, node, cluster, &topology, free);
+            sign(cluster, &mut manifest);
             let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
             pods.create(&PostParams::default(), &serde_json::from_value(manifest)?).await?;
             asked.insert(name, (topology, free));

@@ -26,6 +26,9 @@ pub struct Row {
     pub passed: bool,
     /// What was not, one sentence each.
     pub failures: Vec<String>,
+    /// Why it was not run on this cluster; none if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// Wall time in seconds.
     pub seconds: f64,
     /// The outcome document; none if the scenario did not come to its end.
@@ -46,9 +49,21 @@ impl Row {
             nodes: scenario.nodes.iter().map(|node| node.instance_type.clone()).collect(),
             passed: failures.is_empty(),
             failures,
+            skipped: None,
             seconds,
             outcome,
         }
+    }
+
+    /// The row of a scenario that this cluster cannot run, and why.
+    pub fn skipped(scenario: &Scenario, why: String) -> Self {
+        let nothing = anyhow::anyhow!("not run");
+        Row { failures: Vec::new(), skipped: Some(why), ..Row::new(scenario, Err(nothing), 0.0) }
+    }
+
+    /// Whether it was run and something was not as it must be.
+    pub fn failed(&self) -> bool {
+        !self.passed && self.skipped.is_none()
     }
 }
 
@@ -59,7 +74,9 @@ pub fn table(rows: &[Row]) -> Table {
     table.set_header(["scenario", "nodes", "what was placed where", "result"]);
     for row in rows {
         let placed = row.outcome.as_ref().map_or(String::new(), placements);
-        let result = if row.passed {
+        let result = if let Some(why) = &row.skipped {
+            Cell::new(format!("skipped: {why}")).fg(Color::Yellow)
+        } else if row.passed {
             Cell::new("passed").fg(Color::Green)
         } else {
             Cell::new(format!("FAILED\n{}", row.failures.join("\n")))
@@ -92,10 +109,14 @@ pub fn told(outcome: &Outcome) -> String {
     lines.concat()
 }
 
-/// The last line: `N passed, N failed`.
+/// The last line: `N passed, N failed`, and `N skipped` where some were.
 pub fn summary(rows: &[Row]) -> String {
     let passed = rows.iter().filter(|row| row.passed).count();
-    format!("{passed} passed, {} failed", rows.len() - passed)
+    let failed = rows.iter().filter(|row| row.failed()).count();
+    match rows.len() - passed - failed {
+        0 => format!("{passed} passed, {failed} failed"),
+        skipped => format!("{passed} passed, {failed} failed, {skipped} skipped"),
+    }
 }
 
 fn placements(outcome: &Outcome) -> String {

@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use kube::Client;
 
 pub(crate) use super::config::SCHEDULER_FOLDER as FOLDER_IN_NODE;
+use super::access::Access;
 use super::guard::{self, Guard};
-use super::{KindCluster, Options, client, gateway, nodes_of};
+use super::{KindCluster, Options, gateway, nodes_of};
 
 /// A running cluster; it is deleted when dropped.
 pub(crate) struct Bare {
@@ -41,7 +42,7 @@ impl Bare {
         KindCluster::create(&options, &guard).await?;
         let (control_planes, _) = nodes_of(name).await?;
         Ok(Self {
-            client: client(&guard).await?,
+            client: Access::File(guard.kubeconfig()).client().await?,
             kubeconfig: guard.kubeconfig(),
             control_plane: control_planes.into_iter().next().context("a cluster without control plane")?,
             host: gateway().await?,

@@ -34,7 +34,8 @@ impl KindCluster {
             Ok(now.is_some() && now != before)
         })
         .await?;
-        self.serves(node, Some(began)).await
+        // Somebody's kubelets, as they come, say only every five minutes that nothing has changed.
+        self.serves(node, (!self.is_somebodys()).then_some(began)).await
     }
 
     /// Kills etcd; kubelet starts it anew.
@@ -49,7 +50,7 @@ impl KindCluster {
 
     /// Takes the API server's manifest away from kubelet and waits until it no longer runs.
     pub(super) async fn stop_api_server(&self) -> anyhow::Result<()> {
-        let node = &self.control_plane;
+        let node = self.control_plane()?;
         self.in_node(node, &format!("mv {API_SERVER} {API_SERVER_AWAY}")).await?;
         until("the API server to end", || async { Ok(self.process(node, "kube-apiserver").await?.is_none()) })
             .await
@@ -57,7 +58,7 @@ impl KindCluster {
 
     /// Gives the manifest back and waits until the API server is ready.
     pub(super) async fn start_api_server(&self) -> anyhow::Result<()> {
-        let node = &self.control_plane;
+        let node = self.control_plane()?;
         self.in_node(node, &format!("mv {API_SERVER_AWAY} {API_SERVER}")).await?;
         until("the API server to be ready", || async {
             self.kubectl(&["get", "--raw", "/readyz"], "").await.map(|_| true)
@@ -66,7 +67,7 @@ impl KindCluster {
     }
 
     async fn restart_static(&self, name: &str) -> anyhow::Result<()> {
-        let node = &self.control_plane;
+        let node = self.control_plane()?;
         let before = self.process(node, name).await?;
         self.in_node(node, &format!("pkill -KILL -x {name}"))
             .await

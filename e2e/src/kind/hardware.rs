@@ -13,11 +13,11 @@ use super::wait::until;
 use crate::scenario::{DeviceState, NodeSpec};
 
 // What fake-neuron reads of its node and answers (deploy/fake-neuron.yml).
-const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
-const LNC: &str = "neuron-e2e/lnc";
-const DEVICES: &str = "neuron-e2e/devices";
-const FILES: &str = "neuron-e2e/files";
-const GENERATION: &str = "neuron-e2e/generation";
+pub(super) const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
+pub(super) const LNC: &str = "neuron-e2e/lnc";
+pub(super) const DEVICES: &str = "neuron-e2e/devices";
+pub(super) const FILES: &str = "neuron-e2e/files";
+pub(super) const GENERATION: &str = "neuron-e2e/generation";
 
 impl KindCluster {
     /// Gives the worker at this place the hardware of a scenario's node, and waits until it is offered.
@@ -142,6 +142,6 @@ impl KindCluster {
 }
 
 /// A text that no earlier change has had.
-fn generation() -> String {
+pub(super) fn generation() -> String {
     Timestamp::now().as_nanosecond().to_string()
 }

@@ -4,6 +4,7 @@ use futures::future::try_join_all;
 use serde_json::json;
 
 use super::KindCluster;
+use super::existing;
 use super::nodes::PLUGIN_LABEL;
 
 pub(super) const EXTENDER: &str = include_str!("../../../deploy/k8s-neuron-scheduler-eks.yml");
@@ -21,19 +22,26 @@ const FAKE: &str = "daemonset/fake-neuron";
 /// What finds the extender by its name.
 pub(super) const DNS: &str = "deployment/coredns";
 /// Label of nodes with fake hardware.
-const FAKE_LABEL: &str = "neuron-e2e/fake";
+pub(super) const FAKE_LABEL: &str = "neuron-e2e/fake";
+
+/// Everything that is installed before anything is patched.
+pub(super) fn manifests() -> String {
+    [FAKE_NEURON, PLUGIN_RBAC, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n")
+}
 
 impl KindCluster {
     /// Applies every manifest. In a cluster that is used again the images may be newer than the pods, so these are
     /// restarted. The device plugin runs on no node before one is given hardware.
     pub(super) async fn install(&self, used_again: bool) -> anyhow::Result<()> {
         let (fake, off) = (format!("{FAKE_LABEL}=true"), format!("{PLUGIN_LABEL}=off"));
+        let ours = self.is_somebodys().then(|| format!("{}={}", existing::WORKER.0, existing::WORKER.1));
         self.nodes_are_known().await?;
         let workers = self.workers.iter().map(String::as_str);
         let label: Vec<&str> =
-            ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).collect();
+            ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).chain(ours.as_deref()).collect();
         self.kubectl(&label, "").await?;
-        let manifests = [FAKE_NEURON, PLUGIN_RBAC, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n");
+        let manifests = manifests();
+        let manifests = if self.is_somebodys() { existing::confined(&manifests)? } else { manifests };
         self.kubectl(&["apply", "-f", "-"], &manifests).await?;
         let plugin = ["-n", SYSTEM, "patch", "daemonset", "neuron-device-plugin"];
         self.kubectl(&[&plugin[..], &["--patch", FAKE_ROOT_PATCH]].concat(), "").await?;
@@ -56,7 +64,8 @@ impl KindCluster {
 
     /// Waits until everything that does not depend on hardware serves.
     pub(super) async fn installed(&self) -> anyhow::Result<()> {
-        try_join_all(PARTS.iter().chain([&DNS]).map(|part| self.rolled_out(part))).await?;
+        let dns = (!self.is_somebodys()).then_some(&DNS);
+        try_join_all(PARTS.iter().chain(dns).map(|part| self.rolled_out(part))).await?;
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 //! The cluster on kind: a real control plane and real kubelets, with the suite installed as its pods from `deploy/`.
 //! One cluster serves many scenarios, each as a stage; [`session`] runs them.
 
+mod access;
 pub(crate) mod bare;
 pub mod compare;
 pub mod config;
 pub mod conformance;
 pub mod doctor;
 mod evidence;
+pub mod existing;
 mod faults;
 mod guard;
 mod hardware;
@@ -28,14 +30,15 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
 use crate::proxy::Proxy;
 use crate::scenario::NodeSpec;
+use access::Access;
 use compare::SchedulerTexts;
 use config::{KindConfig, SCHEDULER_FILE};
+use existing::Tenant;
 use guard::Guard;
 pub use images::WORKLOAD;
 pub(crate) use phases::Phase;
@@ -65,11 +68,16 @@ pub struct Options {
 pub struct KindCluster {
     name: String,
     client: Client,
-    kubeconfig: String,
-    control_plane: String,
+    access: Access,
+    /// None where it is not ours to change.
+    control_plane: Option<String>,
     workers: Vec<String>,
-    /// The host's folder that the default scheduler reads its configuration from.
-    scheduler_folder: PathBuf,
+    /// The nodes that are containers of this machine's Docker.
+    containers: Vec<String>,
+    /// Those of them whose pods are let reach the proxy.
+    proxied: Vec<String>,
+    /// The host's folder that the default scheduler reads its configuration from; none where it is not ours to change.
+    scheduler_folder: Option<PathBuf>,
     proxy: Proxy,
     /// How the schedulers are configured now; none until a scenario is staged.
     route: Mutex<Option<(Scheduling, Route)>>,
@@ -78,8 +86,16 @@ pub struct KindCluster {
     staged: Mutex<Vec<Option<NodeSpec>>>,
     /// Whether its kube-scheduler's texts are compared; asked once.
     texts: OnceCell<SchedulerTexts>,
-    // Last: deletes the cluster when everything above is gone.
-    guard: Guard,
+    // Last: what it does to the cluster it does when everything above is gone.
+    owner: Owner,
+}
+
+/// Whose the cluster is, and so what becomes of it when it is dropped.
+enum Owner {
+    /// Ours: it is deleted.
+    Run(Guard),
+    /// Somebody else's: what was added is taken away.
+    Somebody(Tenant),
 }
 
 impl KindCluster {
@@ -117,12 +133,17 @@ impl KindCluster {
             let export = ["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig];
             program::output("kind", &export).await?;
         }
+        let access = Access::File(kubeconfig);
         let (control_planes, workers) = nodes_of(&name).await?;
+        let control_plane = control_planes.into_iter().next().context("a cluster without control plane")?;
+        let containers: Vec<String> = workers.iter().chain([&control_plane]).cloned().collect();
         let cluster = Self {
-            client: client(&guard).await?,
-            kubeconfig,
-            control_plane: control_planes.into_iter().next().context("a cluster without control plane")?,
-            scheduler_folder: guard.scheduler_folder(),
+            client: access.client().await?,
+            access,
+            control_plane: Some(control_plane),
+            proxied: containers.clone(),
+            containers,
+            scheduler_folder: Some(guard.scheduler_folder()),
             proxy: Proxy::start_at(&gateway().await?).await?,
             route: Mutex::new(None),
             forward: Mutex::new(None),
@@ -130,7 +151,7 @@ impl KindCluster {
             workers,
             name,
             texts: OnceCell::new(),
-            guard,
+            owner: Owner::Run(guard),
         };
         tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
         done("images into nodes");
@@ -144,9 +165,23 @@ impl KindCluster {
         &self.name
     }
 
-    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.
-    pub async fn down(self) -> anyhow::Result<()> {
+    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work. Of somebody else's
+    /// cluster it takes away what was added to it, and makes sure that it is gone.
+    pub async fn down(mut self) -> anyhow::Result<()> {
+        if let Owner::Somebody(tenant) = &mut self.owner {
+            return tenant.leave().await;
+        }
         tokio::task::spawn_blocking(move || drop(self)).await.context("deleting the cluster")
+    }
+
+    /// Whether the cluster is somebody else's.
+    fn is_somebodys(&self) -> bool {
+        matches!(self.owner, Owner::Somebody(_))
+    }
+
+    /// The node of the control plane; an error where that is not ours to change.
+    fn control_plane(&self) -> anyhow::Result<&str> {
+        self.control_plane.as_deref().context("the control plane of a cluster that is not ours is left alone")
     }
 
     async fn create(options: &Options, guard: &Guard) -> anyhow::Result<()> {
@@ -183,17 +218,8 @@ impl KindCluster {
 
     /// Runs kubectl on this cluster, with this text on its standard input.
     async fn kubectl(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
-        let all: Vec<&str> =
-            ["--kubeconfig", &self.kubeconfig].into_iter().chain(arguments.iter().copied()).collect();
-        program::output_from("kubectl", &all, input).await
+        self.access.kubectl(arguments, input).await
     }
-}
-
-/// Of the API server of a cluster that runs.
-async fn client(guard: &Guard) -> anyhow::Result<Client> {
-    let file = Kubeconfig::read_from(guard.kubeconfig()).context("the cluster's kubeconfig")?;
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
 }
 
 /// The cluster's control planes and its workers; neither where there is no such cluster.

@@ -20,22 +20,23 @@ pub(super) const PLUGIN_LABEL: &str = "neuron-e2e/plugin";
 /// while its configuration is there.
 const STOP_KUBELET: &str = "if command -v systemctl >/dev/null; then systemctl stop kubelet; else \
     mv /var/lib/kubelet/config.yaml /var/lib/kubelet/config.yaml.stopped && pkill -x kubelet; fi";
-const START_KUBELET: &str = "if command -v systemctl >/dev/null; then systemctl start kubelet; else \
+/// Starts it again; nothing where it runs.
+pub(super) const START_KUBELET: &str = "if command -v systemctl >/dev/null; then systemctl start kubelet; \
+    elif [ -e /var/lib/kubelet/config.yaml.stopped ]; then \
     mv /var/lib/kubelet/config.yaml.stopped /var/lib/kubelet/config.yaml; fi";
 
 impl KindCluster {
     /// Runs a shell command in a node.
     pub(super) async fn in_node(&self, node: &str, command: &str) -> anyhow::Result<String> {
-        program::output("docker", &["exec", node, "bash", "-c", command]).await
+        in_container(node, command).await
     }
 
     /// Lets pods call the harness proxy on the host: the host knows no way back to a pod's own address, so calls to
     /// the proxy's go out under the node's.
     pub(super) async fn let_pods_reach_the_proxy(&self) -> anyhow::Result<()> {
-        let rule = format!("POSTROUTING -d {} -j MASQUERADE", self.proxy.address().ip());
+        let rule = proxy_rule(&self.proxy.address().ip().to_string());
         let command = format!("iptables -t nat -C {rule} 2>/dev/null || iptables -t nat -A {rule}");
-        let nodes = self.workers.iter().chain([&self.control_plane]);
-        try_join_all(nodes.map(|node| self.in_node(node, &command))).await?;
+        try_join_all(self.proxied.iter().map(|node| self.in_node(node, &command))).await?;
         Ok(())
     }
 
@@ -140,6 +141,21 @@ impl KindCluster {
         })
         .await
     }
+}
+
+/// Runs a shell command in a node that is a container of this machine's Docker.
+pub(super) async fn in_container(node: &str, command: &str) -> anyhow::Result<String> {
+    program::output("docker", &["exec", node, "bash", "-c", command]).await
+}
+
+/// The rule of iptables' table `nat` that lets a node's pods reach the proxy at this address.
+pub(super) fn proxy_rule(address: &str) -> String {
+    format!("POSTROUTING -d {address} -j MASQUERADE")
+}
+
+/// How much of any of our resources kubelet offers.
+pub(super) fn offers_ours(node: &Node) -> bool {
+    [names::NEURON, names::NEURONCORE, names::NEURONDEVICE].into_iter().any(|name| offered(node, name) > 0)
 }
 
 /// Whether the pod passes its readiness probe and is not on its way out.

@@ -129,7 +129,8 @@ impl KindCluster {
             // It reads its configuration when it starts, and finds the extender by its name.
             self.scale(MY, 0).await?;
             self.scale(MY, 1).await?;
-            self.rolled_out(DNS).await
+            // Other people's clusters may find names in other ways.
+            if self.is_somebodys() { Ok(()) } else { self.rolled_out(DNS).await }
         };
         let extender = self.rolled_out("deployment/k8s-neuron-scheduler");
         tokio::try_join!(self.configure_default(&default), my_scheduler, extender)?;
@@ -155,10 +156,10 @@ impl KindCluster {
     }
 
     /// Waits until every node's way to the extender's Service leads to a pod that listens: kube-proxy hears of a new
-    /// pod a moment after it is ready.
+    /// pod a moment after it is ready. Nodes without a shell cannot be asked; there the scheduler tries again itself.
     async fn extender_is_reached(&self) -> anyhow::Result<()> {
         let call = format!("timeout 2 bash -c '</dev/tcp/{}/12345'", self.service_address().await?);
-        for node in self.workers.iter().chain([&self.control_plane]) {
+        for node in &self.containers {
             until(&format!("{node} to reach the extender"), || async {
                 self.in_node(node, &call).await.map(|_| true)
             })
@@ -167,9 +168,10 @@ impl KindCluster {
         Ok(())
     }
 
-    /// Gives the default scheduler this configuration and restarts it, unless it has it already.
+    /// Gives the default scheduler this configuration and restarts it, unless it has it already or is not ours.
     async fn configure_default(&self, text: &str) -> anyhow::Result<()> {
-        let path = self.scheduler_folder.join(SCHEDULER_FILE);
+        let Some(folder) = &self.scheduler_folder else { return Ok(()) };
+        let path = folder.join(SCHEDULER_FILE);
         if tokio::fs::read_to_string(&path).await.is_ok_and(|before| before == text) {
             return Ok(());
         }
@@ -183,9 +185,10 @@ impl KindCluster {
         match scheduling {
             Scheduling::MyScheduler => self.scale(MY, 0).await,
             Scheduling::Default => {
-                self.in_node(&self.control_plane, &format!("mv {MANIFEST} {MANIFEST_AWAY}")).await?;
+                let node = self.control_plane()?;
+                self.in_node(node, &format!("mv {MANIFEST} {MANIFEST_AWAY}")).await?;
                 until("the default scheduler to end", || async {
-                    let running = self.in_node(&self.control_plane, "pgrep -x kube-scheduler || :").await?;
+                    let running = self.in_node(node, "pgrep -x kube-scheduler || :").await?;
                     Ok(self.default_scheduler_pod().await?.is_none() && running.trim().is_empty())
                 })
                 .await
@@ -198,7 +201,7 @@ impl KindCluster {
         match scheduling {
             Scheduling::MyScheduler => self.scale(MY, 1).await,
             Scheduling::Default => {
-                self.in_node(&self.control_plane, &format!("mv {MANIFEST_AWAY} {MANIFEST}")).await?;
+                self.in_node(self.control_plane()?, &format!("mv {MANIFEST_AWAY} {MANIFEST}")).await?;
                 until("the default scheduler to run", || async {
                     Ok(self.default_scheduler_pod().await?.as_ref().is_some_and(is_ready))
                 })
@@ -209,7 +212,7 @@ impl KindCluster {
 
     async fn default_scheduler_pod(&self) -> anyhow::Result<Option<Pod>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
-        Ok(pods.get_opt(&format!("kube-scheduler-{}", self.control_plane)).await?)
+        Ok(pods.get_opt(&format!("kube-scheduler-{}", self.control_plane()?)).await?)
     }
 
     /// Stops the extender and waits until it no longer runs.
@@ -261,7 +264,8 @@ impl Forward {
     async fn start(cluster: &KindCluster) -> anyhow::Result<Self> {
         let service = format!("service/{EXTENDER}");
         let mut program = Command::new("kubectl")
-            .args(["--kubeconfig", &cluster.kubeconfig, "-n", SYSTEM, "port-forward", &service, ":12345"])
+            .args(cluster.access.arguments())
+            .args(["-n", SYSTEM, "port-forward", &service, ":12345"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,6 +1,7 @@
 //! A run on kind from beginning to end: what it needs, the clusters, every scenario on both kinds, nothing left.
 
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,24 +50,8 @@ pub async fn run(
         }
     }
     let pool = Pool::new(&options, &sizes);
-    let running = Running {
-        jobs,
-        phases: Phases::begin(),
-        embedded: scenarios.iter().map(|_| OnceCell::new()).collect(),
-        scenarios,
-        placed: AtomicBool::new(false),
-        volumes: Mutex::default(),
-    };
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    // Whichever ends first, the others' futures are dropped here, and the clusters with them.
-    let mut rows = tokio::select! {
-        biased;
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-        _ = hang_up.recv() => bail!("the terminal is gone"),
-        rows = running.all(&pool, &options) => rows?,
-    };
+    let running = Running::new(jobs, scenarios, Phases::begin());
+    let mut rows = unless_ended(running.all(&pool, &options)).await?;
     if !options.keep {
         let volumes = running.volumes.into_inner().unwrap_or_else(PoisonError::into_inner);
         let left = pool.left_behind(&volumes).await?;
@@ -79,8 +64,21 @@ pub async fn run(
     Ok(Session::Ran(rows.into_iter().map(|(_, row)| row).collect()))
 }
 
+/// What the work gives, unless a signal ends it first: then it is dropped here, and its clusters with it.
+pub(super) async fn unless_ended<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("terminated"),
+        _ = hang_up.recv() => bail!("the terminal is gone"),
+        result = work => result,
+    }
+}
+
 /// What the clusters of one run share.
-struct Running<'s> {
+pub(super) struct Running<'s> {
     jobs: Jobs<'s>,
     phases: Phases,
     scenarios: &'s [Scenario],
@@ -93,6 +91,23 @@ struct Running<'s> {
 }
 
 impl<'s> Running<'s> {
+    /// With nothing done yet.
+    pub(super) fn new(jobs: Jobs<'s>, scenarios: &'s [Scenario], phases: Phases) -> Self {
+        Self {
+            jobs,
+            phases,
+            scenarios,
+            embedded: scenarios.iter().map(|_| OnceCell::new()).collect(),
+            placed: AtomicBool::new(false),
+            volumes: Mutex::default(),
+        }
+    }
+
+    /// What the run has spent its time on.
+    pub(super) fn phases(&self) -> &Phases {
+        &self.phases
+    }
+
     /// Every job, on every cluster of the pool; rows with their places.
     async fn all(&self, pool: &Pool, options: &Options) -> anyhow::Result<Vec<(usize, Row)>> {
         let began = Instant::now();
@@ -108,29 +123,12 @@ impl<'s> Running<'s> {
         Ok(rows.await?.into_iter().flatten().collect())
     }
 
-    /// One cluster, from its making to its end: it takes jobs while there are any for it.
+    /// One cluster, from its making to its end.
     async fn on_cluster(&self, place: usize, options: &Options) -> anyhow::Result<Vec<(usize, Row)>> {
         let cluster = KindCluster::up_in(options, &self.phases).await?;
         let made = volumes(&options.name).await?;
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
-        let mut rows = Vec::new();
-        let mut began = Instant::now();
-        let mut way: Option<(Scheduling, usize)> = None;
-        let done = |(way, count): (Scheduling, usize), began| {
-            let name = &options.name;
-            self.phases.done(format!("{name}: {count} scenarios with {}", way.scheduler_name()), began);
-        };
-        while let Some(job) = self.jobs.take(place, options.workers) {
-            if let Some(ended) = way.filter(|(way, _)| *way != job.way) {
-                done(ended, began);
-                (way, began) = (None, Instant::now());
-            }
-            rows.push((job.place, self.job(&cluster, &job).await));
-            way = Some((job.way, way.map_or(0, |(_, count)| count) + 1));
-        }
-        if let Some(ended) = way {
-            done(ended, began);
-        }
+        let rows = self.serve(&cluster, place, options.workers).await;
         if !options.keep {
             let began = Instant::now();
             cluster.down().await?;
@@ -139,16 +137,48 @@ impl<'s> Running<'s> {
         Ok(rows)
     }
 
+    /// The cluster at this place, which has so many workers, takes jobs while there are any for it.
+    pub(super) async fn serve(
+        &self,
+        cluster: &KindCluster,
+        place: usize,
+        workers: usize,
+    ) -> Vec<(usize, Row)> {
+        let mut rows = Vec::new();
+        let mut began = Instant::now();
+        let mut way: Option<(Scheduling, usize)> = None;
+        let done = |(way, count): (Scheduling, usize), began| {
+            let name = cluster.name();
+            self.phases.done(format!("{name}: {count} scenarios with {}", way.scheduler_name()), began);
+        };
+        while let Some(job) = self.jobs.take(place, workers) {
+            if let Some(ended) = way.filter(|(way, _)| *way != job.way) {
+                done(ended, began);
+                (way, began) = (None, Instant::now());
+            }
+            rows.push((job.place, self.job(cluster, &job).await));
+            way = Some((job.way, way.map_or(0, |(_, count)| count) + 1));
+        }
+        if let Some(ended) = way {
+            done(ended, began);
+        }
+        rows
+    }
+
     async fn job(&self, cluster: &KindCluster, job: &Job<'_>) -> Row {
         let (scenario, way) = (job.scenario, job.way);
         let began = Instant::now();
         let result = self.on_both(cluster, scenario, way).await;
         let mut row = Row::new(scenario, result, began.elapsed().as_secs_f64());
-        row.cluster = Some(format!("kind, {}", way.scheduler_name()));
+        let kind = if cluster.is_somebodys() { cluster.name() } else { "kind" };
+        row.cluster = Some(format!("{kind}, {}", way.scheduler_name()));
         if !self.placed.swap(true, Ordering::Relaxed) {
             self.phases.reached(format!("until the first scenario, {}, was over", scenario.name));
         }
         if !row.passed {
+            if cluster.is_somebodys() {
+                row.failures.extend(cluster.missing_images().await);
+            }
             let folder = cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
             row.failures.push(match folder {
                 Ok(folder) => format!("evidence: {}", folder.display()),

@@ -12,16 +12,20 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 
 use super::KindCluster;
+use super::existing;
 use super::images;
 use super::scheduling::{Route, Scheduling};
 use super::wait::until;
+use crate::apply::OURS;
 use crate::cluster::Cluster;
 use crate::run::NAMESPACE;
 use crate::scenario::{DeviceState, Moment, Part, Scenario, Step, Tier};
 
-/// Parts of scheduling reasons that only the control plane (tainted) and nodes outside the scenario (cordoned) give.
+/// Parts of scheduling reasons that only the control plane (tainted), nodes outside the scenario (cordoned) and nodes
+/// that are no workers of ours (not labelled) give.
 /// Kubernetes 1.34.4 does not say which taint it was.
-const OUTSIDE: [&str; 2] = ["had untolerated taint", "were unschedulable"];
+const OUTSIDE: [&str; 3] =
+    ["had untolerated taint", "were unschedulable", "didn't match Pod's node affinity/selector"];
 
 /// A scenario's share of a cluster.
 pub(super) struct Stage<'a> {
@@ -108,12 +112,15 @@ fn changes_nodes(step: &Step) -> bool {
     }
 }
 
+/// Chooses the pods of scenarios.
+fn of_scenarios() -> ListParams {
+    ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1))
+}
+
 /// Asks for the removal of every pod of scenarios.
 async fn remove_pods(cluster: &KindCluster) -> anyhow::Result<Api<Pod>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
-    pods.delete_collection(&DeleteParams::default(), &ListParams::default())
-        .await
-        .context("removing pods")?;
+    pods.delete_collection(&DeleteParams::default(), &of_scenarios()).await.context("removing pods")?;
     Ok(pods)
 }
 
@@ -122,9 +129,13 @@ async fn clear(cluster: &KindCluster) -> anyhow::Result<()> {
     let pods = remove_pods(cluster).await?;
     let events: Api<Event> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     until("the pods of the last scenario to be gone", || async {
-        Ok(pods.list_metadata(&ListParams::default()).await?.items.is_empty())
+        Ok(pods.list_metadata(&of_scenarios()).await?.items.is_empty())
     })
     .await?;
+    if cluster.is_somebodys() {
+        // Among them are somebody's; ours go at the end.
+        return Ok(());
+    }
     events
         .delete_collection(&DeleteParams::default(), &ListParams::default())
         .await
@@ -151,6 +162,10 @@ impl Cluster for Stage<'_> {
 
     fn workload_image(&self) -> &str {
         images::WORKLOAD
+    }
+
+    fn node_label(&self) -> Option<(&str, &str)> {
+        self.cluster.is_somebodys().then_some(existing::WORKER)
     }
 
     async fn pass_time(&self) {

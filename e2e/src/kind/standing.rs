@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use futures::future::try_join_all;
 
 use super::scheduling::{Route, Scheduling};
-use super::{KindCluster, Options, Phase, guard, program};
+use super::{KindCluster, Options, Owner, Phase, guard, program};
 use crate::scenario::NodeSpec;
 
 /// Makes a cluster with a worker for each of these nodes, its hardware on it and the suite installed, and leaves it
@@ -20,7 +20,9 @@ pub async fn stand(options: &Options, nodes: &[NodeSpec], scheduling: Scheduling
     let furnished = nodes.iter().enumerate().map(|(place, spec)| cluster.become_node(place, spec));
     tokio::try_join!(try_join_all(furnished), cluster.schedule_by(scheduling, Route::Service))?;
     phase.done("devices offered");
-    cluster.guard.release();
+    if let Owner::Run(guard) = &mut cluster.owner {
+        guard.release();
+    }
     Ok(())
 }
 
