@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use kube::Client;
 
-pub(crate) use super::config::SCHEDULER_FOLDER as FOLDER_IN_NODE;
 use super::access::Access;
+pub(crate) use super::config::SCHEDULER_FOLDER as FOLDER_IN_NODE;
 use super::guard::{self, Guard};
 use super::{KindCluster, Options, gateway, nodes_of};
 

@@ -37,8 +37,12 @@ impl KindCluster {
         let ours = self.is_somebodys().then(|| format!("{}={}", existing::WORKER.0, existing::WORKER.1));
         self.nodes_are_known().await?;
         let workers = self.workers.iter().map(String::as_str);
-        let label: Vec<&str> =
-            ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).chain(ours.as_deref()).collect();
+        let label: Vec<&str> = ["label", "--overwrite", "node"]
+            .into_iter()
+            .chain(workers)
+            .chain([&*fake, &*off])
+            .chain(ours.as_deref())
+            .collect();
         self.kubectl(&label, "").await?;
         let manifests = manifests();
         let manifests = if self.is_somebodys() { existing::confined(&manifests)? } else { manifests };

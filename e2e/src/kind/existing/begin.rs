@@ -76,7 +76,12 @@ impl KindCluster {
             phases.done(format!("{context}: images into nodes"), began);
             began = Instant::now();
         }
-        if let Err(error) = async { cluster.install(false).await?; cluster.installed().await }.await {
+        if let Err(error) = async {
+            cluster.install(false).await?;
+            cluster.installed().await
+        }
+        .await
+        {
             let missing = cluster.missing_images().await.into_iter().map(|image| format!("; {image}"));
             return Err(error.context(format!("installing the suite{}", missing.collect::<String>())));
         }

@@ -66,6 +66,9 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("namespace default, which holds pods that are not neuron-e2e's: shop"), "{text}");
+        assert!(
+            text.contains("namespace default, which holds pods that are not neuron-e2e's: shop"),
+            "{text}"
+        );
     }
 }

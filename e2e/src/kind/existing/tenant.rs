@@ -67,7 +67,8 @@ impl Stay {
 /// The merge patch that makes the node what it is now, in everything that a run changes.
 pub(super) fn as_it_is(node: &Node) -> Value {
     let now = |keys: &[&str], all: &Option<BTreeMap<String, String>>| {
-        let value = |key: &str| all.as_ref().and_then(|all| all.get(key)).map_or(Value::Null, |text| json!(text));
+        let value =
+            |key: &str| all.as_ref().and_then(|all| all.get(key)).map_or(Value::Null, |text| json!(text));
         keys.iter().map(|key| ((*key).to_owned(), value(key))).collect::<Map<String, Value>>()
     };
     json!({
@@ -102,7 +103,8 @@ impl Tenant {
         });
         let marks: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
         let created = marks.create(&PostParams::default(), &serde_json::from_value(mark)?).await;
-        created.with_context(|| format!("creating configmap {SYSTEM}/{MARK}, which says that a run is here"))?;
+        created
+            .with_context(|| format!("creating configmap {SYSTEM}/{MARK}, which says that a run is here"))?;
         Ok(Self { access: access.clone(), stay, left: false })
     }
 
