@@ -17,6 +17,7 @@ use crate::fuzz::{self, Fuzz};
 use crate::kind::conformance;
 use crate::kind::session::Session;
 use crate::kind::{self, Scheduling};
+use crate::kind_arguments::{KindArguments, node_image_of_environment};
 use crate::output::{Row, summary, table, told};
 use crate::scenario::Scenario;
 use crate::{draw, library, playground, run as runner};
@@ -111,53 +112,6 @@ struct FuzzArguments {
     cluster: ClusterKind,
     #[command(flatten)]
     kind: KindArguments,
-}
-
-/// What only runs on kind know.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "With --cluster kind")]
-struct KindArguments {
-    /// Who places the pods; both, one after the other, if not given.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    scheduling: Vec<Scheduling>,
-    /// Kind clusters side by side, at most: NAME, NAME-2, NAME-3. The first has as many workers as a scenario needs,
-    /// the others one if that does. With three, two cores are busy and some 6 GiB of memory are used.
-    #[arg(long, default_value_t = kind::pool::CLUSTERS)]
-    clusters: usize,
-    /// Name of the kind clusters.
-    #[arg(long, default_value = "neuron-e2e")]
-    name: String,
-    /// Leave the clusters running, and use those that an earlier run left.
-    #[arg(long)]
-    keep: bool,
-    /// Node image of the clusters; what NEURON_E2E_NODE_IMAGE says if not given.
-    #[arg(long)]
-    node_image: Option<String>,
-    /// Do not build the suite's images again where they are there.
-    #[arg(long)]
-    skip_images: bool,
-    /// Fail where this machine cannot run kind, instead of skipping.
-    #[arg(long)]
-    require: bool,
-}
-
-impl KindArguments {
-    fn ways(&self) -> Vec<Scheduling> {
-        let asked = self.scheduling.clone();
-        if asked.is_empty() { vec![Scheduling::MyScheduler, Scheduling::Default] } else { asked }
-    }
-
-    fn options(self, workers: usize) -> kind::Options {
-        let KindArguments { name, keep, node_image, skip_images, clusters: _, scheduling: _, require: _ } =
-            self;
-        let node_image = node_image.or_else(node_image_of_environment);
-        kind::Options { name, workers, keep, node_image, skip_images, feature_gates: &[] }
-    }
-}
-
-/// Not read by the command line's own means: set for other runs, it must not conflict with `--use`.
-fn node_image_of_environment() -> Option<String> {
-    std::env::var("NEURON_E2E_NODE_IMAGE").ok().filter(|image| !image.is_empty())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -16,6 +16,7 @@ pub mod embedded;
 pub mod faults;
 pub mod fuzz;
 pub mod kind;
+mod kind_arguments;
 pub mod library;
 mod observe;
 pub mod outcome;

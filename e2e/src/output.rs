@@ -166,3 +166,19 @@ pub(crate) fn folded(ids: &str) -> String {
         |(first, last): &(u8, u8)| if first == last { first.to_string() } else { format!("{first}-{last}") };
     runs.iter().map(text).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library;
+
+    #[test]
+    fn a_scenario_that_was_skipped_has_neither_passed_nor_failed() {
+        let scenario = &library::all().unwrap()[0];
+        let rows = [Row::skipped(scenario, "needs 3 nodes".into())];
+        assert!(!rows[0].passed && !rows[0].failed());
+        assert_eq!(summary(&rows), "0 passed, 0 failed, 1 skipped");
+        assert!(table(&rows).to_string().contains("skipped: needs 3 nodes"));
+        assert_eq!(serde_json::to_value(&rows[0]).unwrap()["skipped"], "needs 3 nodes");
+    }
+}

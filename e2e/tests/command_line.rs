@@ -73,3 +73,19 @@ fn the_list_is_json_too() {
     assert_eq!(rows[0]["scenario"], scenarios[0].name.as_str());
     assert_eq!(rows[0]["about"], scenarios[0].about.as_str());
 }
+
+#[test]
+fn use_takes_the_cluster_as_it_is() {
+    let others = [["--name", "x"].as_slice(), &["--keep"], &["--clusters", "2"], &["--node-image", "x"]];
+    for other in others {
+        let output = neuron_e2e(&[&["run", "--cluster", "kind", "--use", "x"], other].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("'--use <CONTEXT>' cannot be used with"), "{other:?}");
+    }
+    let output = neuron_e2e(&["run", "--cluster", "kind", "--use", "x", "--scheduling", "default"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("static pod on the control plane, which is not ours"));
+    let output = neuron_e2e(&["run", "--use", "x"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--use needs --cluster kind"));
+}
