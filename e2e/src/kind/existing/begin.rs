@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
 use super::super::access::Access;
+use super::super::hardware::generation;
 use super::super::install::SYSTEM;
 use super::super::nodes::{in_container, proxy_rule};
 use super::super::phases::Phases;
@@ -16,6 +17,7 @@ use super::super::scheduling::Route;
 use super::super::stage::route;
 use super::super::{KindCluster, Owner, gateway, images};
 use super::containers::Containers;
+use super::leave;
 use super::tenant::{Stay, Tenant};
 use crate::proxy::Proxy;
 use crate::run::NAMESPACE;
@@ -70,6 +72,9 @@ impl KindCluster {
             staged: Mutex::new(vec![None; workers.len()]),
             texts: OnceCell::new(),
         };
+        for worker in workers {
+            cluster.patch_node(worker, &leave::no_hardware(&generation())).await?;
+        }
         cluster.let_pods_reach_the_proxy().await?;
         if let Some(kind) = containers.cluster() {
             images::load(kind).await?;

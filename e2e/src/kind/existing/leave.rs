@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use neuron_core::names;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::access::Access;
 use super::super::hardware::{DEVICES, FILES, GENERATION, INSTANCE_TYPE, LNC, generation};
@@ -98,6 +98,15 @@ async fn remove_pods(client: &Client) -> anyhow::Result<()> {
     .await
 }
 
+/// The merge patch of a node that asks for no fake hardware and no plugin. A label that names another cloud's machine
+/// asks for hardware too, which fake-neuron does not know.
+pub(super) fn no_hardware(generation: &str) -> Value {
+    json!({"metadata": {
+        "labels": {names::INSTANCE_TYPE_LABEL: null, PLUGIN_LABEL: "off"},
+        "annotations": {INSTANCE_TYPE: null, LNC: null, DEVICES: null, FILES: null, GENERATION: generation},
+    }})
+}
+
 /// Asks fake-neuron for no hardware and takes the plugin away. What cannot be had is no error: fake-neuron may not be
 /// there, and nothing but files below [`FAKE_ROOT`] stays.
 async fn remove_hardware(client: &Client, node: &str) -> anyhow::Result<()> {
@@ -109,10 +118,7 @@ async fn remove_hardware(client: &Client, node: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let generation = generation();
-    let nothing = json!({"metadata": {
-        "labels": {names::INSTANCE_TYPE_LABEL: null, PLUGIN_LABEL: "off"},
-        "annotations": {INSTANCE_TYPE: null, LNC: null, DEVICES: null, FILES: null, GENERATION: generation},
-    }});
+    let nothing = no_hardware(&generation);
     nodes.patch(node, &PatchParams::default(), &Patch::Merge(&nothing)).await?;
     let gone = within(HARDWARE, "the fake hardware to go", || async {
         let annotations = nodes.get(node).await?.metadata.annotations.unwrap_or_default();
@@ -157,4 +163,34 @@ async fn left_behind(access: &Access, client: &Client, stay: &Stay) -> anyhow::R
         }
     }
     Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_neuron::node::Wish;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_node_of_any_cloud_asks_for_no_hardware_once_it_is_patched() {
+        let mut node = json!({"metadata": {
+            "labels": {"node.kubernetes.io/instance-type": "m5.large"},
+            "annotations": {"neuron-e2e/lnc": "1", "neuron-e2e/instance-type": "inf2.xlarge"},
+        }});
+        for part in ["labels", "annotations"] {
+            for (key, value) in no_hardware("7")["metadata"][part].as_object().unwrap() {
+                let values = node["metadata"][part].as_object_mut().unwrap();
+                if value.is_null() {
+                    values.remove(key)
+                } else {
+                    values.insert(key.clone(), value.clone())
+                };
+            }
+        }
+        let metadata: ObjectMeta = serde_json::from_value(node["metadata"].take()).unwrap();
+        let wish = Wish::of(&metadata.labels.unwrap_or_default(), &metadata.annotations.unwrap_or_default())
+            .unwrap();
+        assert_eq!(wish, Wish { generation: "7".into(), devices: BTreeMap::new(), ..Wish::default() });
+    }
 }
