@@ -150,29 +150,6 @@ impl Ledger {
         });
     }
 
-    /// A pod that runs was given what it asks for. If nothing here is known to be its own, it has what an equal pod
-    /// that still waits only seemed to get: kubelet admits equal pods in any order.
-    pub fn follow_admission(&mut self, slots: &[Slot]) {
-        for running in slots.iter().filter(|slot| slot.admitted && !hands_down(slot)) {
-            if self.entry_of(running).is_some() {
-                continue;
-            }
-            let waits = |owner: &Owner| {
-                let slot =
-                    slots.iter().find(|slot| slot.uid == owner.uid && slot.container == owner.container);
-                owner.proof == Proof::Fits && slot.is_some_and(|slot| !slot.admitted && !hands_down(slot))
-            };
-            let swapped = self.entries.iter_mut().find(|entry| {
-                let equal = entry.resource == running.resource && entry.count == running.count;
-                equal && entry.owner.as_ref().is_some_and(waits)
-            });
-            if let Some(entry) = swapped {
-                let (uid, container) = (running.uid.clone(), running.container.clone());
-                entry.owner = Some(Owner { uid, container, proof: Proof::Fits });
-            }
-        }
-    }
-
     /// Whether the slot may have got an entry whose owner is not known: it asks for as much, and nothing else is known
     /// to be its own.
     pub(crate) fn could_own(&self, slot: &Slot, entry: &Entry) -> bool {

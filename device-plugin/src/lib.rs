@@ -4,6 +4,7 @@
 //! Start with [`run`]. What kubelet asks goes through `service` to `engine`; what happens between its questions is
 //! `upkeep`. `ledger`, `judge`, `reconcile`, `correct` and `export` are pure.
 
+pub mod admitted;
 pub mod config;
 pub mod correct;
 pub mod discovery;

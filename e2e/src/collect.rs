@@ -32,6 +32,14 @@ impl Reports {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
     }
 
+    /// The last that each container of the pod said.
+    fn of_pod(&self, uid: &str) -> BTreeMap<String, Report> {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = said.iter().filter(|((of, _, _), _)| of == uid);
+        // In the order of their restarts: the last stays.
+        runs.map(|((_, container, _), report)| (container.clone(), report.clone())).collect()
+    }
+
     fn keep(&self, run: ContainerRun, report: &Report) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(run, report.clone());
     }
@@ -87,6 +95,13 @@ pub async fn all_settled<C: Cluster>(
         }
     }
     Ok(true)
+}
+
+/// Whether the container has begun, and kubelet knows where it is: one that it could not find again has no log.
+fn has_a_log(container: &ContainerStatus) -> bool {
+    let state = container.state.clone().unwrap_or_default();
+    let lost = |reason: &Option<String>| reason.as_deref() == Some("ContainerStatusUnknown");
+    state.running.is_some() || state.terminated.is_some_and(|ended| !lost(&ended.reason))
 }
 
 fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
@@ -164,12 +179,9 @@ impl<'a, C: Cluster> Collector<'a, C> {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client(), NAMESPACE);
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        let mut reports = BTreeMap::new();
-        for container in statuses(pod) {
-            let state = container.state.as_ref();
-            if !state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()) {
-                continue;
-            }
+        // kubelet may drop the status of a container that ran, when it fails a pod that it cannot admit again.
+        let mut reports = self.reports.of_pod(&uid);
+        for container in statuses(pod).filter(|container| has_a_log(container)) {
             let run = (uid.clone(), container.name.clone(), container.restart_count);
             if let Some(report) = self.reports.get(&run) {
                 reports.insert(container.name.clone(), report);

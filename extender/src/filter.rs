@@ -9,7 +9,7 @@ use tracing::info;
 
 use crate::cluster::Cluster;
 use crate::index::Index;
-use crate::view::NodeView;
+use crate::view::{Denial, NodeView};
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, PodToPlace};
 
 /// Judges every asked node. A failure of the call as a whole is in the answer's `error`.
@@ -22,23 +22,33 @@ pub(crate) async fn filter(cluster: &Cluster, args: FilterArgs) -> FilterResult 
         return FilterResult::failure(error);
     }
     let request = PodRequest::of(&pod.spec).map_err(|error| error.to_string());
-    let judge = Judge { cluster, pod: &pod, request: &request };
+    let mut judge = Judge { cluster, pod: &pod, request: &request, unclear: Vec::new() };
     let mut answer = FilterResult::default();
     answer.nodes = nodes.map(|nodes| judge.full_nodes(nodes, &mut answer));
     answer.node_names = node_names.map(|names| judge.names(names, &mut answer));
     judge.log(&answer);
-    if request.is_ok() && fitting(&answer) == 0 && cluster.read(Index::is_cut) {
+    if request.is_ok() && fitting(&answer) == 0 {
         // kube-scheduler tries a pod again only when it sees something change, and what has changed it may have seen
         // before us. After an error it tries again of itself.
-        return FilterResult::failure(Cut);
+        if cluster.read(Index::is_cut) {
+            return FilterResult::failure(Unclear::Cut);
+        }
+        if !judge.unclear.is_empty() {
+            return FilterResult::failure(Unclear::Holders(judge.unclear.join("; ")));
+        }
     }
     answer
 }
 
-/// A pod that seems to fit nowhere is not refused for what may have changed meanwhile.
+/// Why it is not known whether a pod that seems to fit nowhere fits: it is not refused for what passes.
 #[derive(Debug, thiserror::Error)]
-#[error("the watch of pods and nodes is cut, so what is free is not known; it is being taken up again")]
-struct Cut;
+enum Unclear {
+    #[error("the watch of pods and nodes is cut, so what is free is not known; it is being taken up again")]
+    Cut,
+    /// By node.
+    #[error("{0}")]
+    Holders(String),
+}
 
 /// How many nodes can take the pod.
 fn fitting(answer: &FilterResult) -> usize {
@@ -53,29 +63,32 @@ struct Judge<'a> {
     cluster: &'a Cluster,
     pod: &'a PodToPlace,
     request: &'a Result<PodRequest, String>,
+    /// Of nodes that may turn out to fit in a moment: the node and why that is not known now.
+    unclear: Vec<String>,
 }
 
 /// Why a node drops out.
 struct Dropped {
     why: String,
     is_permanent: bool,
+    is_unclear: bool,
 }
 
 impl Judge<'_> {
-    fn full_nodes(&self, nodes: NodeList, answer: &mut FilterResult) -> FittingNodes {
+    fn full_nodes(&mut self, nodes: NodeList, answer: &mut FilterResult) -> FittingNodes {
         let nodes = nodes.items.unwrap_or_default();
         let kept = self.judge(nodes.into_iter().map(|node| (node.name, node.json)).collect(), answer);
         let items: Vec<Box<RawValue>> = kept.into_iter().map(|(_, json)| json).collect();
         FittingNodes { items, ..FittingNodes::default() }
     }
 
-    fn names(&self, names: Vec<String>, answer: &mut FilterResult) -> Vec<String> {
+    fn names(&mut self, names: Vec<String>, answer: &mut FilterResult) -> Vec<String> {
         let kept = self.judge(names.into_iter().map(|name| (name, ())).collect(), answer);
         kept.into_iter().map(|(name, ())| name).collect()
     }
 
     /// The nodes that can take the pod, in the order asked; why not the others goes to `answer`.
-    fn judge<T>(&self, nodes: Vec<(String, T)>, answer: &mut FilterResult) -> Vec<(String, T)> {
+    fn judge<T>(&mut self, nodes: Vec<(String, T)>, answer: &mut FilterResult) -> Vec<(String, T)> {
         // Views are snapshots: the lock is let go before placement looks at any of them.
         let views: Vec<Option<Seen>> = self.cluster.read(|index| {
             let seen = |name: &String| {
@@ -88,11 +101,17 @@ impl Judge<'_> {
         for (node, seen) in nodes.into_iter().zip(views) {
             match self.admits(seen) {
                 Ok(()) => kept.push(node),
-                Err(Dropped { why, is_permanent: true }) => {
-                    answer.failed_and_unresolvable_nodes.insert(node.0, why);
-                }
-                Err(Dropped { why, is_permanent: false }) => {
-                    answer.failed_nodes.insert(node.0, why);
+                Err(dropped) => {
+                    let Dropped { why, is_permanent, is_unclear } = dropped;
+                    if is_unclear {
+                        self.unclear.push(format!("{}: {why}", node.0));
+                    }
+                    let failed = if is_permanent {
+                        &mut answer.failed_and_unresolvable_nodes
+                    } else {
+                        &mut answer.failed_nodes
+                    };
+                    failed.insert(node.0, why);
                 }
             }
         }
@@ -100,7 +119,7 @@ impl Judge<'_> {
     }
 
     fn admits(&self, seen: Option<Seen>) -> Result<(), Dropped> {
-        let never = |why: &str| Dropped { why: why.to_owned(), is_permanent: true };
+        let never = |why: &str| Dropped { why: why.to_owned(), is_permanent: true, is_unclear: false };
         let request = self.request.as_ref().map_err(|why| never(why))?;
         if request.is_empty() {
             return Ok(());
@@ -110,9 +129,11 @@ impl Judge<'_> {
         if seen.reserved {
             return Ok(());
         }
-        seen.view
-            .admits(request)
-            .map_err(|denial| Dropped { is_permanent: denial.is_permanent(), why: denial.to_string() })
+        seen.view.admits(request).map_err(|denial| Dropped {
+            is_permanent: denial.is_permanent(),
+            is_unclear: matches!(denial, Denial::UnknownHolder { .. }),
+            why: denial.to_string(),
+        })
     }
 
     fn log(&self, answer: &FilterResult) {

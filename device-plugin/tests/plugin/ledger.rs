@@ -109,6 +109,48 @@ fn a_pod_that_runs_was_given_what_an_equal_pod_that_waits_seemed_to_get() {
 }
 
 #[test]
+fn the_record_of_a_pod_that_runs_with_something_else_stands_in_nobodys_way() {
+    let mut ledger = Ledger::default();
+    let mut slots =
+        [("a", "0"), ("b", "1"), ("c", "2"), ("d", "3")].map(|(pod, id)| slot(pod, Device, 1, id));
+    let runs = |ledger: &mut Ledger, slots: &mut [Slot], at: usize| {
+        slots[at].admitted = true;
+        ledger.follow_admission(slots);
+    };
+    assert_eq!(allocate(&mut ledger, &slots, Device, "3"), "d", "kubelet had asked for a");
+    // Advised to take a's set for b, kubelet does so; meanwhile a runs, with what d only seemed to get.
+    runs(&mut ledger, &mut slots, 0);
+    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "somebody");
+    // Advised to take b's set for c, kubelet does so; meanwhile b runs.
+    runs(&mut ledger, &mut slots, 1);
+    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "somebody");
+    runs(&mut ledger, &mut slots, 2);
+    assert_eq!(allocate(&mut ledger, &slots, Device, "2"), "d");
+    assert_eq!(ledger.held(&slots), set("0,1,2,3"));
+    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "pod default/b", "what was given out stays held");
+}
+
+#[test]
+fn what_a_running_pods_init_container_had_is_what_it_handed_down() {
+    let mut ledger = Ledger::default();
+    let mut slots = [
+        init("p", Device, 1, "0"),
+        slot("p", Device, 1, "0"),
+        init("q", Device, 1, "1"),
+        slot("q", Device, 1, "1"),
+    ];
+    // kubelet admits q, with what is recorded for p, and asks for p's init container.
+    for (ids, seems) in [("0", "p"), ("0", "p"), ("1", "q")] {
+        assert_eq!(allocate(&mut ledger, &slots, Device, ids), seems);
+    }
+    slots[2..].iter_mut().for_each(|slot| slot.admitted = true);
+    ledger.follow_admission(&slots);
+    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "p", "handed down by its own init container");
+    let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
+    assert_eq!([held(0), held(1), held(2), held(3)], ["1", "1", "0", "0"].map(set));
+}
+
+#[test]
 fn what_an_equal_pod_had_that_has_ended_is_given_again() {
     let mut ledger = Ledger::default();
     let both = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];

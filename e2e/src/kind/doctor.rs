@@ -5,11 +5,16 @@ use super::{images, program};
 
 /// The node image used where it is there: made by shared/kind-offline, for machines that can pull nothing.
 const OFFLINE_NODE_IMAGE: &str = "kind-offline/node:v1.34.4";
-/// The node image used otherwise; kind pulls it.
-const NODE_IMAGE: &str = "kindest/node:v1.34.0";
+/// The node image used otherwise; kind pulls it. From the release notes of kind 0.33.
+const NODE_IMAGE: &str =
+    "kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d";
 /// Memory that the first cluster of a run, with three workers, needs beside everything else, and each other one, with
 /// one worker; in MiB.
 const NEEDED_MEMORY: (u64, u64) = (3072, 1536);
+
+/// Instances of inotify that a user may have: every containerd, kubelet and pod that follows files has some, and a
+/// containerd that gets none starts without its CRI. kind's own advice for several nodes.
+const NEEDED_INOTIFY: u64 = 512;
 
 /// One thing looked at.
 #[derive(Clone, Debug)]
@@ -38,7 +43,7 @@ pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
         finding(
             "kind",
             program::output("kind", &["version"]).await,
-            "install kind 0.27 or later (https://kind.sigs.k8s.io)",
+            "install kind 0.33 or later (https://kind.sigs.k8s.io)",
         ),
         finding(
             "kubectl",
@@ -61,6 +66,8 @@ pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
         findings.push(Finding { what: "node image", found });
     }
     findings.push(memory(clusters));
+    findings
+        .push(inotify(std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok().as_deref()));
     findings
 }
 
@@ -93,6 +100,19 @@ fn memory(clusters: usize) -> Finding {
     Finding { what: "memory", found }
 }
 
+/// By what the kernel says, if it is Linux.
+fn inotify(limit: Option<&str>) -> Finding {
+    let found = match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
+        Some(instances) if instances < NEEDED_INOTIFY => Err(format!(
+            "a user may have {instances} instances, {NEEDED_INOTIFY} are needed; \
+             `sudo sysctl fs.inotify.max_user_instances={NEEDED_INOTIFY}`"
+        )),
+        Some(instances) => Ok(format!("{instances} instances")),
+        None => Ok("unknown".to_owned()),
+    };
+    Finding { what: "inotify", found }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +120,15 @@ mod tests {
     #[tokio::test]
     async fn an_image_asked_for_is_the_one_used() {
         assert_eq!(node_image(Some("kindest/node:v1.33.1")).await, "kindest/node:v1.33.1");
+    }
+
+    #[test]
+    fn too_few_instances_of_inotify_come_with_the_command_that_gives_more() {
+        assert!(
+            inotify(Some("128\n")).found.unwrap_err().contains("sysctl fs.inotify.max_user_instances=512")
+        );
+        assert_eq!(inotify(Some("1024\n")).found.unwrap(), "1024 instances");
+        assert_eq!(inotify(None).found.unwrap(), "unknown");
     }
 
     #[test]

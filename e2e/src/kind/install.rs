@@ -1,5 +1,6 @@
 //! Installs the suite from `deploy/`, as its README tells a deployer to, on fake hardware.
 
+use anyhow::Context as _;
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -21,6 +22,9 @@ const PARTS: [&str; 3] = ["deployment/k8s-neuron-scheduler", "deployment/my-sche
 const FAKE: &str = "daemonset/fake-neuron";
 /// What finds the extender by its name.
 pub(super) const DNS: &str = "deployment/coredns";
+/// The container of my-scheduler, and its image without a tag.
+const SCHEDULER_CONTAINER: &str = "kube-second-scheduler";
+const SCHEDULER_IMAGE: &str = "registry.k8s.io/kube-scheduler";
 /// Label of nodes with fake hardware.
 pub(super) const FAKE_LABEL: &str = "neuron-e2e/fake";
 
@@ -47,6 +51,9 @@ impl KindCluster {
         let manifests = manifests();
         let manifests = if self.is_somebodys() { existing::confined(&manifests)? } else { manifests };
         self.kubectl(&["apply", "-f", "-"], &manifests).await?;
+        // A scheduler must not be newer than its API server, and a cluster has its own version's image already.
+        let image = format!("{SCHEDULER_CONTAINER}={SCHEDULER_IMAGE}:{}", self.release().await?);
+        self.kubectl(&["-n", SYSTEM, "set", "image", "deployment/my-scheduler", &image], "").await?;
         let plugin = ["-n", SYSTEM, "patch", "daemonset", "neuron-device-plugin"];
         self.kubectl(&[&plugin[..], &["--patch", FAKE_ROOT_PATCH]].concat(), "").await?;
         // The one thing that tests add: a node whose plugin is stopped.
@@ -66,6 +73,12 @@ impl KindCluster {
         Ok(())
     }
 
+    /// The release of Kubernetes that the API server is of, such as `v1.34.4`, without what a distribution adds.
+    async fn release(&self) -> anyhow::Result<String> {
+        let version = self.client.apiserver_version().await.context("asking for the server's version")?;
+        Ok(release_of(&version.git_version).to_owned())
+    }
+
     /// Waits until everything that does not depend on hardware serves.
     pub(super) async fn installed(&self) -> anyhow::Result<()> {
         let dns = (!self.is_somebodys()).then_some(&DNS);
@@ -77,5 +90,21 @@ impl KindCluster {
     pub(super) async fn rolled_out(&self, part: &str) -> anyhow::Result<()> {
         self.kubectl(&["-n", SYSTEM, "rollout", "status", part, "--timeout=120s"], "").await?;
         Ok(())
+    }
+}
+
+fn release_of(version: &str) -> &str {
+    version.split(['+', '-']).next().unwrap_or(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::release_of;
+
+    #[test]
+    fn a_distributions_sign_is_no_part_of_the_release() {
+        assert_eq!(release_of("v1.34.4"), "v1.34.4");
+        assert_eq!(release_of("v1.34.4-eks-113cf36"), "v1.34.4");
+        assert_eq!(release_of("v1.34.4+k3s1"), "v1.34.4");
     }
 }

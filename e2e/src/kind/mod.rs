@@ -30,7 +30,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use kube::Client;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::Instant;
 
 use crate::proxy::Proxy;
@@ -46,6 +46,9 @@ use phases::Phases;
 pub use scheduling::Scheduling;
 pub(crate) use scheduling::deployed_extender;
 use scheduling::{Forward, Route};
+
+/// Whose turn it is to be made.
+static CREATING: Semaphore = Semaphore::const_new(1);
 
 /// How a cluster is made.
 #[derive(Clone, Debug)]
@@ -203,7 +206,14 @@ impl KindCluster {
             "--config",
             "-",
         ];
-        program::output_from("kind", &arguments, &config).await?;
+        // One after the other: a machine that is busy with the next one's images and containers lets kind's own short
+        // waits for the first one run out. Other things may keep it busy, so once more.
+        let _turn = CREATING.acquire().await?;
+        if let Err(error) = program::output_from("kind", &arguments, &config).await {
+            eprintln!("cluster {} could not be made, trying once more: {error:#}", options.name);
+            program::output("kind", &["delete", "cluster", "--name", &options.name]).await?;
+            program::output_from("kind", &arguments, &config).await?;
+        }
         guard.set_complete()
     }
 

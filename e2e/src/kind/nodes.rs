@@ -1,6 +1,7 @@
 //! Stops and starts what runs on nodes: kubelet and the device plugin; and waits for a node to offer its devices.
 
 use anyhow::Context as _;
+use axum::http::Request;
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -124,11 +125,19 @@ impl KindCluster {
         let began = Timestamp::now();
         self.in_node(node, START_KUBELET).await.with_context(|| format!("starting kubelet of {node}"))?;
         until(&format!("node {node} to be ready"), || async {
-            let node = self.node(node).await?;
-            Ok(is_heard_of(&node, began))
+            Ok(is_heard_of(&self.node(node).await?, began) && self.has_tidied_up(node).await?)
         })
         .await?;
         Ok(began)
+    }
+
+    /// Whether kubelet has compared what runs with what it was told to run. Until then a pod that was deleted while it
+    /// was away still has its devices in kubelet's books, and a new one would be refused them.
+    async fn has_tidied_up(&self, node: &str) -> anyhow::Result<bool> {
+        let request = Request::get(format!("/api/v1/nodes/{node}/proxy/metrics")).body(Vec::new())?;
+        let metrics =
+            self.client.request_text(request).await.with_context(|| format!("metrics of {node}"))?;
+        Ok(metrics.lines().any(|line| line.starts_with("kubelet_desired_pods{")))
     }
 
     /// Waits until the plugin is ready and kubelet offers exactly what the node's report says; with `since`, by a

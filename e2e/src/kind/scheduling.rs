@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use super::KindCluster;
-use super::config::SCHEDULER_FILE;
+use super::config::{SCHEDULER_FILE, SCHEDULER_FOLDER};
 use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM};
 use super::nodes::is_ready;
 use super::wait::until;
@@ -53,6 +53,9 @@ const CONFIG_MAP: &str = "my-scheduler-config";
 const CONFIG_KEY: &str = "my-scheduler-config.yaml";
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
 const MANIFEST_AWAY: &str = "/etc/kubernetes/kube-scheduler.yaml.stopped";
+/// Prints the command line of every kube-scheduler on a node: my-scheduler may run beside the default one.
+const SCHEDULERS: &str =
+    "for id in $(pgrep -x kube-scheduler); do tr '\\0' ' ' < /proc/$id/cmdline; echo; done 2>/dev/null || :";
 
 /// The default scheduler's configuration while it knows no extender.
 pub(super) fn without_extender() -> String {
@@ -188,8 +191,9 @@ impl KindCluster {
                 let node = self.control_plane()?;
                 self.in_node(node, &format!("mv {MANIFEST} {MANIFEST_AWAY}")).await?;
                 until("the default scheduler to end", || async {
-                    let running = self.in_node(node, "pgrep -x kube-scheduler || :").await?;
-                    Ok(self.default_scheduler_pod().await?.is_none() && running.trim().is_empty())
+                    let running = self.in_node(node, SCHEDULERS).await?;
+                    let still = running.contains(SCHEDULER_FOLDER);
+                    Ok(self.default_scheduler_pod().await?.is_none() && !still)
                 })
                 .await
             }

@@ -114,7 +114,7 @@ async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report
     let refused = "it is not known yet which devices pod default/forged holds; the node takes no new Neuron pod until its \
                    device plugin reports it";
     until("the pod is seen", async || {
-        world.filter(&next, &["n1"]).await["FailedNodes"] == json!({"n1": refused})
+        world.filter(&next, &["n1"]).await["Error"] == json!(format!("n1: {refused}"))
     })
     .await;
     assert_eq!(world.bind(&next, "n1").await, refused);

@@ -6,10 +6,6 @@ use super::super::install::FAKE_LABEL;
 use super::containers::Containers;
 use crate::scenario::{Part, Scenario, Step, Target};
 
-/// On clusters of ours kubelet has always refused pods before it had read its checkpoint, elsewhere after.
-const REFUSED_AFTER_REBOOT: &str = "expects the words with which kubelet of our own clusters refuses a rebooted node's \
-    pods; they depend on how kubelet is started";
-
 /// What a run may do with the cluster.
 #[derive(Debug)]
 pub(super) struct Abilities<'a> {
@@ -44,9 +40,7 @@ impl<'a> Abilities<'a> {
             Step::Stop(target) | Step::Start(target) | Step::Restart(target) => {
                 self.cannot_stop(scenario, target)
             }
-            Step::Reboot(reboot) => self
-                .without_shell(scenario, &reboot.node, "reboots a node")
-                .or_else(|| scenario.invariants_only.is_none().then(|| REFUSED_AFTER_REBOOT.to_owned())),
+            Step::Reboot(reboot) => self.without_shell(scenario, &reboot.node, "reboots a node"),
             Step::Hold(hold) if self.all_are_containers => self.cannot(scenario, &hold.steps),
             Step::Hold(_) => Some(
                 "holds the scheduler's calls in a proxy on this machine, which only nodes that are containers of \
@@ -114,19 +108,13 @@ mod tests {
 
     #[test]
     fn kubelet_is_stopped_and_nodes_are_rebooted_only_where_there_is_a_shell() {
-        for name in ["kubelet-restarted", "node-rebooted-amid-forty"] {
+        for name in ["kubelet-restarted", "node-rebooted"] {
             assert_eq!(skipped(name, &["a"], &["a"]), None, "{name}");
             let why = skipped(name, &["a"], &["control"]).unwrap();
             assert!(why.contains("node a is no container of this machine's Docker"), "{why}");
         }
         // Parts of the suite are pods.
         assert_eq!(skipped("plugin-restarted", &["a"], &[]), None);
-    }
-
-    #[test]
-    fn what_kubelet_says_after_a_reboot_is_expected_of_our_own_clusters_only() {
-        let why = skipped("node-rebooted", &["a"], &["a", "control"]).unwrap();
-        assert!(why.contains("words with which kubelet"), "{why}");
     }
 
     #[test]
