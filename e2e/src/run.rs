@@ -1,13 +1,13 @@
 //! Carries a scenario out on any [`Cluster`] and says what came of it. Called by the command line and the tests.
 
+mod waits;
+
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch as ApiPatch, PatchParams};
-use neuron_core::names;
-use neuron_core::report::Health;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -15,11 +15,9 @@ use crate::apply::Applier;
 use crate::cluster::Cluster;
 use crate::collect::{self, Reports};
 use crate::faults;
-use crate::observe::{is_bound, is_refused, phase, report};
+use crate::observe::{is_bound, phase};
 use crate::outcome::{Outcome, PodOutcome};
-use crate::scenario::{
-    Amid, DeviceState, DeviceStep, Hold, Part, Patch, Reboot, Scenario, Step, Target, Tier, Unlisted,
-};
+use crate::scenario::{Amid, DeviceStep, Hold, Part, Patch, Reboot, Scenario, Step, Target, Tier, Unlisted};
 use crate::verdict;
 use crate::wait::until;
 
@@ -177,51 +175,6 @@ impl<C: Cluster> Run<'_, C> {
         }
     }
 
-    /// Waits until the pod runs, has ended or is refused; while parts are stopped, until as much is done as can be.
-    async fn settle(&self, name: &str) -> anyhow::Result<()> {
-        let stopped = |part: Part| self.stopped.iter().any(|(other, _)| *other == part);
-        if stopped(Part::Scheduler) || stopped(Part::Extender) {
-            return Ok(());
-        }
-        let bound_is_enough = stopped(Part::Kubelet) || stopped(Part::Plugin);
-        let may_be_refused = self.scenario.may_wait(name);
-        let settled = |pod: &Pod| {
-            let done = matches!(phase(pod), "Running" | "Succeeded" | "Failed");
-            done || (may_be_refused && is_refused(pod)) || (bound_is_enough && is_bound(pod))
-        };
-        self.pod_until(name, "to run, end or be refused", settled).await?;
-        let waits = self.pods().get_opt(name).await?.is_some_and(|pod| !is_bound(&pod) && is_refused(&pod));
-        // A waiting pod has nothing but events to show, so time must tell that none is on its way.
-        if waits { self.still(name).await } else { Ok(()) }
-    }
-
-    /// Waits until what there is to say about a pod holds still.
-    async fn still(&self, name: &str) -> anyhow::Result<()> {
-        let mut seen = PodOutcome::default();
-        let mut since = Instant::now();
-        until(self.cluster, &format!("pod {name} to hold still"), async || {
-            let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
-            if now != seen {
-                (seen, since) = (now, Instant::now());
-            }
-            Ok(since.elapsed() >= STILL)
-        })
-        .await
-    }
-
-    async fn pod_until(
-        &self,
-        name: &str,
-        what: &str,
-        condition: impl Fn(&Pod) -> bool,
-    ) -> anyhow::Result<()> {
-        let pods = self.pods();
-        until(self.cluster, &format!("pod {name} {what}"), async || {
-            Ok(pods.get_opt(name).await?.is_some_and(|pod| condition(&pod)))
-        })
-        .await
-    }
-
     async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
         let mut seen = PodOutcome::default();
         // A running pod is shown as it settled: its record corrected, if kubelet chose otherwise.
@@ -252,14 +205,6 @@ impl<C: Cluster> Run<'_, C> {
         self.until_gone(name).await
     }
 
-    async fn until_gone(&self, name: &str) -> anyhow::Result<()> {
-        let pods = self.pods();
-        until(self.cluster, &format!("pod {name} to be gone"), async || {
-            Ok(pods.get_opt(name).await?.is_none())
-        })
-        .await
-    }
-
     async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
         self.reported(name).await?;
         let mut patch = patch.clone();
@@ -281,15 +226,6 @@ impl<C: Cluster> Run<'_, C> {
         Ok(())
     }
 
-    /// What containers say can be read, and what kubelet chose corrected, through kubelet only.
-    async fn all_settled(&self, place: usize) -> anyhow::Result<()> {
-        let plugin_runs = !self.stopped.contains(&(Part::Plugin, place));
-        until(self.cluster, "every container to say what it got and every record to agree", async || {
-            collect::all_settled(self.cluster, self.scenario, &self.reports, plugin_runs).await
-        })
-        .await
-    }
-
     async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
         let place = self.place_of(node)?;
         if *part == Part::Kubelet {
@@ -305,52 +241,6 @@ impl<C: Cluster> Run<'_, C> {
         self.cluster.start(*part, place).await?;
         self.stopped.remove(&(*part, place));
         Ok(())
-    }
-
-    /// Waits until the node's report says what became of the device: from then on the extender knows it too.
-    async fn device_reported(&self, place: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
-        let nodes: Api<Node> = Api::all(self.cluster.client());
-        let name = &self.cluster.node_names()[place];
-        let healthy = state == DeviceState::Healthy;
-        until(self.cluster, &format!("node {name} to report device {device} as {state:?}"), async || {
-            let Some(report) = report(&nodes.get(name).await?) else { return Ok(false) };
-            let known = report.devices.iter().find(|known| known.id == device);
-            Ok(known.is_some_and(|known| (known.health == Health::Healthy) == healthy))
-        })
-        .await
-    }
-
-    /// Waits until the node's report names a running pod that holds devices: what the extender then makes of its
-    /// record does not depend on when the report came.
-    async fn reported(&self, pod: &str) -> anyhow::Result<()> {
-        let found = self.pods().get(pod).await.with_context(|| format!("reading pod {pod}"))?;
-        let records = found.metadata.annotations.iter().flatten().any(|(key, _)| key == names::ALLOCATION);
-        let plugin_stopped = self.stopped.iter().any(|(part, _)| *part == Part::Plugin);
-        let holds = phase(&found) == "Running" && records && !plugin_stopped;
-        let Some(node) = found.spec.and_then(|spec| spec.node_name).filter(|_| holds) else {
-            return Ok(());
-        };
-        let nodes: Api<Node> = Api::all(self.cluster.client());
-        until(self.cluster, &format!("node {node} to report pod {pod}"), async || {
-            let holders = report(&nodes.get(&node).await?).map(|report| report.holders).unwrap_or_default();
-            Ok(holders.iter().any(|holder| Some(&holder.uid) == found.metadata.uid.as_ref()))
-        })
-        .await
-    }
-
-    /// Waits until the node's report no longer names the pod: from then on the scheduler is told to try again those
-    /// that it refused because the extender had not heard of the deletion yet.
-    async fn no_longer_reported(&self, pod: &str, node: Option<&str>) -> anyhow::Result<()> {
-        let Some(node) = node.filter(|_| !self.stopped.iter().any(|(part, _)| *part == Part::Plugin)) else {
-            return Ok(());
-        };
-        let nodes: Api<Node> = Api::all(self.cluster.client());
-        let pod = format!("{NAMESPACE}/{pod}");
-        until(self.cluster, &format!("node {node} to report pod {pod} no longer"), async || {
-            let report = report(&nodes.get(node).await?);
-            Ok(!report.is_some_and(|report| report.holders.iter().any(|holder| holder.pod == pod)))
-        })
-        .await
     }
 
     async fn hold(&mut self, Hold { at, apply, steps }: &Hold) -> anyhow::Result<()> {
