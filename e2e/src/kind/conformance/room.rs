@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::pod_resources::{self, Held};
+use crate::apply::OURS;
 use crate::kind::nodes::is_ready;
 use crate::kind::wait::{LOOK, until};
 use crate::kind::{KindCluster, Scheduling, images};
@@ -68,6 +69,7 @@ impl<'a> Room<'a> {
     /// Creates a pod, to be placed by our scheduler.
     pub(super) async fn create(&self, manifest: &Value) -> anyhow::Result<()> {
         let mut manifest = manifest.clone();
+        manifest["metadata"]["labels"][OURS.0] = json!(OURS.1);
         manifest["spec"]["schedulerName"] = json!(Scheduling::MyScheduler.scheduler_name());
         manifest["spec"]["terminationGracePeriodSeconds"] = json!(1);
         let pod: Pod = serde_json::from_value(manifest)?;
