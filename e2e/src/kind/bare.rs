@@ -30,7 +30,7 @@ impl Bare {
     /// Makes the cluster, in place of an earlier one of that name.
     pub(crate) async fn up(name: &str, node_image: Option<String>) -> anyhow::Result<Self> {
         let guard = Guard::new(name, false)?;
-        guard::delete(name).await.context("deleting what an earlier run left")?;
+        guard.begin_anew().await.context("deleting what an earlier run left")?;
         let options = Options {
             name: name.to_owned(),
             workers: 0,

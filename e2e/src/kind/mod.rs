@@ -190,7 +190,10 @@ impl KindCluster {
     async fn create(options: &Options, guard: &Guard) -> anyhow::Result<()> {
         let image = doctor::node_image(options.node_image.as_deref()).await;
         let folder = guard.scheduler_folder();
-        tokio::fs::write(folder.join(SCHEDULER_FILE), scheduling::without_extender()).await?;
+        let path = folder.join(SCHEDULER_FILE);
+        tokio::fs::write(&path, scheduling::without_extender())
+            .await
+            .with_context(|| format!("writing {}", path.display()))?;
         let config =
             KindConfig::new(options.workers, &folder).with_feature_gates(options.feature_gates).to_yaml()?;
         let kubeconfig = guard.kubeconfig();
