@@ -2,7 +2,7 @@
 //!
 //! A scenario is a file of `e2e/scenarios/` ([`scenario`], [`step`], [`library`]); a [`cluster::Cluster`] carries it out
 //! ([`run`], [`wait`]); what came of it is the outcome document ([`outcome`], [`collect`]), which is judged
-//! ([`verdict`], [`faults`]) and shown ([`output`], [`draw`], [`choice`], [`cli`]). [`bench`] measures, [`kind::conformance`]
+//! ([`verdict`], [`faults`]) and shown ([`output`], [`draw`], [`choice`], [`cli`]). [`mod@bench`] measures, [`kind::conformance`]
 //! runs Kubernetes' own cases for device plugins, and a cluster for people to try things on is a [`playground`].
 
 mod apply;

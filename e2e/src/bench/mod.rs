@@ -1,7 +1,7 @@
 //! `neuron-e2e bench`: what the suite costs, measured against the real kube-scheduler. Called by the command line.
 //!
-//! [`scheduler`] is the measurement; it starts the extenders it compares as processes of this same program
-//! ([`serve`]): ours, and one that does nothing but pass and bind ([`passing`]).
+//! `scheduler` is the measurement; it starts the extenders it compares as processes of this same program
+//! (`serve`): ours, and one that does nothing but pass and bind (`passing`).
 
 mod machine;
 mod nodes;

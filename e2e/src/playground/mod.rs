@@ -1,4 +1,4 @@
-//! `neuron-e2e cluster`: a fake Neuron cluster in one command, to try things on. [`up`] makes it, [`status`] draws it,
+//! `neuron-e2e cluster`: a fake Neuron cluster in one command, to try things on. `up` makes it, `status` draws it,
 //! or any other cluster with Neuron nodes. Called by the command line.
 
 mod api;
