@@ -1,6 +1,7 @@
 //! The nodes: API objects that kwok keeps alive, with everything on them that the extender decides from, as the device
 //! plugin of a real node writes it.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::Context as _;
@@ -20,6 +21,8 @@ use crate::kind::wait::until;
 pub(super) const INSTANCE_TYPE: &str = "trn1.32xlarge";
 /// Label of the nodes that kwok minds.
 const LABEL: &str = "type=kwok";
+/// What kwok does with them: it has no stages of its own.
+const STAGES: &str = include_str!("kwok-stages.yml");
 /// Requests to the API server at the same time.
 const AT_ONCE: usize = 16;
 
@@ -30,9 +33,18 @@ pub(super) struct Kwok {
 
 impl Kwok {
     /// Starts kwok and makes the nodes, and waits until all of them are ready.
-    pub(super) async fn start(client: &Client, kubeconfig: &str, count: usize) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        client: &Client,
+        kubeconfig: &str,
+        folder: &Path,
+        count: usize,
+    ) -> anyhow::Result<Self> {
+        let stages = folder.join("kwok-stages.yml");
+        tokio::fs::write(&stages, STAGES).await.with_context(|| format!("writing {}", stages.display()))?;
         let program = Command::new("kwok")
             .args(["--kubeconfig", kubeconfig, "--manage-nodes-with-label-selector", LABEL])
+            .arg("--config")
+            .arg(&stages)
             .args(["--node-lease-duration-seconds", "40"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -34,7 +34,7 @@ pub(super) async fn measure(name: &str, node_image: Option<String>, size: Size) 
     let mut phase = Phase::begin();
     let cluster = Bare::up(name, node_image).await?;
     phase.done("kind create cluster");
-    let _kwok = Kwok::start(&cluster.client, &cluster.kubeconfig, size.nodes).await?;
+    let _kwok = Kwok::start(&cluster.client, &cluster.kubeconfig, &cluster.folder, size.nodes).await?;
     phase.done("nodes");
     let scheduler = Scheduler::of(&cluster).await?;
     machine.scheduler = scheduler.image().to_owned();
