@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use futures::future::try_join_all;
 
 use super::scheduling::{Route, Scheduling};
@@ -54,7 +54,6 @@ pub async fn take_down(name: &str) -> anyhow::Result<()> {
         (_, true) => {}
     }
     guard::delete(name).await?;
-    tokio::fs::remove_dir_all(&folder).await.with_context(|| format!("removing {}", folder.display()))?;
     let left = guard::left_behind(name).await?;
     if !left.is_empty() {
         bail!("left behind of cluster {name:?}: {}", left.join(", "));
