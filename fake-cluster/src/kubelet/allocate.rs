@@ -193,7 +193,8 @@ async fn prefer(
         () = shared.stopping.cancelled() => return Err(AllocateError::KubeletStops),
         answer = client.get_preferred_allocation(request) => answer,
     };
-    let answer = answer.map_err(|error| AllocateError::Preference(rpc_error(&error)))?.into_inner();
+    let answer =
+        answer.map_err(|error| AllocateError::Preference(rpc_error(&error, &plugin.socket)))?.into_inner();
     let first = answer.container_responses.into_iter().next();
     Ok(first.into_iter().flat_map(|first| first.device_i_ds).collect())
 }
@@ -209,7 +210,7 @@ async fn grant(shared: &Shared, wish: &Wish<'_>, ids: Ids) -> Result<(), Allocat
     let answer = match (plugin.client, plugin.stopped_at) {
         (Some(mut client), None) => tokio::select! {
             () = shared.stopping.cancelled() => return Err(AllocateError::KubeletStops),
-            answer = client.allocate(request) => answer.map_err(|error: Status| AllocateError::Plugin(rpc_error(&error))),
+            answer = client.allocate(request) => answer.map_err(|error: Status| AllocateError::Plugin(rpc_error(&error, &plugin.socket))),
         },
         _ => Err(AllocateError::Stopped(wish.resource.to_owned())),
     };

@@ -2,6 +2,7 @@
 //! Written by `endpoint` (lists), `allocate` (grants) and `pods` (ends); read by `status` and `podresources`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -45,6 +46,8 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug)]
 pub(crate) struct Plugin {
     pub(crate) client: Option<DevicePluginClient<Channel>>,
+    /// Where it is dialled; empty if it is only remembered.
+    pub(crate) socket: PathBuf,
     pub(crate) offers_preference: bool,
     pub(crate) stopped_at: Option<Timestamp>,
 }
@@ -76,7 +79,8 @@ pub(crate) struct Books {
 impl Books {
     /// The books as a checkpoint left them: resources are known, their plugins are not.
     pub(crate) fn restored(holdings: Vec<Holding>, resources: Vec<String>, now: Timestamp) -> Self {
-        let plugin = Plugin { client: None, offers_preference: false, stopped_at: Some(now) };
+        let plugin =
+            Plugin { client: None, socket: PathBuf::new(), offers_preference: false, stopped_at: Some(now) };
         let mut books = Self { holdings, ..Self::default() };
         for resource in resources {
             books.plugins.insert(resource.clone(), plugin.clone());
@@ -91,9 +95,15 @@ impl Books {
         &mut self,
         resource: &str,
         client: DevicePluginClient<Channel>,
+        socket: &Path,
         preference: bool,
     ) {
-        let plugin = Plugin { client: Some(client), offers_preference: preference, stopped_at: None };
+        let plugin = Plugin {
+            client: Some(client),
+            socket: socket.to_owned(),
+            offers_preference: preference,
+            stopped_at: None,
+        };
         self.plugins.insert(resource.to_owned(), plugin);
     }
 

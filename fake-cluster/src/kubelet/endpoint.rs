@@ -1,6 +1,7 @@
 //! One registered plugin: dialling it back, following its list, and its errors in Go's words. Used by
 //! `registration` and `allocate`.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,10 +27,10 @@ pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path)
     };
     let mut client = DevicePluginClient::new(channel);
     let options = client.get_device_plugin_options(Empty {}).await.map_err(|error| {
-        Status::unknown(format!("failed to get device plugin options: {}", rpc_error(&error)))
+        Status::unknown(format!("failed to get device plugin options: {}", rpc_error(&error, socket)))
     })?;
     let preference = options.into_inner().get_preferred_allocation_available;
-    locked(&shared.books).connected(resource, client.clone(), preference);
+    locked(&shared.books).connected(resource, client.clone(), socket, preference);
     shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), client));
     Ok(())
 }
@@ -57,12 +58,85 @@ async fn follow(shared: Arc<Shared>, resource: String, mut client: DevicePluginC
     shared.changed.notify_one();
 }
 
-/// A gRPC error as Go prints it, which is what users read in a pod's message.
-pub(crate) fn rpc_error(status: &Status) -> String {
-    let code = match status.code() {
+/// A gRPC error as Go prints it, which is what users read in a pod's message. A call that never reached the plugin on
+/// `socket`, or whose connection broke, is told in grpc-go's words, not in this transport's.
+pub(crate) fn rpc_error(status: &Status, socket: &Path) -> String {
+    // Only an error of our own side has a source: what a plugin answers has none.
+    let failed = std::iter::successors(std::error::Error::source(status), |error| error.source());
+    let dialling = failed.clone().find_map(|error| error.downcast_ref::<io::Error>()).and_then(refusal);
+    let (code, message) = match dialling {
+        Some(why) => {
+            let dial = format!("dial unix {}: connect: {why}", socket.display());
+            (
+                Code::Unavailable,
+                format!("connection error: desc = \"transport: Error while dialing: {dial}\""),
+            )
+        }
+        None if failed.count() > 0 => (Code::Unavailable, "error reading from server: EOF".to_owned()),
+        None => (status.code(), status.message().to_owned()),
+    };
+    let code = match code {
         Code::Ok => "OK".to_owned(),
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),
     };
-    format!("rpc error: code = {code} desc = {}", status.message())
+    format!("rpc error: code = {code} desc = {message}")
+}
+
+/// Why nobody could be dialled, in Go's words; `None` if somebody was.
+fn refusal(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some("connection refused"),
+        io::ErrorKind::NotFound => Some("no such file or directory"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a call says after the plugin, which had accepted the connection, did `meanwhile` with its socket.
+    async fn after(meanwhile: impl FnOnce(tokio::net::UnixListener, &Path)) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("widget.sock");
+        let listener = kubelet_api::unix::listen(&socket).unwrap();
+        let mut client = DevicePluginClient::new(kubelet_api::unix::connect(&socket).await.unwrap());
+        drop(listener.accept().await.unwrap());
+        meanwhile(listener, &socket);
+        // The first call may still meet the connection that has just broken.
+        let mut said = String::new();
+        for _ in 0..2 {
+            let error = client.get_device_plugin_options(Empty {}).await.unwrap_err();
+            said = rpc_error(&error, &socket).replace(&*folder.path().to_string_lossy(), "FOLDER");
+        }
+        said
+    }
+
+    #[tokio::test]
+    async fn a_plugin_that_is_gone_is_told_in_go_s_words() {
+        assert_eq!(
+            after(|listener, _| drop(listener)).await,
+            "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: \
+             dial unix FOLDER/widget.sock: connect: connection refused\""
+        );
+        let removed = after(|listener, socket| {
+            drop(listener);
+            std::fs::remove_file(socket).unwrap();
+        });
+        assert!(removed.await.ends_with("connect: no such file or directory\""));
+    }
+
+    #[test]
+    fn a_connection_that_breaks_under_a_call_is_told_in_go_s_words() {
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        let said = rpc_error(&Status::from_error(Box::new(broken)), Path::new("/widget.sock"));
+        assert_eq!(said, "rpc error: code = Unavailable desc = error reading from server: EOF");
+    }
+
+    #[test]
+    fn what_a_plugin_answers_is_passed_on() {
+        let said = rpc_error(&Status::internal("no options"), Path::new("/widget.sock"));
+        assert_eq!(said, "rpc error: code = Internal desc = no options");
+    }
 }
