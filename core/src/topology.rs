@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use crate::catalog::{Generation, InstanceType};
 use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
+use crate::names::Resource;
 use crate::report::NodeReport;
 
 /// Which sets of devices may be given.
@@ -223,6 +224,26 @@ impl Topology {
     /// Allowed sets of `count` logical cores, ascending by sorted ids; empty if the count is not supported.
     pub fn core_sets(&self, count: u32) -> &[CoreSet] {
         self.core_sets.get(count as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether any set of `count` of the resource is allowed.
+    pub fn supports(&self, resource: Resource, count: u32) -> bool {
+        match resource {
+            Resource::Device => !self.device_sets(count).is_empty(),
+            Resource::Core => !self.core_sets(count).is_empty(),
+        }
+    }
+
+    /// Whether these logical cores are an allowed set under the resource's name: for devices, all cores of an allowed
+    /// set of devices.
+    pub fn allows(&self, resource: Resource, cores: CoreSet) -> bool {
+        match resource {
+            Resource::Device => {
+                let devices = self.devices_of(cores);
+                self.cores_of(devices) == cores && self.device_sets(devices.len()).contains(&devices)
+            }
+            Resource::Core => self.core_sets(cores.len()).contains(&cores),
+        }
     }
 }
 

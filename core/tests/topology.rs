@@ -4,6 +4,7 @@
 
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::DeviceSet;
+use neuron_core::names::Resource;
 use neuron_core::report::{DeviceReport, Health, NodeReport};
 use neuron_core::topology::{Policy, Topology};
 use rstest::rstest;
@@ -51,6 +52,32 @@ fn device_sets(#[case] name: &str, #[case] policy: Policy, #[case] count: u32, #
 #[case("trn1.32xlarge", 33, "")]
 fn core_sets(#[case] name: &str, #[case] count: u32, #[case] expected: &str) {
     assert_eq!(text(topology(name, Policy::Documented).core_sets(count)), expected);
+}
+
+#[rstest]
+#[case(Resource::Device, &[1, 4, 8, 16])]
+#[case(Resource::Core, &[1, 2, 8, 16, 32])]
+fn a_count_is_supported_if_it_has_a_set(#[case] resource: Resource, #[case] expected: &[u32]) {
+    let torus = topology("trn1.32xlarge", Policy::Documented);
+    let supported: Vec<u32> = (0..=40).filter(|&count| torus.supports(resource, count)).collect();
+    assert_eq!(supported, expected);
+    assert!(!torus.supports(resource, u32::MAX));
+}
+
+#[rstest]
+#[case::a_linked_pair(Resource::Device, "0,1,2,3", true)]
+#[case::a_pair_that_is_not_linked(Resource::Device, "0,1,4,5", false)]
+#[case::half_a_device(Resource::Device, "0,1,2", false)]
+#[case::a_core_that_no_device_has(Resource::Device, "10,11,12", false)]
+#[case::nothing(Resource::Device, "", false)]
+#[case::neighbours(Resource::Core, "0,1,2", true)]
+#[case::cores_apart(Resource::Core, "0,2", false)]
+#[case::a_pair_over_two_devices(Resource::Core, "1,2", false)]
+#[case::a_core_that_is_not_there(Resource::Core, "12", false)]
+#[case::nothing(Resource::Core, "", false)]
+fn a_set_is_allowed_under_one_name(#[case] resource: Resource, #[case] cores: &str, #[case] expected: bool) {
+    let line = topology("inf2.24xlarge", Policy::Documented);
+    assert_eq!(line.allows(resource, cores.parse().unwrap()), expected);
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Ledger {
         let heirs = heirs.filter(|slot| !hands_down(slot)).filter_map(|slot| self.entry_of(slot));
         let handed = heirs.fold(CoreSet::EMPTY, |all, entry| all.union(entry.cores));
         let fits = |entry: &Entry| handed.is_empty() || entry.cores.intersects(handed);
-        if self.entry_of(init).is_some_and(|own| fits(own) || !is_assumed(own)) {
+        if self.entry_of(init).is_some_and(|own| fits(own) || !own.is_assumed()) {
             return;
         }
         if let Some(place) = self.anothers(slots, init, fits) {
@@ -41,7 +41,7 @@ impl Ledger {
     fn anothers(&self, slots: &[Slot], running: &Slot, fits: impl Fn(&Entry) -> bool) -> Option<usize> {
         let waits = |entry: &Entry| {
             let owner = slots.iter().find(|slot| owns(entry, slot));
-            is_assumed(entry)
+            entry.is_assumed()
                 && owner.is_some_and(|slot| !slot.admitted && hands_down(slot) == hands_down(running))
         };
         let equal =
@@ -63,8 +63,4 @@ impl Ledger {
             own.owner = before;
         }
     }
-}
-
-fn is_assumed(entry: &Entry) -> bool {
-    entry.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Fits)
 }

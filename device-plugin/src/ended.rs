@@ -3,14 +3,12 @@
 
 use neuron_core::names::Resource;
 
-use crate::ledger::{Entry, Ledger, Owner, Proof};
+use crate::ledger::{Entry, Ledger, Owner};
 use crate::slot::Slot;
 
 /// A container that ended without an entry of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    uid: String,
-    container: String,
     resource: Resource,
     count: u32,
     /// Only what was given out before this can have been its.
@@ -19,11 +17,10 @@ pub(crate) struct Ended {
 
 impl Ended {
     fn may_have_had(&self, entry: &Entry) -> bool {
-        let assumed = |owner: &Owner| owner.proof == Proof::Fits;
         entry.resource == self.resource
             && entry.count == self.count
             && entry.sequence < self.before
-            && entry.owner.as_ref().is_some_and(assumed)
+            && entry.is_assumed()
     }
 }
 
@@ -31,9 +28,8 @@ impl Ledger {
     /// Notes the pods that have ended since the last call; to be called before [`Ledger::release`], with their slots.
     pub fn note_ended(&mut self, slots: &[Slot]) {
         for slot in slots.iter().filter(|slot| self.entry_of(slot).is_none()).collect::<Vec<_>>() {
-            let (uid, container) = (slot.uid.clone(), slot.container.clone());
             let (resource, count, before) = (slot.resource, slot.count, self.now());
-            self.ended.push(Ended { uid, container, resource, count, before });
+            self.ended.push(Ended { resource, count, before });
         }
         let entries = &self.entries;
         self.ended.retain(|ended| entries.iter().any(|entry| ended.may_have_had(entry)));

@@ -278,22 +278,14 @@ impl Engine {
 /// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so
 /// (whoever placed it).
 fn allowed(topology: &Topology, slots: &[Slot], resource: Resource, cores: CoreSet) -> bool {
-    let count = offer::count_of(topology, resource, cores);
-    let set = match resource {
-        Resource::Device => topology.device_sets(count).contains(&topology.devices_of(cores)),
-        Resource::Core => topology.core_sets(count).contains(&cores),
-    };
-    set || slots.iter().any(|slot| slot.resource == resource && slot.recorded == Some(cores))
+    topology.allows(resource, cores)
+        || slots.iter().any(|slot| slot.resource == resource && slot.recorded == Some(cores))
 }
 
 fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: String) -> Refusal {
     let count = offer::count_of(topology, resource, cores);
     let (noun, instance_type) = (resource.noun(), topology.instance_type());
-    let known = match resource {
-        Resource::Device => !topology.device_sets(count).is_empty(),
-        Resource::Core => !topology.core_sets(count).is_empty(),
-    };
-    let why = if known {
+    let why = if topology.supports(resource, count) {
         format!(
             "they are not one of the linked sets of {count} {noun}s that {instance_type} allows; placed by the \
              scheduler extender, the pod waits until such a set is free"

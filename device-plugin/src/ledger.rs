@@ -26,6 +26,13 @@ pub struct Entry {
     pub owner: Option<Owner>,
 }
 
+impl Entry {
+    /// Whether it has an owner of whom nothing is known but that it fits.
+    pub(crate) fn is_assumed(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Fits)
+    }
+}
+
 /// Who got an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -144,7 +151,7 @@ impl Ledger {
             if slots.iter().any(|slot| slot.uid == owner.uid) {
                 return true;
             }
-            let keep = owner.proof == Proof::Fits && unproven.contains(&(entry.resource, entry.count));
+            let keep = entry.is_assumed() && unproven.contains(&(entry.resource, entry.count));
             entry.owner = None;
             keep
         });

@@ -9,7 +9,7 @@ use tracing::info;
 
 use crate::cluster::Cluster;
 use crate::index::Index;
-use crate::view::{Denial, NodeView};
+use crate::view::NodeView;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, PodToPlace};
 
 /// Judges every asked node. A failure of the call as a whole is in the answer's `error`.
@@ -131,7 +131,7 @@ impl Judge<'_> {
         }
         seen.view.admits(request).map_err(|denial| Dropped {
             is_permanent: denial.is_permanent(),
-            is_unclear: matches!(denial, Denial::UnknownHolder { .. }),
+            is_unclear: denial.is_unclear(),
             why: denial.to_string(),
         })
     }

@@ -67,6 +67,11 @@ impl Denial {
             Denial::UnknownHolder { .. } | Denial::Report(_) => false,
         }
     }
+
+    /// Whether it may turn out in a moment that the pod fits, so that it is not refused for this.
+    pub(crate) fn is_unclear(&self) -> bool {
+        matches!(self, Denial::UnknownHolder { .. })
+    }
 }
 
 impl NodeView {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use neuron_core::record::{Allocation, ContainerAllocation};
 use neuron_e2e::draw;
+use neuron_e2e::kind::conformance::row as conformance;
 use neuron_e2e::library;
 use neuron_e2e::outcome::{Outcome, PodOutcome};
 use neuron_e2e::output::{self, Row};
@@ -88,6 +89,48 @@ fn results_are_a_table() {
     let mut table = output::table(&rows);
     let table = table.force_no_tty().set_width(WIDTH);
     show("results", &format!("{table}\n{}", output::summary(&rows)));
+}
+
+#[test]
+fn a_conformance_table_stays_narrow_whatever_failed() {
+    let row = |file, case, result, seen: &str| conformance::Row {
+        file,
+        case,
+        result,
+        seen: seen.to_owned(),
+        steps: Vec::new(),
+        seconds: 1.0,
+    };
+    let (file, failures) = ("device_plugin_test.go", "device_plugin_failures_test.go");
+    let restarted =
+        "Keeps device plugin assignments across kubelet restarts (no pod restart, no device plugin restart)";
+    let long = "evidence: /tmp/neuron-e2e-failures/neuron-e2e-conformance/keeps-device-plugin-assignments: waited 120 s \
+                for pod p to run: ApiError: pods \"p\" is forbidden: exceeded quota: small\nlast seen: phase Pending";
+    let rows = [
+        row(
+            file,
+            "Can schedule a pod that requires a device",
+            conformance::Verdict::Passed,
+            "neuron0 in the container and in kubelet's podresources",
+        ),
+        row(
+            file,
+            "can make a CDI device accessible in a container",
+            conformance::Verdict::NotApplicable,
+            "this plugin hands out device nodes, no CDI devices; this node has containerd://1.6.20, CDI needs 1.7",
+        ),
+        row(file, restarted, conformance::Verdict::Failed, long),
+        row(
+            failures,
+            "when device plugin is stopped after provisioning devices, node allocatable will be set to zero",
+            conformance::Verdict::Failed,
+            "allocatable 6 of 6, not 0 of 6",
+        ),
+    ];
+    let mut table = conformance::table(&rows);
+    let table = table.force_no_tty().set_width(WIDTH);
+    let below = conformance::failures(&rows);
+    show("conformance", &format!("{table}\n{below}{}", conformance::summary(&rows)));
 }
 
 #[test]

@@ -27,12 +27,8 @@ pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
 
 fn unsupported(request: &PodRequest, occupancy: &Occupancy) -> Option<Refusal> {
     let topology = occupancy.topology();
-    let has_sets = |resource, count| match resource {
-        Resource::Device => !topology.device_sets(count).is_empty(),
-        Resource::Core => !topology.core_sets(count).is_empty(),
-    };
     let asked = request.containers.iter().flat_map(|asks| Resource::ALL.map(|r| (r, asks.count(r))));
-    let mut unsupported = asked.filter(|&(resource, count)| count > 0 && !has_sets(resource, count));
+    let mut unsupported = asked.filter(|&(resource, count)| count > 0 && !topology.supports(resource, count));
     let instance_type = topology.instance_type().to_owned();
     unsupported.next().map(|(resource, asked)| Refusal::UnsupportedCount { instance_type, resource, asked })
 }

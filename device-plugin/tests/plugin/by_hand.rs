@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::node::{Node, asks};
+use crate::node::{Node, Plugin, asks};
 
 /// Notes registrations, dials back as kubelet does, and shows the books it is given.
 struct Hand {
@@ -169,15 +169,22 @@ async fn node_object(node: &Node) {
     nodes.create(&Default::default(), &object).await.unwrap();
 }
 
-#[tokio::test]
-async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got() {
+/// A registered plugin on a node with two equal pods that wait: `first` with devices 0 and 1 recorded, `second` with 2
+/// and 3.
+async fn two_equal() -> (Node, Arc<Hand>, Plugin) {
     let node = Node::new("inf2.24xlarge");
     node_object(&node).await;
     let hand = Hand::start(&node);
-    let _plugin = node.plugin();
+    let plugin = node.plugin();
     hand.registered(1).await;
     node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
     node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
+    (node, hand, plugin)
+}
+
+#[tokio::test]
+async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got() {
+    let (node, hand, _plugin) = two_equal().await;
     // kubelet admits the second one first.
     let second = hand.admit(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
     let first = hand.admit(&["neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
@@ -194,13 +201,7 @@ async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got(
 
 #[tokio::test]
 async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_to_have_them() {
-    let node = Node::new("inf2.24xlarge");
-    node_object(&node).await;
-    let hand = Hand::start(&node);
-    let _plugin = node.plugin();
-    hand.registered(1).await;
-    node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
-    node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
+    let (node, hand, _plugin) = two_equal().await;
     let all = ["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"];
     // kubelet admits the second one, which is gone before anybody saw it run.
     assert_eq!(hand.admit(&all, 2).await, ["neuron0", "neuron1"]);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
-use super::row::{Verdict, summary, table};
+use super::row::{Verdict, failures, summary, table};
 use super::{CASES, Case, FEATURE_GATES, Session, session};
 use crate::cli::Output;
 use crate::kind;
@@ -55,7 +55,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Table => println!("{}\n{}", table(&rows), summary(&rows)),
+        Output::Table => println!("{}\n{}{}", table(&rows), failures(&rows), summary(&rows)),
     }
     let failed = rows.iter().any(|row| row.result == Verdict::Failed);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

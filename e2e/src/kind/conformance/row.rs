@@ -3,6 +3,9 @@
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
 
+/// Columns of the table where no terminal says how many it has.
+const WIDTH: u16 = 120;
+
 /// What a case came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -43,10 +46,14 @@ impl Row {
     }
 }
 
-/// The table: Kubernetes' file and case, what it came to, what was seen.
+/// The table: Kubernetes' file and case, what it came to, what was seen; why a case failed is in [`failures`].
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    // Into a file or a pipe the longest text would set the width.
+    if table.width().is_none() {
+        table.set_width(WIDTH);
+    }
     table.set_header(["Kubernetes' case", "result", "what was seen"]);
     let mut file = "";
     for row in rows {
@@ -59,9 +66,21 @@ pub fn table(rows: &[Row]) -> Table {
             Verdict::Failed => Cell::new(row.word()).fg(Color::Red).add_attribute(Attribute::Bold),
             Verdict::NotApplicable => Cell::new(row.word()),
         };
-        table.add_row([Cell::new(row.case), result, Cell::new(&row.seen)]);
+        let seen = if row.result == Verdict::Failed { "see below" } else { &row.seen };
+        table.add_row([Cell::new(row.case), result, Cell::new(seen)]);
     }
     table
+}
+
+/// What stands below the table: each case that failed, and why on indented lines of its own, for that is often long and
+/// must be copied. Empty if none failed.
+pub fn failures(rows: &[Row]) -> String {
+    let failed = rows.iter().filter(|row| row.result == Verdict::Failed);
+    let text = |row: &Row| {
+        let why: String = row.seen.lines().map(|line| format!("  {line}\n")).collect();
+        format!("{} {}: {}\n{why}", row.word(), row.file, row.case)
+    };
+    failed.map(text).collect()
 }
 
 /// The last line: `N passed, N failed, N not applicable`.
