@@ -1,5 +1,5 @@
-//! The parts of a Pod that this project reads, and nothing else: `kube::core::Object<PodSpec, PodStatus>`
-//! makes a Kubernetes type of them in the extender and the device plugin.
+//! The parts of a Pod that this project reads, and nothing else. Extender and device plugin each make a Kubernetes type
+//! of them, with the metadata that they need.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use neuron_core::pod::BoundPod;
 use tokio::time::{Instant, timeout_at};
 
-use crate::watches::{ApiPod, pod_resource};
+use crate::objects::ApiPod;
 
 /// Which pod goes where; `annotations` are empty for a pod without Neuron hardware.
 #[derive(Clone, Debug)]
@@ -110,5 +110,5 @@ pub(crate) async fn read(
 }
 
 fn pods(client: &Client, namespace: &str) -> Api<ApiPod> {
-    Api::namespaced_with(client.clone(), namespace, &pod_resource())
+    Api::namespaced(client.clone(), namespace)
 }

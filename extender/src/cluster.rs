@@ -55,6 +55,9 @@ impl Cluster {
 
     /// Waits until pods and nodes have been listed, or for two seconds.
     pub(crate) async fn listed(&self) -> Result<(), NotListed> {
+        if self.is_listed() {
+            return Ok(());
+        }
         let mut listed = self.listed.subscribe();
         let waited = timeout(LIST_WAIT, listed.wait_for(|listed| *listed)).await;
         waited.ok().and_then(Result::ok).map(|_| ()).ok_or(NotListed)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cluster::Cluster;
@@ -17,6 +17,9 @@ use crate::passing::Passing;
 
 /// The API server refuses longer notes, in bytes.
 const LONGEST_NOTE: usize = 1024;
+/// How long changes are gathered before they are looked at: pods placed by the hundred a second are no reason to look
+/// as often.
+const GATHER: Duration = Duration::from_millis(100);
 /// kube repeats refused requests for minutes; an event is not worth that.
 const EVENT_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -29,6 +32,7 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: D
             () = cluster.changed() => {}
             () = passing.ripe() => {}
         }
+        sleep(GATHER).await;
         // Before the first lists a node may look empty and a pod unservable.
         if !cluster.is_listed() {
             continue;

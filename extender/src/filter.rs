@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use neuron_core::request::PodRequest;
 use serde_json::value::RawValue;
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::cluster::Cluster;
 use crate::index::Index;
 use crate::view::NodeView;
-use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, PodToPlace};
+use crate::wire::{
+    BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodMetadata, PodToPlace,
+};
 
 /// Judges every asked node. A failure of the call as a whole is in the answer's `error`.
-pub(crate) async fn filter(cluster: &Cluster, args: FilterArgs) -> FilterResult {
+pub(crate) async fn filter<'a>(cluster: &Cluster, args: FilterArgs<'a>) -> FilterResult<'a> {
     let FilterArgs { pod, nodes, node_names } = args;
     let Some(pod) = pod else {
         return FilterResult::failure(BodyError::Missing { verb: "filter", field: "Pod" });
@@ -51,7 +53,7 @@ enum Unclear {
 }
 
 /// How many nodes can take the pod.
-fn fitting(answer: &FilterResult) -> usize {
+fn fitting(answer: &FilterResult<'_>) -> usize {
     match (&answer.node_names, &answer.nodes) {
         (Some(names), _) => names.len(),
         (None, Some(nodes)) => nodes.items.len(),
@@ -75,23 +77,27 @@ struct Dropped {
 }
 
 impl Judge<'_> {
-    fn full_nodes(&mut self, nodes: NodeList, answer: &mut FilterResult) -> FittingNodes {
+    fn full_nodes<'a>(&mut self, nodes: NodeList<'a>, answer: &mut FilterResult<'a>) -> FittingNodes<'a> {
         let nodes = nodes.items.unwrap_or_default();
         let kept = self.judge(nodes.into_iter().map(|node| (node.name, node.json)).collect(), answer);
-        let items: Vec<Box<RawValue>> = kept.into_iter().map(|(_, json)| json).collect();
+        let items: Vec<&RawValue> = kept.into_iter().map(|(_, json)| json).collect();
         FittingNodes { items, ..FittingNodes::default() }
     }
 
-    fn names(&mut self, names: Vec<String>, answer: &mut FilterResult) -> Vec<String> {
+    fn names<'a>(&mut self, names: Vec<NodeName<'a>>, answer: &mut FilterResult<'a>) -> Vec<NodeName<'a>> {
         let kept = self.judge(names.into_iter().map(|name| (name, ())).collect(), answer);
         kept.into_iter().map(|(name, ())| name).collect()
     }
 
     /// The nodes that can take the pod, in the order asked; why not the others goes to `answer`.
-    fn judge<T>(&mut self, nodes: Vec<(String, T)>, answer: &mut FilterResult) -> Vec<(String, T)> {
+    fn judge<'a, T>(
+        &mut self,
+        nodes: Vec<(NodeName<'a>, T)>,
+        answer: &mut FilterResult<'a>,
+    ) -> Vec<(NodeName<'a>, T)> {
         // Views are snapshots: the lock is let go before placement looks at any of them.
         let views: Vec<Option<Seen>> = self.cluster.read(|index| {
-            let seen = |name: &String| {
+            let seen = |NodeName(name): &NodeName<'_>| {
                 let reserved = index.has_reservation(&self.pod.metadata.uid, name);
                 index.view(name).map(|view| Seen { view: view.clone(), reserved })
             };
@@ -136,11 +142,14 @@ impl Judge<'_> {
         })
     }
 
-    fn log(&self, answer: &FilterResult) {
-        let fitting = fitting(answer);
+    /// A pod that fits is heard of again when it is bound.
+    fn log(&self, answer: &FilterResult<'_>) {
+        let PodMetadata { namespace, name, .. } = &self.pod.metadata;
         let refused = answer.failed_nodes.len() + answer.failed_and_unresolvable_nodes.len();
-        let metadata = &self.pod.metadata;
-        info!("pod {}/{} fits {fitting} of {} nodes", metadata.namespace, metadata.name, fitting + refused);
+        match fitting(answer) {
+            0 => info!("pod {namespace}/{name} fits none of {refused} nodes"),
+            fitting => debug!("pod {namespace}/{name} fits {fitting} of {} nodes", fitting + refused),
+        }
     }
 }
 

@@ -10,13 +10,13 @@ use neuron_core::pod::BoundPod;
 use crate::overlay::{Overlay, Reservation};
 use crate::seen::{Change, SeenNode, SeenPod};
 use crate::shapes::Shapes;
-use crate::view::NodeView;
+use crate::view::{NodeView, ShapedNode};
 
 /// Everything known.
 #[derive(Debug)]
 pub(crate) struct Index {
     shapes: Shapes,
-    nodes: BTreeMap<String, SeenNode>,
+    nodes: BTreeMap<String, ShapedNode>,
     views: BTreeMap<String, Arc<NodeView>>,
     bound: HashMap<String, Vec<BoundPod>>,
     /// The node of each bound pod, by UID.
@@ -234,9 +234,9 @@ impl Index {
     }
 
     fn apply_node(&mut self, node: SeenNode) {
-        if self.nodes.get(&node.name) != Some(&node) {
+        if self.nodes.get(&node.name).is_none_or(|known| known.seen != node) {
             let name = node.name.clone();
-            self.nodes.insert(name.clone(), node);
+            self.nodes.insert(name.clone(), ShapedNode::new(node, &mut self.shapes));
             self.refresh(&name);
         }
     }
@@ -250,7 +250,7 @@ impl Index {
     fn refresh(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
-        let view = NodeView::new(node, pods, &mut self.shapes).with_reserved(self.overlay.cores_on(name));
+        let view = NodeView::new(node, pods).with_reserved(self.overlay.cores_on(name));
         let before = self.views.get(name).and_then(|view| view.topology());
         // Shapes are shared, so the same shape is the same allocation.
         self.fresh.shapes |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);

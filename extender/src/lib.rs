@@ -11,6 +11,7 @@ mod events;
 mod explain;
 mod filter;
 mod index;
+mod objects;
 mod overlay;
 mod passing;
 mod routes;

@@ -13,14 +13,14 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tracing::{info, warn};
 
 use crate::bind::Binder;
 use crate::cluster::Cluster;
 use crate::filter::filter;
 use crate::tls::Peer;
-use crate::wire::{BindArgs, BindResult, BodyError, FilterArgs, FilterResult};
+use crate::wire::{BindArgs, BindResult, BodyError, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
 pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
@@ -71,22 +71,26 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn filter_call(
-    State(shared): State<Shared>,
-    body: Result<Bytes, BytesRejection>,
-) -> Json<FilterResult> {
-    let answer = match parse::<FilterArgs>("filter", body) {
-        Ok(args) => filter(&shared.cluster, args).await,
-        Err(error) => {
-            warn!("{error}");
-            FilterResult::failure(error)
-        }
+async fn filter_call(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let body = received("filter", body);
+    let answer = match &body {
+        Ok(body) => match parse("filter", body) {
+            Ok(args) => filter(&shared.cluster, args).await,
+            Err(error) => not_read(&error),
+        },
+        Err(error) => not_read(error),
     };
-    Json(answer)
+    // The answer stands in the body, so it is written before that goes.
+    Json(answer).into_response()
+}
+
+fn not_read(error: &BodyError) -> FilterResult<'static> {
+    warn!("{error}");
+    FilterResult::failure(error)
 }
 
 async fn bind_call(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
-    let args: BindArgs = match parse("bind", body) {
+    let args: BindArgs = match received("bind", body).and_then(|body| parse("bind", &body)) {
         Ok(args) => args,
         Err(error) => {
             warn!("{error}");
@@ -107,10 +111,10 @@ async fn bind_call(State(shared): State<Shared>, body: Result<Bytes, BytesReject
     }
 }
 
-fn parse<T: DeserializeOwned>(
-    verb: &'static str,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<T, BodyError> {
-    let body = body.map_err(|rejection| BodyError::NotReceived { verb, why: rejection.body_text() })?;
-    serde_json::from_slice(&body).map_err(|source| BodyError::NotUnderstood { verb, source })
+fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {
+    body.map_err(|rejection| BodyError::NotReceived { verb, why: rejection.body_text() })
+}
+
+fn parse<'a, T: Deserialize<'a>>(verb: &'static str, body: &'a [u8]) -> Result<T, BodyError> {
+    serde_json::from_slice(body).map_err(|source| BodyError::NotUnderstood { verb, source })
 }

@@ -74,12 +74,31 @@ impl Denial {
     }
 }
 
+/// A node with its report read and its shape worked out: once for every change of the node, not of its pods.
+#[derive(Clone, Debug)]
+pub(crate) struct ShapedNode {
+    /// What the watch shows.
+    pub(crate) seen: SeenNode,
+    shape: Result<Shape, Denial>,
+}
+
+type Shape = (Arc<Topology>, Option<NodeReport>);
+
+impl ShapedNode {
+    /// The node with its shape.
+    pub(crate) fn new(seen: SeenNode, shapes: &mut Shapes) -> Self {
+        Self { shape: shape_of(&seen, shapes), seen }
+    }
+}
+
 impl NodeView {
     /// Settles a node with the pods bound to it.
-    pub(crate) fn new(node: &SeenNode, pods: &[BoundPod], shapes: &mut Shapes) -> Self {
-        let standing = match shape_of(node, shapes) {
+    pub(crate) fn new(node: &ShapedNode, pods: &[BoundPod]) -> Self {
+        let ShapedNode { seen, shape } = node;
+        let standing = match shape {
             Ok((topology, report)) => {
-                let facts = NodeFacts { name: &node.name, topology, report: report.as_ref(), pods };
+                let topology = Arc::clone(topology);
+                let facts = NodeFacts { name: &seen.name, topology, report: report.as_ref(), pods };
                 let settled = settle(&facts);
                 Standing::Known {
                     occupancy: settled.occupancy.clone(),
@@ -88,11 +107,11 @@ impl NodeView {
                 }
             }
             Err(denial) => {
-                let is_neuron = !matches!(&denial, Denial::NoShape(refusal) if is_no_neuron_node(refusal));
-                Standing::Closed { denial, is_neuron }
+                let is_neuron = !matches!(denial, Denial::NoShape(refusal) if is_no_neuron_node(refusal));
+                Standing::Closed { denial: denial.clone(), is_neuron }
             }
         };
-        Self { name: node.name.clone(), standing }
+        Self { name: seen.name.clone(), standing }
     }
 
     /// The same node with `reserved` held beside what its pods hold.
@@ -161,8 +180,6 @@ impl NodeView {
         }
     }
 }
-
-type Shape = (Arc<Topology>, Option<NodeReport>);
 
 fn shape_of(node: &SeenNode, shapes: &mut Shapes) -> Result<Shape, Denial> {
     let report = node.report.as_deref().map(NodeReport::parse).transpose();

@@ -7,44 +7,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::core::{ApiResource, Object, PartialObjectMeta, Resource};
+use kube::core::Resource;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use neuron_core::names::{INSTANCE_TYPE_LABEL, NODE_REPORT};
-use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
+use neuron_core::pod::BoundPod;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 use tracing::warn;
 
 use crate::cluster::Cluster;
+use crate::objects::{ApiNode, ApiPod};
 use crate::seen::{Change, SeenNode, SeenPod};
 
 /// First and longest wait before a watch that was cut is taken up again. Pods that end meanwhile still count as
 /// holders, so the longest is short.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// A pod as the API server sends it, reduced to what decides.
-pub(crate) type ApiPod = Object<PodSpec, PodStatus>;
-
-/// What kube needs to reach pods by a type of our own.
-pub(crate) fn pod_resource() -> ApiResource {
-    ApiResource::erase::<Pod>(&())
-}
-
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
     // A pod that ends leaves the selection, which the watch reports as a deletion: it holds nothing any more.
     let config = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let api: Api<ApiPod> = Api::all_with(client, &pod_resource());
-    follow(api, config, "pods", uid, seen_pod, |change| cluster.write(|index| index.pods(change))).await;
+    follow(Api::<ApiPod>::all(client), config, "pods", uid, seen_pod, |change| {
+        cluster.write(|index| index.pods(change))
+    })
+    .await;
 }
 
 /// Watches nodes until the future is dropped.
 pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(client);
     let config = watcher::Config::default();
-    follow(api, config, "nodes", name, seen_node, |change| cluster.write(|index| index.nodes(change))).await;
+    follow(Api::<ApiNode>::all(client), config, "nodes", name, seen_node, |change| {
+        cluster.write(|index| index.nodes(change))
+    })
+    .await;
 }
 
 /// The pod as the index keeps it; `None` if it neither asks for Neuron hardware nor carries a record.
@@ -70,7 +66,7 @@ pub(crate) fn seen_pod(pod: ApiPod) -> Option<SeenPod> {
     Some(SeenPod { node, unschedulable, pod: kept })
 }
 
-fn seen_node(node: PartialObjectMeta<Node>) -> Option<SeenNode> {
+fn seen_node(node: ApiNode) -> Option<SeenNode> {
     let metadata = node.metadata;
     Some(SeenNode {
         name: metadata.name?,
@@ -79,11 +75,11 @@ fn seen_node(node: PartialObjectMeta<Node>) -> Option<SeenNode> {
     })
 }
 
-fn uid<K: Resource>(object: &K) -> String {
+fn uid<K: Resource<DynamicType = ()>>(object: &K) -> String {
     object.meta().uid.clone().unwrap_or_default()
 }
 
-fn name<K: Resource>(object: &K) -> String {
+fn name<K: Resource<DynamicType = ()>>(object: &K) -> String {
     object.meta().name.clone().unwrap_or_default()
 }
 
@@ -95,7 +91,7 @@ async fn follow<K, T>(
     seen: impl Fn(K) -> Option<T>,
     change: impl Fn(Change<T>),
 ) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut wait = RETRY.0;
     loop {

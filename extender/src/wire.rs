@@ -1,26 +1,44 @@
 //! The extender protocol's bodies (facts/kubernetes.md §1), both directions. Called by the routes.
 //!
 //! kube-scheduler's Go types carry no JSON tags: keys are Go field names and nil arrives as `null`. Older and
-//! third-party callers send lower case, so both are read; exactly the Go names are answered.
+//! third-party callers send lower case, so both are read; exactly the Go names are answered. Nodes and their names are
+//! never copied: they are read where they stand in the body, and answered from there.
 
+mod node;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use neuron_core::pod::PodSpec;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+pub(crate) use self::node::RawNode;
 
 /// What kube-scheduler asks `/filter`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct FilterArgs {
+pub(crate) struct FilterArgs<'a> {
     /// The pod to place.
     #[serde(rename = "Pod", alias = "pod")]
     pub(crate) pod: Option<PodToPlace>,
     /// Full nodes, sent by schedulers with `nodeCacheCapable: false`.
-    #[serde(rename = "Nodes", alias = "nodes")]
-    pub(crate) nodes: Option<NodeList>,
+    #[serde(borrow, rename = "Nodes", alias = "nodes")]
+    pub(crate) nodes: Option<NodeList<'a>>,
     /// Node names, sent by schedulers with `nodeCacheCapable: true`.
-    #[serde(rename = "NodeNames", alias = "nodeNames", alias = "nodenames")]
-    pub(crate) node_names: Option<Vec<String>>,
+    #[serde(borrow, rename = "NodeNames", alias = "nodeNames", alias = "nodenames")]
+    pub(crate) node_names: Option<Vec<NodeName<'a>>>,
+}
+
+/// A node's name in the body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct NodeName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl fmt::Display for NodeName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The parts of the pod that filter reads.
@@ -47,56 +65,29 @@ pub(crate) struct PodMetadata {
 
 /// A list of full nodes.
 #[derive(Debug, Deserialize)]
-pub(crate) struct NodeList {
+pub(crate) struct NodeList<'a> {
     /// The nodes; Go sends `null` for none.
-    #[serde(alias = "Items")]
-    pub(crate) items: Option<Vec<RawNode>>,
-}
-
-/// A node as it came in: handed back untouched, only its name is read.
-#[derive(Debug)]
-pub(crate) struct RawNode {
-    /// The node's name.
-    pub(crate) name: String,
-    /// The node's JSON.
-    pub(crate) json: Box<RawValue>,
-}
-
-impl<'de> Deserialize<'de> for RawNode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Named {
-            metadata: Metadata,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            name: String,
-        }
-        let json = Box::<RawValue>::deserialize(deserializer)?;
-        let named: Named = serde_json::from_str(json.get()).map_err(|error| {
-            serde::de::Error::custom(format_args!("a node without a readable name: {error}"))
-        })?;
-        Ok(Self { name: named.metadata.name, json })
-    }
+    #[serde(borrow, alias = "Items")]
+    pub(crate) items: Option<Vec<RawNode<'a>>>,
 }
 
 /// What `/filter` answers.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct FilterResult {
+pub(crate) struct FilterResult<'a> {
     /// The nodes that fit, where full nodes were asked.
-    pub(crate) nodes: Option<FittingNodes>,
+    pub(crate) nodes: Option<FittingNodes<'a>>,
     /// The names of the nodes that fit, where names were asked.
-    pub(crate) node_names: Option<Vec<String>>,
+    pub(crate) node_names: Option<Vec<NodeName<'a>>>,
     /// Why a node does not fit now.
-    pub(crate) failed_nodes: BTreeMap<String, String>,
+    pub(crate) failed_nodes: BTreeMap<NodeName<'a>, String>,
     /// Why a node can never serve the pod; preemption skips these.
-    pub(crate) failed_and_unresolvable_nodes: BTreeMap<String, String>,
+    pub(crate) failed_and_unresolvable_nodes: BTreeMap<NodeName<'a>, String>,
     /// Why the call as a whole failed; empty on success.
     pub(crate) error: String,
 }
 
-impl FilterResult {
+impl FilterResult<'_> {
     /// A call that failed as a whole.
     pub(crate) fn failure(error: impl ToString) -> Self {
         Self { error: error.to_string(), ..Self::default() }
@@ -105,11 +96,11 @@ impl FilterResult {
 
 /// The full nodes that fit, as a Kubernetes NodeList.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct FittingNodes {
+pub(crate) struct FittingNodes<'a> {
     /// A NodeList has list metadata, even when it says nothing.
     pub(crate) metadata: BTreeMap<String, String>,
     /// The nodes as they came in.
-    pub(crate) items: Vec<Box<RawValue>>,
+    pub(crate) items: Vec<&'a RawValue>,
 }
 
 /// What kube-scheduler asks `/bind`.

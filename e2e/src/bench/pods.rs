@@ -70,14 +70,9 @@ impl Pods {
     pub(super) async fn watch(&self) -> anyhow::Result<BindWatch> {
         let now = self.api.list_metadata(&ListParams::default().limit(1)).await?;
         let version = now.metadata.resource_version.context("a list without a version")?;
-        // A pod that is bound enters the selection. Metadata alone: less for everybody to do.
-        let params = WatchParams::default()
-            .labels(LABEL)
-            .fields("spec.nodeName!=")
-            .timeout(WATCH_SECONDS)
-            .disable_bookmarks();
-        let events = self.api.watch_metadata(&params, &version).await.context("watching the pods")?;
-        Ok(BindWatch { events: events.boxed(), bound: HashSet::new(), wanted: self.count, times: None })
+        let events = bindings(&self.api, &version).await?;
+        let api = self.api.clone();
+        Ok(BindWatch { api, version, events, bound: HashSet::new(), wanted: self.count, times: None })
     }
 
     /// Whether every pod has a record that names devices of its own; an error says which has not.
@@ -112,9 +107,25 @@ impl Pods {
     }
 }
 
+type Bindings = BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Pod>>>>;
+
+/// The pods that are bound after `version`.
+async fn bindings(api: &Api<Pod>, version: &str) -> anyhow::Result<Bindings> {
+    // A pod that is bound enters the selection. Metadata alone: less for everybody to do.
+    let params = WatchParams::default()
+        .labels(LABEL)
+        .fields("spec.nodeName!=")
+        .timeout(WATCH_SECONDS)
+        .disable_bookmarks();
+    Ok(api.watch_metadata(&params, version).await.context("watching the pods")?.boxed())
+}
+
 /// A watch of pods being bound.
 pub(super) struct BindWatch {
-    events: BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Pod>>>>,
+    api: Api<Pod>,
+    /// How far it has come.
+    version: String,
+    events: Bindings,
     bound: HashSet<String>,
     wanted: usize,
     /// When the first and the last event came.
@@ -127,12 +138,17 @@ impl BindWatch {
         let deadline = Instant::now() + LONGEST;
         while self.bound.len() < self.wanted {
             let counted = format!("{} of {} pods were bound", self.bound.len(), self.wanted);
-            let next = timeout_at(deadline, self.events.next()).await.ok().flatten().context(counted)?;
+            let Some(next) = timeout_at(deadline, self.events.next()).await.context(counted)? else {
+                // The API server ends the watch of a reader that falls behind.
+                self.events = bindings(&self.api, &self.version).await?;
+                continue;
+            };
             let pod = match next.context("watching the pods")? {
                 WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
                 WatchEvent::Error(error) => bail!("watching the pods: {}", error.message),
                 WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
             };
+            self.version = pod.metadata.resource_version.unwrap_or(self.version);
             if self.bound.insert(pod.metadata.uid.unwrap_or_default()) {
                 let now = Instant::now();
                 self.times = Some((self.times.map_or(now, |(first, _)| first), now));

@@ -78,8 +78,8 @@ async fn bad_bodies_say_what_is_wrong() {
     assert_eq!(error("/filter", "{}").await, "the body of /filter has no Pod; send one");
     assert_eq!(
         error("/filter", r#"{"Pod":{"spec":{}},"Nodes":{"items":[{"metadata":{}}]}}"#).await,
-        "the body of /filter is not what kube-scheduler sends: a node without a readable name: missing field `name` \
-         at line 1 column 14"
+        "the body of /filter is not what kube-scheduler sends: a node without a readable name: it has no \
+         metadata.name at line 1 column 53"
     );
     assert_eq!(
         error("/bind", r#"{"PodName":"a","PodNamespace":"b","PodUID":"c"}"#).await,
