@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use neuron_core::holders::{NodeFacts, settle};
 use neuron_core::ids::CoreSet;
-use neuron_core::names::Resource;
+use neuron_core::names::{NEURON_ALLOC_TIME, Resource};
 use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::Role;
@@ -59,7 +59,7 @@ pub fn slots(
         .filter_map(|holding| Some((holding.uid, holding.allocation?)))
         .collect();
     let mut live: Vec<&NodePod> = pods.iter().filter(|pod| !pod.pod.terminal).collect();
-    live.sort_by(|a, b| (&a.pod.scheduled_at, &a.pod.uid).cmp(&(&b.pod.scheduled_at, &b.pod.uid)));
+    live.sort_by_key(|node_pod| turn(&node_pod.pod));
     let mut slots = Vec::new();
     for node_pod in live {
         let record = records.get(&node_pod.pod.uid);
@@ -73,6 +73,14 @@ pub fn slots(
         }));
     }
     slots
+}
+
+/// Where a pod stands in the order of binding. The API's times have seconds only; within one the extender's note of when
+/// it chose comes near the order in which kubelet is told of the pods. A forged note gains nothing: which of two pods
+/// with equal requests is offered its ids first takes none of them from the other.
+fn turn(pod: &BoundPod) -> (Option<&str>, Option<u128>, &str) {
+    let chosen_at = pod.annotations.get(NEURON_ALLOC_TIME).and_then(|nanoseconds| nanoseconds.parse().ok());
+    (pod.scheduled_at.as_deref(), chosen_at, &pod.uid)
 }
 
 /// What a pod asks for, container by container, whatever its record says.
@@ -93,4 +101,35 @@ pub fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
         })
     });
     slots.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::catalog::Catalog;
+    use neuron_core::topology::Policy;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(uid: &str, second: &str, chosen_at: &str) -> NodePod {
+        let limits = json!({"aws.amazon.com/neuron": 1});
+        let spec = json!({"containers": [{"name": "main", "resources": {"limits": limits}}]});
+        let bound = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": second});
+        let status = serde_json::from_value(json!({"conditions": [bound]})).unwrap();
+        let annotations = BTreeMap::from([(NEURON_ALLOC_TIME.to_owned(), chosen_at.to_owned())]);
+        let spec = serde_json::from_value(spec).unwrap();
+        let pod = BoundPod::new("ns", uid, uid, &annotations, &spec, Some(&status));
+        NodePod { pod, version: 1, admitted: false }
+    }
+
+    #[test]
+    fn pods_bound_in_one_second_stand_in_the_order_in_which_they_were_placed() {
+        let model = Catalog::embedded().find("inf2.24xlarge").unwrap();
+        let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
+        let (first, then) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+        let pods =
+            [pod("a", first, "900"), pod("b", then, "1"), pod("c", first, "1000"), pod("d", first, "20")];
+        let slots = slots("n1", &topology, None, &pods);
+        assert_eq!(slots.iter().map(|slot| slot.uid.as_str()).collect::<Vec<_>>(), ["d", "a", "c", "b"]);
+    }
 }
