@@ -40,22 +40,20 @@ impl Ledger {
 
     fn believe(&mut self, slots: &[Slot], real: &Real, before: u64) {
         let mine = |owner: &Owner| Some(&owner.uid) == real.uid.as_ref() && owner.container == real.container;
-        let init = |owner: &Owner| {
-            slots
-                .iter()
-                .any(|slot| slot.uid == owner.uid && slot.container == owner.container && hands_down(slot))
-        };
+        let init = |entry: &Entry| slots.iter().any(|slot| hands_down(slot) && owns(entry, slot));
         let same = |entry: &Entry| {
-            entry.sequence < before
-                && entry.resource == real.resource
-                && entry.cores == real.cores
-                && !entry.owner.as_ref().is_some_and(init)
+            entry.sequence < before && entry.resource == real.resource && entry.cores == real.cores
         };
-        let found = self
-            .entries
-            .iter()
-            .position(|entry| same(entry) && entry.owner.as_ref().is_some_and(mine))
-            .or_else(|| self.entries.iter().position(same));
+        // An init container's ids stay with its pod until that ends: what is another pod's now, it only seemed to get.
+        let seemed = |entry: &Entry| {
+            entry.is_assumed()
+                && entry.owner.as_ref().is_some_and(|owner| Some(&owner.uid) != real.uid.as_ref())
+        };
+        let find =
+            |fits: &dyn Fn(&Entry) -> bool| self.entries.iter().position(|entry| same(entry) && fits(entry));
+        let found = find(&|entry| !init(entry) && entry.owner.as_ref().is_some_and(mine))
+            .or_else(|| find(&|entry| !init(entry)))
+            .or_else(|| find(&|entry| init(entry) && seemed(entry)));
         for (place, entry) in self.entries.iter_mut().enumerate() {
             let stale = entry.sequence < before && entry.resource == real.resource && Some(place) != found;
             if stale && entry.owner.as_ref().is_some_and(mine) {

@@ -42,16 +42,10 @@ pub fn broken(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
 /// The names of pods that these steps apply, and of those that they force away.
 fn applied<'a>(steps: &'a [Step], wanted: &mut BTreeSet<&'a str>, deleted: &mut BTreeSet<&'a str>) {
     for step in steps {
-        let (manifests, inner): (&[Value], &[Step]) = match step {
-            Step::Apply(manifests) | Step::ApplyTogether(manifests) => (manifests, &[]),
-            Step::Hold(hold) => (&hold.apply, &hold.steps),
-            Step::Amid(amid) => (&amid.apply, &amid.steps),
-            Step::ForceDelete(names) => {
-                deleted.extend(names.iter().map(String::as_str));
-                continue;
-            }
-            _ => continue,
-        };
+        if let Step::ForceDelete(names) = step {
+            deleted.extend(names.iter().map(String::as_str));
+        }
+        let (manifests, inner) = step.applies();
         wanted.extend(manifests.iter().filter_map(|manifest| manifest["metadata"]["name"].as_str()));
         applied(inner, wanted, deleted);
     }

@@ -6,6 +6,7 @@
 //! runs Kubernetes' own cases for device plugins, and a cluster for people to try things on is a [`playground`].
 
 mod apply;
+mod asked;
 pub mod bench;
 pub mod choice;
 pub mod cli;

@@ -52,6 +52,16 @@ pub enum Step {
 }
 
 impl Step {
+    /// The objects that it applies, and the steps that it carries out meanwhile.
+    pub fn applies(&self) -> (&[Value], &[Step]) {
+        match self {
+            Step::Apply(manifests) | Step::ApplyTogether(manifests) => (manifests, &[]),
+            Step::Hold(hold) => (&hold.apply, &hold.steps),
+            Step::Amid(amid) => (&amid.apply, &amid.steps),
+            _ => (&[], &[]),
+        }
+    }
+
     /// The step's name in its file.
     pub fn label(&self) -> &'static str {
         match self {

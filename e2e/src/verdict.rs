@@ -8,6 +8,7 @@ use neuron_core::names::{self, Resource};
 use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
 
+use crate::asked::not_as_asked;
 use crate::faults;
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::{Expected, ExpectedSets, Scenario, Tier};
@@ -18,6 +19,7 @@ pub fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     let mut failures = unmet(scenario, outcome);
     failures.extend(records_unlike_reality(outcome));
     failures.extend(held_twice(scenario, outcome));
+    failures.extend(not_as_asked(scenario, outcome));
     failures.extend(sets_not_allowed(scenario, outcome));
     if scenario.tier == Tier::Faults {
         failures.extend(faults::broken(scenario, outcome));

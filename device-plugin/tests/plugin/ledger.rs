@@ -238,6 +238,21 @@ fn init_entries_follow_the_pod_that_got_what_was_handed_down() {
 }
 
 #[test]
+fn what_an_init_container_only_seemed_to_get_is_the_pods_whose_kubelet_says_it_is() {
+    let mut ledger = Ledger::default();
+    let mut slots = vec![init("p", Device, 1, "0"), slot("q", Device, 1, "3")];
+    // kubelet admits q first.
+    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "p");
+    assert_eq!(allocate(&mut ledger, &slots, Device, "3"), "q");
+    slots.iter_mut().for_each(|slot| slot.admitted = true);
+    // podresources lists no init container.
+    ledger.reconcile(&slots, &[real("q", Device, "0")], ledger.now(), true);
+    let has = |slot: &Slot| ledger.entry_of(slot).map(|entry| entry.cores);
+    assert_eq!((has(&slots[0]), has(&slots[1])), (Some(set("3")), Some(set("0"))));
+    assert_eq!(ledger.entries().len(), 2);
+}
+
+#[test]
 fn after_a_restart_kubelet_may_repeat_what_it_had_not_written_down() {
     let mut ledger = Ledger::default();
     let slots = [slot("p", Device, 1, "0"), slot("cores", Core, 1, "")];
