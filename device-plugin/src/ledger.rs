@@ -78,8 +78,9 @@ impl Ledger {
         self.epoch += 1;
     }
 
-    /// The recorded set to offer for a request: of the earliest bound pod that asks for it and was not given it yet.
-    /// kubelet's `available` says what nobody holds under this resource; it includes `must`.
+    /// The recorded set to offer for a request: of the earliest bound pod that asks for it and was not given it yet, else
+    /// of one that was given an equal pod's. So the records together stay right about what is taken, until each is
+    /// corrected. kubelet's `available` says what nobody holds under this resource; it includes `must`.
     pub fn offer(
         &self,
         slots: &[Slot],
@@ -88,15 +89,15 @@ impl Ledger {
         available: CoreSet,
         must: CoreSet,
     ) -> Option<CoreSet> {
-        slots
-            .iter()
-            .filter(|slot| slot.resource == resource && slot.count == count && !slot.admitted)
-            .filter(|slot| {
-                // A pod that kubelet gave something else keeps that; one whose set is available again lost it.
-                self.entry_of(slot).is_none_or(|entry| entry.cores.is_subset(available))
-            })
-            .filter_map(|slot| slot.recorded)
-            .find(|set| !set.is_empty() && set.is_subset(available) && must.is_subset(*set))
+        let alike = || slots.iter().filter(|slot| slot.resource == resource && slot.count == count);
+        let suits = |set: &CoreSet| !set.is_empty() && set.is_subset(available) && must.is_subset(*set);
+        let own = alike().filter(|slot| !slot.admitted).filter(|slot| {
+            // A pod that kubelet gave something else keeps that; one whose set is available again lost it.
+            self.entry_of(slot).is_none_or(|entry| entry.cores.is_subset(available))
+        });
+        let given = self.entries.iter().fold(CoreSet::EMPTY, |all, entry| all.union(entry.cores));
+        let left = alike().filter_map(|slot| slot.recorded).filter(|set| !set.intersects(given));
+        own.filter_map(|slot| slot.recorded).chain(left).find(suits)
     }
 
     /// Every core that somebody holds or is promised.

@@ -16,7 +16,11 @@ use crate::pods::Pods;
 /// is no report, or if the API server does not say so within `deadline`.
 pub async fn kept(client: &Client, node: &str, pods: &Pods, deadline: Duration) -> Option<(String, u8)> {
     let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
-    let node = tokio::time::timeout(deadline, nodes.get_metadata(node)).await.ok()?.ok()?;
+    let node = match tokio::time::timeout(deadline, nodes.get_metadata(node)).await {
+        Ok(Ok(node)) => node,
+        Ok(Err(error)) => return unknown(node, &error.to_string()),
+        Err(_) => return unknown(node, &format!("no answer within {deadline:?}")),
+    };
     // Our own annotation: what pods say of themselves decides nothing about the whole node.
     let report = NodeReport::parse(node.metadata.annotations?.get(NODE_REPORT)?).ok()?;
     if report.holders.is_empty() {
@@ -28,4 +32,11 @@ pub async fn kept(client: &Client, node: &str, pods: &Pods, deadline: Duration) 
     let live = pods.known()?;
     let held = |uid: &str| live.iter().any(|pod| !pod.pod.terminal && pod.pod.uid == uid);
     report.holders.iter().any(|holder| held(&holder.uid)).then_some((report.instance_type, report.lnc))
+}
+
+fn unknown<T>(node: &str, why: &str) -> Option<T> {
+    tracing::warn!(
+        "whether pods hold cores of another LNC is not known, node {node} could not be read: {why}"
+    );
+    None
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, LogParams};
@@ -14,7 +14,7 @@ use crate::outcome::{Outcome, PodOutcome, REDACTED, Redaction, scheduling_text};
 use crate::run::NAMESPACE;
 use crate::scenario::Scenario;
 use crate::verdict::record_unlike_reality;
-use neuron_workload::Report;
+use neuron_workload::{NodeSeen, Report};
 
 /// The programs whose events are ours.
 const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
@@ -194,6 +194,9 @@ impl<'a, C: Cluster> Collector<'a, C> {
                 .with_context(|| format!("log of {name}/{}", container.name))?;
             // A container that has just started may not have printed yet; the next look finds it.
             if let Some(report) = log.lines().find_map(|line| serde_json::from_str::<Report>(line).ok()) {
+                if let Some(wrong) = report.nodes.iter().find_map(NodeSeen::wrong) {
+                    bail!("container {name}/{}: {wrong}", container.name);
+                }
                 // Only a real container sees nodes; the document is the same on every cluster.
                 let report = Report { nodes: Vec::new(), ..report };
                 self.reports.keep(run, &report);

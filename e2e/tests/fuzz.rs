@@ -5,6 +5,9 @@
 use std::process::{Command, Output};
 
 use neuron_core::request::Role;
+use neuron_e2e::cli::on_embedded;
+use neuron_e2e::embedded::Options;
+use neuron_e2e::fuzz::comparable;
 use neuron_e2e::fuzz::generate::plan;
 use neuron_e2e::fuzz::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
 use neuron_e2e::fuzz::shrink::{are_alike, shrink};
@@ -32,6 +35,43 @@ fn every_plan_is_a_scenario_file() {
         let scenarios = library::parse("fuzz", &plan.to_yaml("A random scenario.").unwrap()).unwrap();
         assert_eq!(scenarios.len(), 1);
         assert_eq!(scenarios[0].expect.len(), plan.nodes.len(), "a pod for all devices of each node");
+    }
+}
+
+#[test]
+fn comparable_plans_have_everything_but_what_goes_by_chance() {
+    let plans: Vec<Plan> = (0..300).map(comparable::plan).collect();
+    assert_eq!(plans, (0..300).map(comparable::plan).collect::<Vec<_>>());
+    for plan in &plans {
+        assert_eq!(comparable::why_not(plan), None, "seed {}", plan.seed);
+        assert!(!plan.to_yaml("A random scenario.").unwrap().contains("invariants_only"));
+    }
+    let actions: Vec<&Action> =
+        plans.iter().flat_map(|plan| &plan.actions).flat_map(|action| action.flat()).collect();
+    for part in [Part::Extender, Part::Plugin, Part::Kubelet, Part::Scheduler] {
+        assert!(actions.iter().any(|action| matches!(action, Action::Restart(other, _) if *other == part)));
+        assert!(actions.iter().any(|action| matches!(action, Action::Without(other, ..) if *other == part)));
+    }
+    assert!(actions.iter().any(|action| matches!(action, Action::Together(pods) if pods.len() > 2)));
+    assert!(actions.iter().any(|action| matches!(action, Action::Device(..))));
+    assert!(actions.iter().any(|action| matches!(action, Action::Delete(_))));
+    let pods = || plans.iter().flat_map(Plan::pods).map(|(_, pod)| pod);
+    assert!(pods().any(PodPlan::has_init));
+    let longest = plans.iter().map(|plan| plan.actions.len()).max();
+    assert!(longest > Some(8), "{longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comparable_plans_come_out_the_same_whatever_kubelet_chooses() {
+    for seed in 0..8 {
+        let scenario = comparable::plan(seed).scenario().unwrap();
+        let mut outcomes = Vec::new();
+        for options in [Options { seed: 1, hostile: false }, Options { seed: 2, hostile: false }] {
+            let finished = on_embedded(&scenario, options).await.unwrap();
+            assert_eq!(finished.failures, Vec::<String>::new(), "seed {seed}");
+            outcomes.push(finished.outcome.to_text().unwrap());
+        }
+        assert_eq!(outcomes[0], outcomes[1], "seed {seed}");
     }
 }
 

@@ -34,6 +34,25 @@ pub struct NodeSeen {
     pub open: String,
 }
 
+impl NodeSeen {
+    /// What of it is not as on a machine with Neuron devices; none if it is a character device that may be used and
+    /// has the minor number that its path says. The major number is whatever the driver was given.
+    pub fn wrong(&self) -> Option<String> {
+        let NodeSeen { path, kind, minor, open, .. } = self;
+        let number = path.strip_prefix("/dev/neuron").and_then(|number| number.parse::<u32>().ok());
+        let problem = if kind != "character" {
+            format!("is no character device: {kind}")
+        } else if number != Some(*minor) {
+            format!("has the minor number {minor}")
+        } else if !["opened", "ENXIO"].contains(&open.as_str()) {
+            format!("cannot be opened: {open}")
+        } else {
+            return None;
+        };
+        Some(format!("{path} {problem}"))
+    }
+}
+
 impl Report {
     /// The report of a container with this environment and these device paths; what is not Neuron's is left out.
     pub fn of(env: &BTreeMap<String, String>, paths: impl IntoIterator<Item = String>) -> Self {
@@ -53,6 +72,22 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_is_not_what_its_path_says_is_wrong() {
+        let node = |kind: &str, minor, open: &str| NodeSeen {
+            path: "/dev/neuron3".to_owned(),
+            kind: kind.to_owned(),
+            major: 120,
+            minor,
+            open: open.to_owned(),
+        };
+        assert_eq!(node("character", 3, "ENXIO").wrong(), None);
+        assert_eq!(node("character", 3, "opened").wrong(), None);
+        assert_eq!(node("file", 0, "opened").wrong().unwrap(), "/dev/neuron3 is no character device: file");
+        assert_eq!(node("character", 2, "ENXIO").wrong().unwrap(), "/dev/neuron3 has the minor number 2");
+        assert_eq!(node("character", 3, "EPERM").wrong().unwrap(), "/dev/neuron3 cannot be opened: EPERM");
+    }
 
     #[test]
     fn the_report_holds_only_what_is_neurons() {

@@ -69,6 +69,21 @@ fn a_pod_that_got_something_else_is_not_offered_its_record_again() {
     assert_eq!(ledger.offer(&slots, Device, 2, set("0,1,2,3"), CoreSet::EMPTY), Some(set("2,3")));
 }
 
+#[test]
+fn of_swapped_pods_the_set_that_nobody_took_is_offered_to_the_last() {
+    let mut ledger = Ledger::default();
+    let mut slots = [slot("p", Device, 1, "0"), slot("q", Device, 1, "1"), slot("r", Device, 1, "2")];
+    // kubelet admits r first, and its books are read before it asks again.
+    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "p");
+    slots[2].admitted = true;
+    ledger.reconcile(&slots, &[real("r", Device, "0")], ledger.now(), true);
+    assert_eq!(ledger.offer(&slots, Device, 1, set("1,2,3"), CoreSet::EMPTY), Some(set("1")));
+    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "q");
+    // Whoever comes last: the records together say what is taken, and 3 may be placed on meanwhile.
+    assert_eq!(ledger.offer(&slots, Device, 1, set("2,3"), CoreSet::EMPTY), Some(set("2")));
+    assert_eq!(ledger.offer(&slots, Device, 1, set("3"), CoreSet::EMPTY), None);
+}
+
 #[rstest]
 #[case::the_recorded_one("0,1", "p")]
 #[case::an_equal_pods("2,3", "q")]

@@ -1,6 +1,8 @@
 //! Random scenarios: made of a seed ([`generate`], [`plan`]), run and judged ([`judge`]), made smaller where they fail
-//! ([`shrink`]) and kept as scenario files. On kind ([`on_kind`]) they run on both clusters. Called by the command line.
+//! ([`shrink`]) and kept as scenario files. On kind ([`on_kind`]) they run on both clusters, and those whose outcome must
+//! be the same ([`comparable`]) are compared. Called by the command line.
 
+pub mod comparable;
 pub mod generate;
 pub mod judge;
 pub mod on_kind;

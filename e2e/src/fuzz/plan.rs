@@ -8,6 +8,7 @@ use neuron_core::names;
 use neuron_core::request::Role;
 use serde_json::{Map, Value, json};
 
+use super::comparable;
 use crate::library;
 use crate::scenario::{DeviceState, Part, Scenario};
 
@@ -115,34 +116,22 @@ impl Plan {
             fields.extend(node.lnc.map(|lnc| ("lnc".to_owned(), json!(lnc))));
             Value::Object(fields)
         });
+        let together = self.actions.iter().filter_map(|action| match action {
+            Action::Together(pods) if comparable::are_equal(pods) => Some(pods),
+            _ => None,
+        });
+        let equal: Vec<Vec<&str>> =
+            together.map(|pods| pods.iter().map(|pod| pod.name.as_str()).collect()).collect();
         let mut file = json!({"about": about, "nodes": nodes.collect::<Vec<_>>(), "steps": steps});
-        if let Some(why) = self.is_free() {
+        if let Some(why) = comparable::why_not(self) {
             file["invariants_only"] = json!(why);
+        } else if !equal.is_empty() {
+            file["interchangeable"] = json!(equal);
         }
         if !expect.is_empty() {
             file["expect"] = json!(expect);
         }
         file
-    }
-
-    /// Why two runs may differ; none if they must not.
-    fn is_free(&self) -> Option<&'static str> {
-        let mut pods = self.pods();
-        let during_fault =
-            |action: &Action| matches!(action, Action::Without(_, _, inner) if !inner.is_empty());
-        if self.nodes.len() > 1 {
-            Some("several nodes may be equally good")
-        } else if self.actions.iter().any(|action| matches!(action, Action::Together(_))) {
-            Some("pods are created at once")
-        } else if self.actions.iter().any(during_fault) {
-            Some("pods come and go while a part is stopped")
-        } else if pods.any(|(_, pod)| pod.ends_after.is_some() || pod.has_init()) {
-            Some(
-                "a pod may be gone before its record says so, and kubelet chooses what an init container hands down",
-            )
-        } else {
-            None
-        }
     }
 
     /// Every pod with the place of the action that creates it.

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, LogParams};
+use neuron_core::names;
 
 use super::KindCluster;
+use super::conformance::pod_resources;
 use super::install::SYSTEM;
 use crate::run::NAMESPACE;
 
@@ -35,29 +37,51 @@ impl KindCluster {
         for namespace in [NAMESPACE, SYSTEM] {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
             for pod in pods.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
-                let name = pod.metadata.name.unwrap_or_default();
-                for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-                    let params = LogParams {
-                        container: Some(container.name.clone()),
-                        tail_lines: Some(LINES),
-                        ..LogParams::default()
-                    };
-                    let log = pods.logs(&name, &params).await.map_err(anyhow::Error::from);
-                    save(&folder, &format!("log-{name}-{}.txt", container.name), log)?;
-                }
+                keep_logs(&folder, &pods, &pod).await?;
             }
         }
         for node in &self.workers {
             let listing = "ls -la /var/lib/kubelet/device-plugins /var/lib/kubelet/pod-resources; \
                            cat /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
             save(&folder, &format!("{node}-kubelet-folders.txt"), self.in_node(node, listing).await)?;
-            let log = format!(
-                "tail -n {LINES} /var/log/kubelet.log 2>/dev/null || journalctl -u kubelet -n {LINES}"
-            );
-            save(&folder, &format!("{node}-kubelet.txt"), self.in_node(node, &log).await)?;
+            for resource in [names::NEURON, names::NEURONCORE] {
+                let held = pod_resources::list(node, resource).await.map(|held| format!("{held:#?}\n"));
+                let file = format!("{node}-podresources-{}.txt", resource.replace('/', "-"));
+                save(&folder, &file, held)?;
+            }
+        }
+        for node in self.workers.iter().chain(&self.control_plane) {
+            for unit in ["kubelet", "containerd"] {
+                let log = format!(
+                    "tail -n {LINES} /var/log/{unit}.log 2>/dev/null || journalctl -u {unit} -n {LINES}"
+                );
+                save(&folder, &format!("{node}-{unit}.txt"), self.in_node(node, &log).await)?;
+            }
         }
         Ok(folder)
     }
+}
+
+/// What every container of the pod said, and what it had said before it was started again.
+async fn keep_logs(folder: &Path, pods: &Api<Pod>, pod: &Pod) -> anyhow::Result<()> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let status = pod.status.clone().unwrap_or_default();
+    let statuses = status.init_container_statuses.into_iter().chain(status.container_statuses).flatten();
+    for container in statuses {
+        let lives: &[bool] = if container.restart_count > 0 { &[false, true] } else { &[false] };
+        for previous in lives.iter().copied() {
+            let params = LogParams {
+                container: Some(container.name.clone()),
+                tail_lines: Some(LINES),
+                previous,
+                ..LogParams::default()
+            };
+            let log = pods.logs(&name, &params).await.map_err(anyhow::Error::from);
+            let before = if previous { "-before" } else { "" };
+            save(folder, &format!("log-{name}-{}{before}.txt", container.name), log)?;
+        }
+    }
+    Ok(())
 }
 
 fn save(folder: &Path, file: &str, text: anyhow::Result<String>) -> anyhow::Result<()> {

@@ -81,6 +81,17 @@ impl KindCluster {
     }
 
     /// The id of the newest process of that name in the node, if one runs.
+    /// Kills every process of this program on these nodes, as the system does that runs out of memory.
+    pub(super) async fn kill(&self, program: &str, nodes: &[String]) -> anyhow::Result<()> {
+        // Linux keeps 15 bytes of a process' name.
+        let name = program.get(..15).unwrap_or(program);
+        for node in nodes.iter().filter(|node| self.containers.contains(node)) {
+            let kill = format!("pkill -KILL -x {name} || :");
+            self.in_node(node, &kill).await.with_context(|| format!("killing {program} on {node}"))?;
+        }
+        Ok(())
+    }
+
     async fn process(&self, node: &str, name: &str) -> anyhow::Result<Option<u32>> {
         let ids = self.in_node(node, &format!("pgrep --newest -x {name} || :")).await?;
         Ok(ids.trim().parse().ok())

@@ -19,6 +19,7 @@ mod nodes;
 mod phases;
 pub mod pool;
 mod program;
+mod rights;
 mod scheduling;
 pub mod session;
 mod stage;
@@ -156,9 +157,15 @@ impl KindCluster {
             texts: OnceCell::new(),
             owner: Owner::Run(guard),
         };
-        tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
-        done("images into nodes");
-        cluster.install(used_again).await.context("installing the suite")?;
+        let furnished = async {
+            tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
+            done("images into nodes");
+            cluster.install(used_again).await.context("installing the suite")
+        };
+        if let Err(error) = furnished.await {
+            let folder = cluster.keep_evidence("installing").await?;
+            return Err(error.context(format!("evidence: {}", folder.display())));
+        }
         done("suite installed");
         Ok(cluster)
     }

@@ -129,6 +129,10 @@ impl<'s> Running<'s> {
         let made = volumes(&options.name).await?;
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
         let rows = self.serve(&cluster, place, options.workers).await;
+        let refused = cluster.refused_rights().await?;
+        if !refused.is_empty() {
+            bail!("the API server refused parts what their manifests must grant:\n{}", refused.join("\n"));
+        }
         if !options.keep {
             let began = Instant::now();
             cluster.down().await?;
@@ -207,12 +211,19 @@ impl<'s> Running<'s> {
     ) -> anyhow::Result<Finished> {
         let on_kind = async {
             let stage = Stage::set(cluster, scenario, way).await.context("preparing the nodes")?;
-            let finished = run::run(&stage, scenario).await;
+            let mut finished = run::run(&stage, scenario).await;
             // Evidence of a failure is in what is still there.
             if finished.as_ref().is_ok_and(|finished| finished.failures.is_empty()) {
                 stage.down().await.context("clearing the nodes")?;
-            } else {
-                stage.restart_stopped().await?;
+            } else if let Err(error) = stage.restart_stopped().await {
+                let also = format!("starting what was stopped: {error:#}");
+                finished = match finished {
+                    Ok(mut finished) => {
+                        finished.failures.push(also);
+                        Ok(finished)
+                    }
+                    Err(first) => Err(first.context(also)),
+                };
             }
             finished
         };

@@ -212,6 +212,15 @@ impl Cluster for Stage<'_> {
             Part::ApiServer => self.cluster.restart_api_server().await,
             Part::Etcd => self.cluster.restart_etcd().await,
             Part::Extender | Part::Plugin | Part::Kubelet | Part::Scheduler => {
+                match part {
+                    // Before it can tidy up. The pod goes too: a container that was killed often waits ever longer.
+                    Part::Extender => self.cluster.kill("neuron-extender", &self.cluster.containers).await?,
+                    Part::Plugin => {
+                        let here = [self.node_name(node)?.to_owned()];
+                        self.cluster.kill("neuron-device-plugin", &here).await?;
+                    }
+                    _ => {}
+                }
                 self.stop(part, node).await?;
                 self.start(part, node).await
             }

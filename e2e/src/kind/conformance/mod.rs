@@ -9,7 +9,7 @@ mod command;
 mod failures;
 mod parts;
 mod pipe;
-mod pod_resources;
+pub(super) mod pod_resources;
 mod pod_status;
 mod room;
 pub mod row;

@@ -15,10 +15,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// By pod, as `namespace/name`, and container: the ids of one resource, sorted. Containers without any are there with
 /// none.
-pub(super) type Held = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+pub(in crate::kind) type Held = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
 /// Asks the kubelet of this node once. Errors: kubelet is away or slow.
-pub(super) async fn list(node: &str, resource: &str) -> anyhow::Result<Held> {
+pub(in crate::kind) async fn list(node: &str, resource: &str) -> anyhow::Result<Held> {
     let asked = tokio::time::timeout(LIMIT, ask(node, resource)).await;
     asked.with_context(|| format!("kubelet of {node} gave no pod resources in {} s", LIMIT.as_secs()))?
 }

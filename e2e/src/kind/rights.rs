@@ -1,0 +1,29 @@
+//! Whether the API server refused a deployed part anything: its manifest must grant what it asks for, and the embedded
+//! cluster, which grants everything, cannot show that. Asked at the end of each cluster's scenarios.
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, LogParams};
+
+use super::KindCluster;
+use super::install::SYSTEM;
+
+/// The parts whose manifests are ours, by the beginnings of their pods' names.
+const PARTS: [&str; 3] = ["neuron-device-plugin", "k8s-neuron-scheduler", "fake-neuron"];
+
+impl KindCluster {
+    /// What running parts logged of refusals, one line each; empty if their rights suffice.
+    pub(super) async fn refused_rights(&self) -> anyhow::Result<Vec<String>> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
+        let listed = pods.list_metadata(&ListParams::default()).await.context("listing the suite's pods")?;
+        let names = listed.items.into_iter().filter_map(|pod| pod.metadata.name);
+        let mut refused = Vec::new();
+        for name in names.filter(|name| PARTS.iter().any(|part| name.starts_with(part))) {
+            let log = pods.logs(&name, &LogParams::default()).await;
+            let log = log.with_context(|| format!("log of {name}"))?;
+            let lines = log.lines().filter(|line| line.contains("is forbidden:"));
+            refused.extend(lines.map(|line| format!("{name}: {line}")));
+        }
+        Ok(refused)
+    }
+}
