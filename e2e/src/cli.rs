@@ -56,19 +56,22 @@ enum Command {
     },
 }
 
+/// Above what only runs on the embedded cluster know.
+const EMBEDDED: &str = "With --cluster embedded";
+
 #[derive(Clone, Debug, Args)]
 struct RunArguments {
     #[command(flatten)]
     choice: Choice,
-    /// Seeds of kubelet's free choices; every scenario runs once with each.
-    #[arg(long, value_delimiter = ',', default_value = "0")]
+    /// Seeds of kubelet's free choices; every scenario runs once with each [default: 0].
+    #[arg(long, value_delimiter = ',', help_heading = EMBEDDED)]
     seed: Vec<u64>,
     /// Let kubelet take the worst of its free choices.
-    #[arg(long)]
+    #[arg(long, help_heading = EMBEDDED)]
     hostile: bool,
-    /// Scenarios that run at the same time.
-    #[arg(long, default_value_t = 4)]
-    jobs: usize,
+    /// Scenarios that run at the same time [default: 4].
+    #[arg(long, help_heading = EMBEDDED)]
+    jobs: Option<usize>,
     /// How to print what came of them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -186,10 +189,11 @@ fn list(output: Output) -> anyhow::Result<ExitCode> {
 
 async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let scenarios = arguments.choice.scenarios()?.into_iter().filter(runs_embedded);
+    let seeds = if arguments.seed.is_empty() { &[0][..] } else { &arguments.seed };
     let runs: Vec<(Scenario, Options)> = scenarios
         .flat_map(|scenario| {
             let options = |seed: &u64| Options { seed: *seed, hostile: arguments.hostile };
-            arguments.seed.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
+            seeds.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
         })
         .collect();
     let progress = progress(runs.len() as u64)?;
@@ -209,7 +213,7 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
                 (place, row)
             }
         })
-        .buffer_unordered(arguments.jobs.max(1))
+        .buffer_unordered(arguments.jobs.unwrap_or(4).max(1))
         .collect::<Vec<_>>()
         .await;
     progress.finish_and_clear();
@@ -253,11 +257,7 @@ async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
             // Plans have two nodes at most.
             let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
             match fuzz::on_kind::run(&fuzz, &ways, kind.options(2), clusters).await? {
-                OnKind::Skipped(why) if require => bail!("{why}"),
-                OnKind::Skipped(why) => {
-                    println!("skipped: {why}");
-                    return Ok(ExitCode::SUCCESS);
-                }
+                OnKind::Skipped(why) => return lacking(&why, require),
                 OnKind::Ran(rows) => {
                     rows.iter().filter(|row| !row.passed).for_each(|row| eprintln!("{}", row.line()));
                     rows
@@ -288,6 +288,7 @@ async fn fuzz_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<fuzz::Row>> {
 }
 
 async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    refuse_embedded_only(&arguments)?;
     let scenarios = arguments.choice.scenarios()?;
     let RunArguments { kind, output, context, .. } = arguments;
     if let Some(context) = context {
@@ -297,20 +298,43 @@ async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
                  on the control plane, which is not ours"
             );
         }
+        // Docker only if its nodes are containers of this machine.
+        let kubectl = kind::doctor::kubectl().await;
+        if let Err(why) = kubectl.found {
+            return lacking(&format!("{}: {why}", kubectl.what), kind.require);
+        }
         let rows = kind::existing::run(&scenarios, &context, kind.skip_images).await?;
         return show(&rows, output);
     }
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
     let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
     let rows = match kind::session::run(&scenarios, &ways, kind.options(workers), clusters).await? {
-        Session::Skipped(why) if require => bail!("{why}"),
-        Session::Skipped(why) => {
-            println!("skipped: {why}");
-            return Ok(ExitCode::SUCCESS);
-        }
+        Session::Skipped(why) => return lacking(&why, require),
         Session::Ran(rows) => rows,
     };
     show(&rows, output)
+}
+
+/// An error that names what was asked for and only the embedded cluster can do.
+fn refuse_embedded_only(arguments: &RunArguments) -> anyhow::Result<()> {
+    let asked = [
+        ("--seed", !arguments.seed.is_empty(), "a real kubelet's choices cannot be seeded"),
+        ("--hostile", arguments.hostile, "a real kubelet makes its own choices"),
+        ("--jobs", arguments.jobs.is_some(), "give --clusters, how many clusters work side by side"),
+    ];
+    match asked.into_iter().find(|(_, is_asked, _)| *is_asked) {
+        Some((flag, _, why)) => bail!("{flag} works with --cluster embedded only: {why}"),
+        None => Ok(()),
+    }
+}
+
+/// What to do where this machine lacks something: a failure only if it is required.
+fn lacking(why: &str, require: bool) -> anyhow::Result<ExitCode> {
+    if require {
+        bail!("{why}");
+    }
+    println!("skipped: {why}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(rows: &[Row], output: Output) -> anyhow::Result<ExitCode> {

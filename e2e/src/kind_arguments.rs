@@ -48,8 +48,8 @@ impl KindArguments {
     }
 }
 
-/// What NEURON_E2E_NODE_IMAGE says. Not read by the command line's own means: set for other runs, it must not conflict
-/// with `--use`.
+/// What NEURON_E2E_NODE_IMAGE says; none where it is empty. Not read by the command line's own means: set for other
+/// runs, it must not conflict with `--use`, and empty it would be an image without a name.
 pub(crate) fn node_image_of_environment() -> Option<String> {
     std::env::var("NEURON_E2E_NODE_IMAGE").ok().filter(|image| !image.is_empty())
 }

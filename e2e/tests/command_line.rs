@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -88,4 +90,63 @@ fn use_takes_the_cluster_as_it_is() {
     let output = neuron_e2e(&["run", "--use", "x"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("--use needs --cluster kind"));
+}
+
+#[test]
+fn what_only_the_embedded_cluster_can_do_is_refused_on_kind() {
+    for flags in [["--seed", "0"].as_slice(), &["--hostile"], &["--jobs", "4"]] {
+        let output = neuron_e2e(&[&["run", "--cluster", "kind"], flags].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("{} works with --cluster embedded only", flags[0])), "{said}");
+    }
+}
+
+#[test]
+fn use_without_kubectl_is_skipped_unless_it_is_required() {
+    let without_programs = |arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
+        program
+            .args(["run", "--cluster", "kind", "--use", "x"])
+            .args(arguments)
+            .env("PATH", "")
+            .output()
+            .unwrap()
+    };
+    let skipped = without_programs(&[]);
+    assert_eq!(skipped.status.code(), Some(0));
+    assert!(text(&skipped.stdout).starts_with("skipped: kubectl: cannot start"), "{}", text(&skipped.stdout));
+    let required = without_programs(&["--require"]);
+    assert_eq!(required.status.code(), Some(2));
+    assert!(text(&required.stderr).contains("kubectl: cannot start"), "{}", text(&required.stderr));
+}
+
+#[test]
+fn the_node_image_is_the_variables_unless_that_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    for program in ["docker", "kind", "kubectl"] {
+        // There, but with no image, and none can be pulled.
+        let path = folder.path().join(program);
+        std::fs::write(&path, "#!/bin/sh\n[ \"$1\" = version ] && echo kind v0.33.0\n").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+    for command in [
+        "run --cluster kind",
+        "fuzz --cluster kind",
+        "conformance",
+        "bench scheduler",
+        "doctor",
+        "cluster up --nodes inf2.xlarge",
+    ] {
+        for (variable, image) in [("", "kindest/node:v1.34"), ("mine:1", "mine:1 is not here")] {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
+            program
+                .args(command.split(' '))
+                .env("PATH", folder.path())
+                .env("NEURON_E2E_NODE_IMAGE", variable);
+            let output = program.output().unwrap();
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert!(said.contains(&format!("node image: {image}")), "{command}: {said}");
+        }
+    }
 }

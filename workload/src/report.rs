@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What the workload prints, as one line of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The container's Neuron variables.
+    /// The container's variables `NEURON_*` and `AWS_NEURON_*`, no others.
     pub env: BTreeMap<String, String>,
     /// The paths of the Neuron device nodes it sees, in natural order.
     pub devices: Vec<String>,

@@ -1,4 +1,4 @@
-//! What this very container got: its environment, and every Neuron node in its /dev with what opening it gives.
+//! What this very container got: its Neuron variables, and every Neuron node in its /dev with what opening it gives.
 //! Called by `main`.
 
 use std::collections::BTreeMap;

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::scheduler::{self, Size};
 use crate::cli::Output;
+use crate::kind::session::unless_ended;
 use crate::kind::{bare, doctor};
+use crate::kind_arguments::node_image_of_environment;
 
 /// The command line of `bench scheduler`.
 #[derive(Clone, Debug, Args)]
@@ -28,8 +29,8 @@ pub struct Arguments {
     /// Name of the kind cluster.
     #[arg(long, default_value = "neuron-bench")]
     name: String,
-    /// Node image of the cluster.
-    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    /// Node image of the cluster; what NEURON_E2E_NODE_IMAGE says if not given.
+    #[arg(long)]
     node_image: Option<String>,
     /// Fail where this machine cannot run kind or kwok, instead of skipping.
     #[arg(long)]
@@ -39,6 +40,7 @@ pub struct Arguments {
 /// Measures and prints. An error also where a signal ended it or something stayed behind.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { nodes, pods, rounds, output, name, node_image, require } = arguments;
+    let node_image = node_image.or_else(node_image_of_environment);
     let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into() };
     if size.pods > size.nodes * 16 {
         bail!("{nodes} nodes have {} devices, {pods} pods ask for more; give more --nodes", size.nodes * 16);
@@ -60,13 +62,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             "neuron-e2e: this is a debug build, and so are the extenders it compares; build with --release"
         );
     }
-    let mut terminate = signal(SignalKind::terminate())?;
-    // Whichever ends first, the other's future is dropped here, and the cluster with it.
-    let report = tokio::select! {
-        report = scheduler::measure(&name, node_image, size) => report?,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-    };
+    let report = unless_ended(scheduler::measure(&name, node_image, size)).await?;
     let left = bare::left_behind(&name).await?;
     if !left.is_empty() {
         bail!("left behind: {}", left.join(", "));

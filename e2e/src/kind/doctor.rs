@@ -8,6 +8,8 @@ const OFFLINE_NODE_IMAGE: &str = "kind-offline/node:v1.34.4";
 /// The node image used otherwise; kind pulls it. From the release notes of kind 0.33.
 const NODE_IMAGE: &str =
     "kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d";
+/// Oldest kind, as major and minor version: the one whose release notes list the node images.
+const NEEDED_KIND: (u64, u64) = (0, 33);
 /// Memory that the first cluster of a run, with three workers, needs beside everything else, and each other one, with
 /// one worker; in MiB.
 const NEEDED_MEMORY: (u64, u64) = (3072, 1536);
@@ -40,16 +42,8 @@ pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
     let has_docker = docker.is_ok();
     let mut findings = vec![
         finding("docker", docker, "install and start Docker; `docker version` must show a server"),
-        finding(
-            "kind",
-            program::output("kind", &["version"]).await,
-            "install kind 0.33 or later (https://kind.sigs.k8s.io)",
-        ),
-        finding(
-            "kubectl",
-            program::output("kubectl", &["version", "--client"]).await,
-            "install kubectl, of the cluster's minor version or one beside it",
-        ),
+        kind(program::output("kind", &["version"]).await),
+        kubectl().await,
     ];
     if has_docker {
         let image = node_image(asked_image).await;
@@ -59,7 +53,7 @@ pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
             let pulled = program::output("docker", &["pull", "--quiet", &image]).await;
             pulled.map(|_| image.clone()).map_err(|error| {
                 format!(
-                    "{image} is not here and cannot be pulled ({error:#}); give one that is with --node-image"
+                    "{image} is not here and cannot be pulled ({error:#}); name one that is in NEURON_E2E_NODE_IMAGE"
                 )
             })
         };
@@ -69,6 +63,31 @@ pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
     findings
         .push(inotify(std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok().as_deref()));
     findings
+}
+
+/// By what `kind version` says, such as `kind v0.33.0 go1.26.8 linux/amd64`.
+fn kind(said: anyhow::Result<String>) -> Finding {
+    let remedy =
+        format!("install kind {}.{} or later (https://kind.sigs.k8s.io)", NEEDED_KIND.0, NEEDED_KIND.1);
+    let mut finding = finding("kind", said, &remedy);
+    if let Ok(said) = &finding.found
+        && kind_version(said).is_some_and(|version| version < NEEDED_KIND)
+    {
+        finding.found = Err(format!("{said} is too old; {remedy}"));
+    }
+    finding
+}
+
+/// Major and minor version; none for a kind that somebody built and called otherwise.
+fn kind_version(said: &str) -> Option<(u64, u64)> {
+    let mut numbers = said.strip_prefix("kind v")?.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// Looks at kubectl, which somebody's cluster needs too.
+pub async fn kubectl() -> Finding {
+    let remedy = "install kubectl, of the cluster's minor version or one beside it";
+    finding("kubectl", program::output("kubectl", &["version", "--client"]).await, remedy)
 }
 
 /// Looks at kwok, which only benches need.
@@ -129,6 +148,20 @@ mod tests {
         );
         assert_eq!(inotify(Some("1024\n")).found.unwrap(), "1024 instances");
         assert_eq!(inotify(None).found.unwrap(), "unknown");
+    }
+
+    #[test]
+    fn a_kind_that_is_too_old_is_not_taken() {
+        let too_old = kind(Ok("kind v0.29.0 go1.24.2 linux/amd64\n".to_owned())).found.unwrap_err();
+        assert_eq!(
+            too_old,
+            "kind v0.29.0 go1.24.2 linux/amd64 is too old; install kind 0.33 or later (https://kind.sigs.k8s.io)"
+        );
+        for said in
+            ["kind v0.33.0 go1.26.8 linux/amd64", "kind v1.2.0-alpha go1.30 linux/arm64", "kind of ours"]
+        {
+            assert_eq!(kind(Ok(said.to_owned())).found.unwrap(), said);
+        }
     }
 
     #[test]

@@ -72,6 +72,13 @@ fn default_config(extenders: &[Value]) -> Value {
     })
 }
 
+/// The extender's entry as my-scheduler has it, for the default scheduler at this URL: whole nodes are sent.
+fn with_whole_nodes(mut extender: Value, url: &str) -> Value {
+    extender["urlPrefix"] = json!(url);
+    extender["nodeCacheCapable"] = json!(false);
+    extender
+}
+
 /// my-scheduler's configuration as `deploy/` has it.
 fn deployed_config() -> anyhow::Result<Value> {
     let documents: Vec<Value> =
@@ -103,8 +110,9 @@ impl KindCluster {
         // Replaced, not applied: what a patch has added goes.
         self.kubectl(&["replace", "-f", "-"], &[EXTENDER_MANIFEST, MY_SCHEDULER].join("\n---\n")).await?;
         let mut config = deployed_config()?;
+        let proxy = format!("http://{}", self.proxy.address());
         if route == Route::Proxy {
-            config["extenders"][0]["urlPrefix"] = json!(format!("http://{}", self.proxy.address()));
+            config["extenders"][0]["urlPrefix"] = json!(proxy);
             let configs: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
             let patch = json!({"data": {CONFIG_KEY: config.to_string()}});
             configs.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await?;
@@ -115,12 +123,8 @@ impl KindCluster {
             // It would ask the extender too.
             Scheduling::MyScheduler => Vec::new(),
             Scheduling::Default => {
-                let mut extender = config["extenders"][0].clone();
-                extender["nodeCacheCapable"] = json!(false);
-                if route == Route::Service {
-                    extender["urlPrefix"] = json!(self.service_url().await?);
-                }
-                vec![extender]
+                let url = if route == Route::Proxy { proxy } else { self.service_url().await? };
+                vec![with_whole_nodes(deployed_extender()?, &url)]
             }
         };
         let default = default_config(&extenders).to_string();
@@ -297,5 +301,11 @@ mod tests {
         let config = deployed_config().unwrap();
         assert_eq!(config["extenders"].as_array().unwrap().len(), 1);
         assert_eq!(config["extenders"][0]["bindVerb"], "bind");
+    }
+
+    #[test]
+    fn the_default_scheduler_asks_the_extender_over_http_with_whole_nodes() {
+        let extender = with_whole_nodes(deployed_extender().unwrap(), "http://10.96.0.7:12345");
+        insta::assert_json_snapshot!(default_config(&[extender]));
     }
 }

@@ -65,7 +65,7 @@ pub async fn run(
 }
 
 /// What the work gives, unless a signal ends it first: then it is dropped here, and its clusters with it.
-pub(super) async fn unless_ended<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(crate) async fn unless_ended<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     tokio::select! {

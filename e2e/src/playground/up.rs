@@ -4,10 +4,11 @@ use anyhow::bail;
 use clap::Args;
 use fake_neuron::MachineSpec;
 use neuron_core::catalog::Catalog;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{DEFAULT_NAME, api, next, say, show};
+use crate::kind::session::unless_ended;
 use crate::kind::{self, Scheduling, standing};
+use crate::kind_arguments::node_image_of_environment;
 use crate::paint::Paint;
 use crate::scenario::NodeSpec;
 
@@ -26,8 +27,8 @@ pub struct Arguments {
     /// Who asks the extender.
     #[arg(long, value_enum, default_value = "my-scheduler")]
     scheduling: Scheduling,
-    /// Node image of the cluster.
-    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    /// Node image of the cluster; what NEURON_E2E_NODE_IMAGE says if not given.
+    #[arg(long)]
     node_image: Option<String>,
     /// Do not build the suite's images again where they are there.
     #[arg(long)]
@@ -38,6 +39,7 @@ pub struct Arguments {
 /// that this machine lacks; nothing stays then.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { nodes, name, scheduling, node_image, skip_images } = arguments;
+    let node_image = node_image.or_else(node_image_of_environment);
     let nodes = checked(&nodes)?;
     for finding in kind::doctor::look(node_image.as_deref(), 1).await {
         if let Err(why) = finding.found {
@@ -60,13 +62,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         skip_images,
         feature_gates: &[],
     };
-    let mut terminate = signal(SignalKind::terminate())?;
-    // Whichever ends first, the other's future is dropped here, and the cluster with it.
-    tokio::select! {
-        stands = standing::stand(&options, &nodes, scheduling) => stands?,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-    }
+    unless_ended(standing::stand(&options, &nodes, scheduling)).await?;
     let client = api::client_of(&standing::kubeconfig(&name), None).await?;
     let drawing = show::text(&api::look(&client).await?, Paint::of_stdout());
     say(&format!("{drawing}\n{}\n", next::text(&name, &nodes, scheduling)))

@@ -21,9 +21,19 @@ use testcontainers::ImageExt;
 use testcontainers::bollard::models::DeviceMapping;
 use tokio_util::sync::CancellationToken;
 
-use crate::docker::{can_run, container, first_line, start, stop, until};
+use crate::docker::{can_run, container, first_line, skip, start, stop, until};
 
 const NODE: &str = "n1";
+
+/// A container's request.
+struct Asked {
+    resource: &'static str,
+    /// How many the machine has.
+    allocatable: &'static str,
+    count: &'static str,
+    /// What the pod is recorded with.
+    recorded: ContainerAllocation,
+}
 
 /// Notes what kubelet would give to containerd.
 #[derive(Default)]
@@ -37,7 +47,21 @@ impl ContainerRuntime for Noted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_sees_the_devices_and_variables_that_were_allocated_and_no_others() {
+async fn a_container_with_cores_sees_exactly_what_was_allocated() {
+    let recorded = ContainerAllocation { devices: Default::default(), cores: "2,3,4,5".parse().unwrap() };
+    let asked = Asked { resource: "aws.amazon.com/neuroncore", allocatable: "12", count: "4", recorded };
+    sees(asked, [1, 2], ("NEURON_RT_VISIBLE_CORES", "2,3,4,5")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_with_devices_sees_exactly_what_was_allocated() {
+    let recorded = ContainerAllocation { devices: "3,4".parse().unwrap(), cores: Default::default() };
+    let asked = Asked { resource: "aws.amazon.com/neuron", allocatable: "6", count: "2", recorded };
+    sees(asked, [3, 4], ("AWS_NEURON_VISIBLE_DEVICES", "3,4")).await;
+}
+
+/// A container that asks so sees these devices and this variable, and no others.
+async fn sees(asked: Asked, numbers: [u32; 2], (variable, value): (&str, &str)) {
     if !can_run("neuron-workload") {
         return;
     }
@@ -46,10 +70,10 @@ async fn a_container_sees_the_devices_and_variables_that_were_allocated_and_no_o
     let machine = Machine::up(&spec, &folder.path().join("r"), Catalog::embedded()).unwrap();
     let node = machine.root().join("dev/neuron0").metadata().unwrap();
     if !node.file_type().is_char_device() {
-        println!("skipped: device nodes may not be made here; run as root");
+        skip("device nodes may not be made here; run as root");
         return;
     }
-    let given = allocated(&machine, &folder.path().join("k")).await;
+    let given = allocated(&machine, &folder.path().join("k"), asked).await;
 
     let devices: Vec<DeviceMapping> = given
         .devices
@@ -69,18 +93,18 @@ async fn a_container_sees_the_devices_and_variables_that_were_allocated_and_no_o
     let seen: Report = serde_json::from_str(&first_line(&workload).await).unwrap();
 
     assert_eq!(seen.env, given.env);
-    assert_eq!(seen.env, BTreeMap::from([("NEURON_RT_VISIBLE_CORES".to_owned(), "2,3,4,5".to_owned())]));
-    assert_eq!(seen.devices, ["/dev/neuron1", "/dev/neuron2"]);
-    let numbers: Vec<_> =
-        seen.nodes.iter().map(|node| (node.kind.as_str(), node.major, node.minor)).collect();
-    assert_eq!(numbers, [("character", DRIVER_MAJOR, 1), ("character", DRIVER_MAJOR, 2)]);
+    assert_eq!(seen.env, BTreeMap::from([(variable.to_owned(), value.to_owned())]));
+    assert_eq!(seen.devices, numbers.map(|number| format!("/dev/neuron{number}")));
+    let nodes: Vec<_> = seen.nodes.iter().map(|node| (node.kind.as_str(), node.major, node.minor)).collect();
+    assert_eq!(nodes, numbers.map(|number| ("character", DRIVER_MAJOR, number)));
     // The container may open them; there is no driver behind them.
     assert!(seen.nodes.iter().all(|node| node.open == "ENXIO"), "{:?}", seen.nodes);
     assert_eq!(stop(&workload).await, 0);
 }
 
-/// What kubelet starts a container with that asks for four cores and is recorded with 2 to 5.
-async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path) -> ContainerStart {
+/// What kubelet starts a container with that asks so.
+async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Asked) -> ContainerStart {
+    let Asked { resource, allocatable, count, recorded } = asked;
     let (clock, noted, shutdown) = (Clock::new(), Arc::new(Noted::default()), CancellationToken::new());
     let api = ApiServer::new(clock.clone());
     let kubelet = KubeletConfig {
@@ -101,18 +125,17 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path) -> Containe
     };
     let plugin = tokio::spawn(run(config, api.client(), shutdown.clone()));
     let nodes: Api<Node> = Api::all(api.client());
-    until("12 allocatable cores", async || {
-        let shown = nodes.get(NODE).await.ok()?.status?.allocatable?.remove("aws.amazon.com/neuroncore")?;
-        (shown.0 == "12").then_some(())
+    until(&format!("{allocatable} allocatable of {resource}"), async || {
+        let shown = nodes.get(NODE).await.ok()?.status?.allocatable?.remove(resource)?;
+        (shown.0 == allocatable).then_some(())
     })
     .await;
     let pods: Api<Pod> = Api::default_namespaced(api.client());
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "none",
-        "resources": {"limits": {"aws.amazon.com/neuroncore": "4"}}}]}});
+        "resources": {"limits": {resource: count}}}]}});
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-    let cores = ContainerAllocation { devices: Default::default(), cores: "2,3,4,5".parse().unwrap() };
     let record =
-        Allocation { node: NODE.to_owned(), lnc: 1, containers: [("main".to_owned(), cores)].into() };
+        Allocation { node: NODE.to_owned(), lnc: 1, containers: [("main".to_owned(), recorded)].into() };
     let binding = json!({"apiVersion": "v1", "kind": "Binding",
         "metadata": {"name": "p", "annotations": record.annotations(false, "1767225600000000000")},
         "target": {"apiVersion": "v1", "kind": "Node", "name": NODE}});

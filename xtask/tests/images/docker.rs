@@ -35,10 +35,15 @@ pub(crate) fn can_run(image: &str) -> bool {
     } else {
         return true;
     };
-    let required = std::env::var("NEURON_REQUIRE_DOCKER").is_ok_and(|value| value == "1");
-    assert!(!required, "{missing}, and NEURON_REQUIRE_DOCKER=1 asks for it");
-    println!("skipped: {missing}");
+    skip(&missing);
     false
+}
+
+/// Says that a test is skipped and why; fails where NEURON_REQUIRE_DOCKER=1.
+pub(crate) fn skip(why: &str) {
+    let required = std::env::var("NEURON_REQUIRE_DOCKER").is_ok_and(|value| value == "1");
+    assert!(!required, "{why}, and NEURON_REQUIRE_DOCKER=1 asks for it");
+    println!("skipped: {why}");
 }
 
 /// A container of our image with these arguments.

@@ -9,6 +9,7 @@ use super::row::{Verdict, failures, summary, table};
 use super::{CASES, Case, FEATURE_GATES, Session, session};
 use crate::cli::Output;
 use crate::kind;
+use crate::kind_arguments::node_image_of_environment;
 
 /// The command line of `neuron-e2e conformance`.
 #[derive(Clone, Debug, Args)]
@@ -28,8 +29,8 @@ pub struct Arguments {
     /// Leave the cluster running, and use one that an earlier run of this command left.
     #[arg(long)]
     keep: bool,
-    /// Node image of the cluster.
-    #[arg(long, env = "NEURON_E2E_NODE_IMAGE")]
+    /// Node image of the cluster; what NEURON_E2E_NODE_IMAGE says if not given.
+    #[arg(long)]
     node_image: Option<String>,
     /// Do not build the suite's images again where they are there.
     #[arg(long)]
@@ -43,6 +44,7 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { cases, output, grace, name, keep, node_image, skip_images, require } = arguments;
     let cases = chosen(&cases)?;
+    let node_image = node_image.or_else(node_image_of_environment);
     let options =
         kind::Options { name, workers: 1, keep, node_image, skip_images, feature_gates: FEATURE_GATES };
     let rows = match session(&cases, options, grace).await? {

@@ -17,9 +17,9 @@ mod stand_in;
 
 use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::session::unless_ended;
 use super::stage::Stage;
 use super::{KindCluster, Options, Scheduling, doctor, guard};
 use crate::cluster::Cluster as _;
@@ -71,13 +71,7 @@ async fn session(cases: &[&Case], options: Options, grace: bool) -> anyhow::Resu
         }
     }
     let (name, keep) = (options.name.clone(), options.keep);
-    let mut terminate = signal(SignalKind::terminate())?;
-    // Whichever ends first, the other's future is dropped here, and the cluster with it.
-    let rows = tokio::select! {
-        rows = all(cases, options, grace) => rows?,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-    };
+    let rows = unless_ended(all(cases, options, grace)).await?;
     if !keep {
         let left = guard::left_behind(&name).await?;
         if !left.is_empty() {
