@@ -110,7 +110,7 @@ struct FuzzArguments {
     /// Folder for the scenario files of those that fail, made smaller.
     #[arg(long, value_name = "DIR", default_value = "fuzz-failures")]
     keep_failures: std::path::PathBuf,
-    /// The cluster that runs them; on kind each also runs embedded, and the outcomes are compared.
+    /// The cluster that runs them; on kind most also run embedded, and the outcomes are compared.
     #[arg(long, value_enum, default_value_t)]
     cluster: ClusterKind,
     #[command(flatten)]
@@ -268,7 +268,14 @@ async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let failed = rows.iter().filter(|row| !row.passed).count();
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Table => println!("{} passed, {failed} failed", rows.len() - failed),
+        Output::Table => {
+            let compared = rows.iter().filter(|row| row.compared).count();
+            let compared = match cluster {
+                ClusterKind::Embedded => String::new(),
+                ClusterKind::Kind => format!("; {compared} compared with the embedded cluster"),
+            };
+            println!("{} passed, {failed} failed{compared}", rows.len() - failed);
+        }
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

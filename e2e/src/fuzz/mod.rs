@@ -45,6 +45,8 @@ pub struct Row {
     pub seed: u64,
     /// Whether nothing was wrong.
     pub passed: bool,
+    /// Whether its outcome on kind was compared with the embedded cluster's, and not only judged by the invariants.
+    pub compared: bool,
     /// What was wrong, after the scenario was made smaller.
     pub failures: Vec<String>,
     /// The scenario file of what failed, made smaller.
@@ -83,7 +85,7 @@ pub async fn on_embedded(fuzz: &Fuzz, progress: impl Fn(&Row)) -> anyhow::Result
 async fn one(fuzz: &Fuzz, seed: u64) -> anyhow::Result<Row> {
     let began = Instant::now();
     let plan = generate::plan(seed);
-    let mut row = Row { seed, passed: true, failures: Vec::new(), file: None, seconds: 0.0 };
+    let mut row = Row { seed, passed: true, compared: false, failures: Vec::new(), file: None, seconds: 0.0 };
     for hostile in [false, true] {
         let options = Options { seed, hostile };
         let failures = judge::failures(&plan, options, None).await;
