@@ -11,7 +11,7 @@ use neuron_core::names::{
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::topology::Topology;
 
-use crate::ledger::{Ledger, Proof, hands_down};
+use crate::ledger::{Ledger, hands_down};
 use crate::offer::ids_of;
 use crate::slot::{NodePod, Slot};
 
@@ -40,8 +40,7 @@ pub fn correction(
     }
     let given = |slot: &&Slot| {
         let entry = ledger.entry_of(slot);
-        let proven =
-            entry.filter(|entry| entry.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Kubelet));
+        let proven = entry.filter(|entry| entry.is_proven());
         match proven {
             Some(entry) => Some(entry.cores),
             // podresources never lists them, so what fits is the best there is to know.

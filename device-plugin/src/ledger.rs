@@ -31,6 +31,11 @@ impl Entry {
     pub(crate) fn is_assumed(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Fits)
     }
+
+    /// Whether kubelet's books name its owner.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Kubelet)
+    }
 }
 
 /// Who got an entry.
@@ -141,10 +146,7 @@ impl Ledger {
     pub fn release(&mut self, slots: &[Slot]) {
         let unproven: Vec<(Resource, u32)> = slots
             .iter()
-            .filter(|slot| {
-                let proven = |owner: &Owner| owner.proof == Proof::Kubelet;
-                !self.entry_of(slot).and_then(|entry| entry.owner.as_ref()).is_some_and(proven)
-            })
+            .filter(|slot| !self.entry_of(slot).is_some_and(Entry::is_proven))
             .map(|slot| (slot.resource, slot.count))
             .collect();
         self.entries.retain_mut(|entry| {

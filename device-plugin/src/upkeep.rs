@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::correct::correction;
 use crate::discovery::Machine;
 use crate::engine::Engine;
-use crate::ledger::{Ledger, Proof, hands_down};
+use crate::ledger::{Entry, Ledger, hands_down};
 use crate::podresources::{self, Held};
 use crate::pods::PodsError;
 use crate::reconcile::Real;
@@ -96,7 +96,15 @@ impl Upkeep {
         // The report first: where two records overlap for a moment, it says which one counts.
         let reported = self.report(&machine).await;
         let corrected = self.correct(&machine).await;
-        seen && reported && corrected
+        seen && reported && corrected && self.all_proven(&machine)
+    }
+
+    /// Whether kubelet's books name what every admitted pod has. One that has just started may not list them all yet,
+    /// and need not do anything more that would be seen.
+    fn all_proven(&self, machine: &Machine) -> bool {
+        let (books, slots) = self.engine.current(machine);
+        let mut listed = slots.iter().filter(|slot| slot.admitted && !hands_down(slot));
+        listed.all(|slot| books.ledger.entry_of(slot).is_some_and(Entry::is_proven))
     }
 
     /// Takes over what kubelet's books say.
@@ -235,8 +243,7 @@ fn holders(ledger: &Ledger, slots: &[Slot]) -> Vec<HolderReport> {
     let mut holders: Vec<HolderReport> = Vec::new();
     for slot in slots {
         let Some(entry) = ledger.entry_of(slot) else { continue };
-        let proven = entry.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Kubelet);
-        if !(proven || hands_down(slot)) {
+        if !(entry.is_proven() || hands_down(slot)) {
             continue;
         }
         match holders.iter_mut().find(|holder| holder.uid == slot.uid) {

@@ -228,7 +228,12 @@ impl<C: Cluster> Run<'_, C> {
 
     async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
         let place = self.place_of(node)?;
-        if *part == Part::Kubelet {
+        let reads_and_corrects = match part {
+            Part::Kubelet => true,
+            Part::Plugin => !self.stopped.contains(&(Part::Kubelet, place)),
+            _ => false,
+        };
+        if reads_and_corrects {
             self.all_settled(place).await?;
         }
         self.cluster.stop(*part, place).await?;

@@ -41,11 +41,16 @@ impl Cluster {
         let result = change(&mut index);
         let (listed, fresh) = (index.is_listed(), index.has_fresh());
         drop(index);
-        self.listed.send_if_modified(|before| !std::mem::replace(before, listed) && listed);
+        self.note_listed(listed);
         if fresh {
             self.changed.notify_one();
         }
         result
+    }
+
+    /// Once everything has been listed that stays so: of two writers the one that came first may speak last.
+    fn note_listed(&self, listed: bool) {
+        self.listed.send_if_modified(|before| listed && !std::mem::replace(before, true));
     }
 
     /// Whether pods and nodes have been listed.
@@ -66,5 +71,25 @@ impl Cluster {
     /// Waits until the index has something fresh. For one waiter: the explainer.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::catalog::Catalog;
+    use neuron_core::topology::Policy;
+
+    use super::*;
+    use crate::shapes::Shapes;
+
+    #[tokio::test]
+    async fn who_speaks_late_of_lists_that_were_not_complete_takes_nothing_back() {
+        let catalog = std::sync::Arc::new(Catalog::embedded().clone());
+        let cluster = Cluster::new(Index::new(Shapes::new(catalog, Policy::Documented)));
+        assert!(!cluster.is_listed());
+        cluster.note_listed(true);
+        cluster.note_listed(false);
+        assert!(cluster.is_listed());
+        assert_eq!(cluster.listed().await, Ok(()));
     }
 }

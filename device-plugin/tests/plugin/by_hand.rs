@@ -211,6 +211,28 @@ async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_t
 }
 
 #[tokio::test]
+async fn books_that_do_not_list_a_running_pod_yet_are_read_again() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let hand = Hand::start(&node);
+    let _plugin = node.plugin();
+    hand.registered(1).await;
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    let ids = hand.admit(&["neuron0", "neuron1"], 1).await;
+    let running = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
+    let params = kube::api::PatchParams::default();
+    node.pods().patch_status("p", &params, &kube::api::Patch::Merge(&running)).await.unwrap();
+    // As for a moment after kubelet has started again. Nothing else happens on this node.
+    let seen = hand.looks.load(Ordering::SeqCst);
+    crate::node::until("looks", async || (hand.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
+    hand.show(&[("p", &ids)]);
+    crate::node::until("the record to be confirmed", async || {
+        (node.annotation("p", "NEURON_ALLOCATED").await.as_deref() == Some("true")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn kubelets_books_are_read_only_at_rest() {
     let mut node = Node::new("inf2.24xlarge");
     node.config.quiet = Duration::from_millis(500);

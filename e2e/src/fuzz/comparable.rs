@@ -44,8 +44,9 @@ pub fn why_not(plan: &Plan) -> Option<&'static str> {
         placed: Vec::new(),
         waiting: Vec::new(),
         together: Vec::new(),
+        inits: Vec::new(),
     };
-    plan.actions.iter().find_map(|action| node.why_not(action))
+    plan.actions.iter().find_map(|action| node.why_not(action)).or_else(|| node.why_not_closed())
 }
 
 /// Whether a container takes over only a part of what init containers leave: kubelet's choice goes by chance.
@@ -80,7 +81,13 @@ struct Simulated {
     waiting: Vec<PodPlan>,
     /// Pods of which it is open which has which set.
     together: Vec<String>,
+    /// Pods with init containers.
+    inits: Vec<String>,
 }
+
+/// Why plans with waiting pods differ: what such a pod is told, and whether it is placed before it is deleted, depends
+/// on when it is tried.
+const TRIED_WHEN: &str = "when a waiting pod is tried is open";
 
 impl Simulated {
     fn why_not(&mut self, action: &Action) -> Option<&'static str> {
@@ -88,10 +95,8 @@ impl Simulated {
             Action::Apply(pods) => pods.iter().find_map(|pod| self.apply(pod)),
             Action::Together(pods) => self.apply_together(pods),
             Action::Delete(names) => self.delete(names),
-            Action::Restart(..) | Action::Device(..) if !self.waiting.is_empty() => {
-                Some("what a waiting pod is told depends on when it is tried")
-            }
-            Action::Restart(..) => None,
+            Action::Restart(..) | Action::Device(..) if !self.waiting.is_empty() => Some(TRIED_WHEN),
+            Action::Restart(part, _) => self.without_kubelet(*part),
             Action::Device(_, device, state) => {
                 let one = DeviceSet::single(*device);
                 let others = self.occupancy.unhealthy().difference(one);
@@ -109,6 +114,9 @@ impl Simulated {
                 let cores = placement.hardware(self.occupancy.topology());
                 self.occupancy.hold(cores);
                 self.placed.push((pod.name.clone(), cores));
+                if pod.has_init() {
+                    self.inits.push(pod.name.clone());
+                }
             }
             Err(_) => self.waiting.push(pod.clone()),
         }
@@ -129,28 +137,42 @@ impl Simulated {
         if names.iter().any(|name| self.together.contains(name)) {
             return Some("which set becomes free is open");
         }
+        if !self.waiting.is_empty() && self.placed.iter().any(|(name, _)| names.contains(name)) {
+            return Some(TRIED_WHEN);
+        }
         self.waiting.retain(|pod| !names.contains(&pod.name));
         let freed = self.placed.extract_if(.., |(name, _)| names.contains(name));
         let freed = freed.fold(CoreSet::EMPTY, |all, (_, cores)| all.union(cores));
         self.occupancy.release(freed);
-        // They go one after another, and a pod that waits may be placed between two of them.
-        if !self.waiting.is_empty() && !freed.is_empty() {
-            return Some("a waiting pod is placed as soon as there is room");
-        }
         None
+    }
+
+    /// Of the steps that end every plan: devices are healed and pods deleted.
+    fn why_not_closed(&self) -> Option<&'static str> {
+        let changes = !self.placed.is_empty() || !self.occupancy.unhealthy().is_empty();
+        (changes && !self.waiting.is_empty()).then_some(TRIED_WHEN)
+    }
+
+    /// A kubelet that starts again admits pods again, whose init containers no longer run: it fails them if the plugin
+    /// has not registered by then.
+    fn without_kubelet(&self, part: Part) -> Option<&'static str> {
+        let inits = self.placed.iter().any(|(name, _)| self.inits.contains(name));
+        (part == Part::Kubelet && inits)
+            .then_some("whether the plugin is back before pods are admitted again is open")
     }
 
     fn without(&mut self, part: Part, inner: &[Action]) -> Option<&'static str> {
         if !self.waiting.is_empty() {
-            return Some("what a waiting pod is told depends on when it is tried");
+            return Some(TRIED_WHEN);
+        }
+        if let Some(why) = self.without_kubelet(part) {
+            return Some(why);
         }
         let places = matches!(part, Part::Extender | Part::Scheduler);
         match inner {
             [Action::Apply(pods)] if places && pods.len() == 1 => {
                 let why = pods.iter().find_map(|pod| self.apply(pod));
-                why.or(
-                    (!self.waiting.is_empty()).then_some("what the pod is told depends on when it is tried")
-                )
+                why.or((!self.waiting.is_empty()).then_some(TRIED_WHEN))
             }
             [Action::Delete(names)] => self.delete(names),
             [] => None,

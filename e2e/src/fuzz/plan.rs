@@ -77,7 +77,7 @@ impl Plan {
     /// The scenarios to carry out on one cluster, one after another: one for each action, so that the invariants are
     /// judged after each, and one that shows that nothing leaked.
     pub fn chapters(&self) -> anyhow::Result<Vec<Scenario>> {
-        let steps = self.actions.iter().map(|action| (action.steps(), BTreeMap::new()));
+        let steps = self.actions.iter().map(|action| (self.steps_of(action), BTreeMap::new()));
         steps.chain([self.closing()]).map(|(steps, expect)| self.scenario_of(steps, &expect)).collect()
     }
 
@@ -106,8 +106,21 @@ impl Plan {
 
     fn all_steps(&self) -> (Vec<Value>, BTreeMap<String, Value>) {
         let (closing, expect) = self.closing();
-        let steps = self.actions.iter().flat_map(Action::steps).chain(closing);
+        let steps = self.actions.iter().flat_map(|action| self.steps_of(action)).chain(closing);
         (steps.collect(), expect)
+    }
+
+    /// The steps of an action. Whoever was created while a part was stopped is placed afterwards, and what happens next
+    /// must find it so wherever the plan runs.
+    fn steps_of(&self, action: &Action) -> Vec<Value> {
+        let mut steps = action.steps();
+        let created = action.pods();
+        if matches!(action, Action::Without(..)) && !created.is_empty() && comparable::why_not(self).is_none()
+        {
+            let names: Vec<&str> = created.into_iter().map(|pod| pod.name.as_str()).collect();
+            steps.push(json!({"running": names}));
+        }
+        steps
     }
 
     fn file(&self, about: &str, steps: Vec<Value>, expect: &BTreeMap<String, Value>) -> Value {
