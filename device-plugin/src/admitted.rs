@@ -54,7 +54,7 @@ impl Ledger {
     }
 
     /// The entry is `slot`'s; whoever seemed to have it has what seemed to be `slot`'s, if there is such.
-    fn give(&mut self, place: usize, slot: &Slot) {
+    pub(crate) fn give(&mut self, place: usize, slot: &Slot) {
         let own = self.entries.iter().position(|entry| owns(entry, slot));
         let owner = Owner { uid: slot.uid.clone(), container: slot.container.clone(), proof: Proof::Fits };
         let Some(entry) = self.entries.get_mut(place) else { return };

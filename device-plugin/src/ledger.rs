@@ -22,6 +22,8 @@ pub struct Entry {
     pub epoch: u64,
     /// Its place in the history.
     pub sequence: u64,
+    /// Whether an Allocate made it, so that its place says when kubelet asked; else podresources did.
+    pub asked: bool,
     /// Who got it; kubelet does not say, so this may not be known yet.
     pub owner: Option<Owner>,
 }
@@ -132,13 +134,21 @@ impl Ledger {
             container: slot.container.clone(),
             proof: Proof::Fits,
         });
-        self.push(resource, cores, count, owner);
+        self.push(resource, cores, count, true, owner);
     }
 
-    pub(crate) fn push(&mut self, resource: Resource, cores: CoreSet, count: u32, owner: Option<Owner>) {
+    /// Writes down an entry that an Allocate made (`asked`) or podresources.
+    pub(crate) fn push(
+        &mut self,
+        resource: Resource,
+        cores: CoreSet,
+        count: u32,
+        asked: bool,
+        owner: Option<Owner>,
+    ) {
         let sequence = self.sequence;
         self.sequence += 1;
-        self.entries.push(Entry { resource, cores, count, epoch: self.epoch, sequence, owner });
+        self.entries.push(Entry { resource, cores, count, epoch: self.epoch, sequence, asked, owner });
     }
 
     /// Frees what pods held that have ended or are gone: their slots are no longer there. An entry whose owner was

@@ -14,6 +14,7 @@ pub mod export;
 pub mod gate;
 pub mod health;
 pub mod healthz;
+mod in_a_row;
 pub mod judge;
 pub mod ledger;
 pub mod lnc;

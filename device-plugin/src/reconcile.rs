@@ -33,6 +33,7 @@ impl Ledger {
         for real in real {
             self.follow_to_init(slots, real, before);
         }
+        self.follow_the_row(slots);
         if fresh {
             self.settle_unowned(slots, real, before);
         }
@@ -67,7 +68,7 @@ impl Ledger {
         });
         match found.and_then(|place| self.entries.get_mut(place)) {
             Some(entry) => entry.owner = owner,
-            None => self.push(real.resource, real.cores, real.count, owner),
+            None => self.push(real.resource, real.cores, real.count, false, owner),
         }
     }
 

@@ -268,6 +268,43 @@ fn what_an_init_container_only_seemed_to_get_is_the_pods_whose_kubelet_says_it_i
 }
 
 #[test]
+fn init_entries_follow_the_pod_whose_other_container_was_asked_for_next() {
+    let mut ledger = Ledger::default();
+    // The cores are handed down to nobody: what the other container has is of another resource.
+    let mut slots = vec![
+        init("p", Core, 2, "0,1"),
+        slot("p", Device, 1, "8"),
+        init("q", Core, 2, "2,3"),
+        slot("q", Device, 1, "9"),
+    ];
+    // kubelet admits q first.
+    for (resource, ids) in [(Core, "0,1"), (Device, "8"), (Core, "2,3"), (Device, "9")] {
+        allocate(&mut ledger, &slots, resource, ids);
+    }
+    slots.iter_mut().for_each(|slot| slot.admitted = true);
+    for _ in 0..2 {
+        ledger.reconcile(&slots, &[real("q", Device, "8"), real("p", Device, "9")], ledger.now(), true);
+        ledger.follow_admission(&slots);
+        let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
+        assert_eq!([held(0), held(1), held(2), held(3)], ["2,3", "9", "0,1", "8"].map(set));
+    }
+}
+
+#[test]
+fn what_was_not_asked_for_in_a_row_proves_nothing() {
+    let mut ledger = Ledger::default();
+    let mut slots = vec![init("p", Core, 2, "0,1"), slot("p", Device, 1, "8"), init("q", Core, 2, "2,3")];
+    allocate(&mut ledger, &slots, Core, "0,1");
+    // Read from kubelet's books, by a plugin that has just started: nobody saw when it was asked for.
+    ledger.reconcile(&slots, &[real("p", Device, "8")], ledger.now(), true);
+    allocate(&mut ledger, &slots, Core, "2,3");
+    slots.iter_mut().for_each(|slot| slot.admitted = true);
+    ledger.reconcile(&slots, &[real("p", Device, "8")], ledger.now(), true);
+    let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
+    assert_eq!([held(0), held(2)], ["0,1", "2,3"].map(set));
+}
+
+#[test]
 fn after_a_restart_kubelet_may_repeat_what_it_had_not_written_down() {
     let mut ledger = Ledger::default();
     let slots = [slot("p", Device, 1, "0"), slot("cores", Core, 1, "")];

@@ -108,7 +108,12 @@ impl KindCluster {
         *forward = None;
         self.proxy.set_target(None);
         // Replaced, not applied: what a patch has added goes.
-        self.kubectl(&["replace", "-f", "-"], &[EXTENDER_MANIFEST, MY_SCHEDULER].join("\n---\n")).await?;
+        let manifests = [EXTENDER_MANIFEST, MY_SCHEDULER].join("\n---\n");
+        // A conflict where a controller has written a status just now.
+        until("the scheduler's manifests to be replaced", || async {
+            self.kubectl(&["replace", "-f", "-"], &manifests).await.map(|_| true)
+        })
+        .await?;
         let mut config = deployed_config()?;
         let proxy = format!("http://{}", self.proxy.address());
         if route == Route::Proxy {
