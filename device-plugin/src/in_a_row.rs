@@ -21,8 +21,8 @@ impl Ledger {
         }
     }
 
-    /// The sequence of what each of the first init containers' slots had, where nothing but chance could have it
-    /// otherwise; empty if the row cannot be told.
+    /// The sequence of what each of the first init containers' slots had. Empty if the row cannot be told: where the pod's
+    /// first listed container is not in kubelet's books, or what was asked for before is not what these ask for.
     fn row_of<'a>(&self, inits: &'a [Slot], others: &[Slot]) -> Vec<(&'a Slot, u64)> {
         let first = others.chunk_by(|one, next| one.container == next.container).next().unwrap_or_default();
         let listed: Option<Vec<&Entry>> = first

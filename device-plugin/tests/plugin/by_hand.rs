@@ -169,14 +169,20 @@ async fn node_object(node: &Node) {
     nodes.create(&Default::default(), &object).await.unwrap();
 }
 
-/// A registered plugin on a node with two equal pods that wait: `first` with devices 0 and 1 recorded, `second` with 2
-/// and 3.
-async fn two_equal() -> (Node, Arc<Hand>, Plugin) {
-    let node = Node::new("inf2.24xlarge");
+/// A registered plugin on a node of this type without pods.
+async fn registered(instance_type: &str) -> (Node, Arc<Hand>, Plugin) {
+    let node = Node::new(instance_type);
     node_object(&node).await;
     let hand = Hand::start(&node);
     let plugin = node.plugin();
     hand.registered(1).await;
+    (node, hand, plugin)
+}
+
+/// A registered plugin on a node with two equal pods that wait: `first` with devices 0 and 1 recorded, `second` with 2
+/// and 3.
+async fn two_equal() -> (Node, Arc<Hand>, Plugin) {
+    let (node, hand, plugin) = registered("inf2.24xlarge").await;
     node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
     node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
     (node, hand, plugin)
@@ -212,11 +218,7 @@ async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_t
 
 #[tokio::test]
 async fn books_that_do_not_list_a_running_pod_yet_are_read_again() {
-    let node = Node::new("inf2.24xlarge");
-    node_object(&node).await;
-    let hand = Hand::start(&node);
-    let _plugin = node.plugin();
-    hand.registered(1).await;
+    let (node, hand, _plugin) = registered("inf2.24xlarge").await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
     let ids = hand.admit(&["neuron0", "neuron1"], 1).await;
     let running = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
@@ -252,22 +254,14 @@ async fn kubelets_books_are_read_only_at_rest() {
 
 #[tokio::test]
 async fn a_lost_stream_means_registering_again() {
-    let node = Node::new("inf2.xlarge");
-    node_object(&node).await;
-    let hand = Hand::start(&node);
-    let _plugin = node.plugin();
-    hand.registered(1).await;
+    let (_node, hand, _plugin) = registered("inf2.xlarge").await;
     hand.streams.send_modify(Vec::clear);
     hand.registered(2).await;
 }
 
 #[tokio::test]
 async fn the_same_ids_twice_and_unknown_ids_are_refused() {
-    let node = Node::new("inf2.24xlarge");
-    node_object(&node).await;
-    let hand = Hand::start(&node);
-    let _plugin = node.plugin();
-    hand.registered(1).await;
+    let (node, hand, _plugin) = registered("inf2.24xlarge").await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
     node.place("q", asks("neuron", 1), &[("main", "1", "")]).await;
     let ids = hand.admit(&["neuron0", "neuron1"], 1).await;

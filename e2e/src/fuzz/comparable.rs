@@ -12,7 +12,7 @@ use neuron_core::request::{ContainerRequest, PodRequest, Role};
 use neuron_core::topology::{Policy, Topology};
 
 use super::generate;
-use super::plan::{Action, Plan, PodPlan};
+use super::plan::{Action, ContainerPlan, Plan, PodPlan};
 use crate::scenario::{DeviceState, Part};
 
 /// Plans that are made of one seed until one is comparable: far more than it takes.
@@ -52,12 +52,12 @@ pub fn why_not(plan: &Plan) -> Option<&'static str> {
 /// Whether a container takes over only a part of what init containers leave: kubelet's choice goes by chance.
 fn hands_down_a_part(pod: &PodPlan) -> bool {
     let asks = |resource| {
-        let count = move |container: &super::plan::ContainerPlan| match resource {
+        let count = move |container: &ContainerPlan| match resource {
             Resource::Device => container.devices,
             Resource::Core => container.cores,
         };
         // As kubelet goes: init containers and sidecars first.
-        let app = |container: &&super::plan::ContainerPlan| container.role == Role::App;
+        let app = |container: &&ContainerPlan| container.role == Role::App;
         let first = pod.containers.iter().filter(move |container| !app(container));
         first
             .chain(pod.containers.iter().filter(app))

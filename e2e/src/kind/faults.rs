@@ -80,7 +80,6 @@ impl KindCluster {
         .await
     }
 
-    /// The id of the newest process of that name in the node, if one runs.
     /// Kills every process of this program on these nodes, as the system does that runs out of memory.
     pub(super) async fn kill(&self, program: &str, nodes: &[String]) -> anyhow::Result<()> {
         // Linux keeps 15 bytes of a process' name.
@@ -92,6 +91,7 @@ impl KindCluster {
         Ok(())
     }
 
+    /// The id of the newest process of that name in the node, if one runs.
     async fn process(&self, node: &str, name: &str) -> anyhow::Result<Option<u32>> {
         let ids = self.in_node(node, &format!("pgrep --newest -x {name} || :")).await?;
         Ok(ids.trim().parse().ok())

@@ -163,8 +163,10 @@ impl KindCluster {
             cluster.install(used_again).await.context("installing the suite")
         };
         if let Err(error) = furnished.await {
-            let folder = cluster.keep_evidence("installing").await?;
-            return Err(error.context(format!("evidence: {}", folder.display())));
+            return Err(error.context(match cluster.keep_evidence("installing").await {
+                Ok(folder) => format!("evidence: {}", folder.display()),
+                Err(why) => format!("no evidence: {why:#}"),
+            }));
         }
         done("suite installed");
         Ok(cluster)

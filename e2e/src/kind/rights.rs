@@ -19,8 +19,11 @@ impl KindCluster {
         let names = listed.items.into_iter().filter_map(|pod| pod.metadata.name);
         let mut refused = Vec::new();
         for name in names.filter(|name| PARTS.iter().any(|part| name.starts_with(part))) {
-            let log = pods.logs(&name, &LogParams::default()).await;
-            let log = log.with_context(|| format!("log of {name}"))?;
+            let log = match pods.logs(&name, &LogParams::default()).await {
+                // Gone, or not started: it has said nothing.
+                Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404) => continue,
+                log => log.with_context(|| format!("log of {name}"))?,
+            };
             let lines = log.lines().filter(|line| line.contains("is forbidden:"));
             refused.extend(lines.map(|line| format!("{name}: {line}")));
         }
