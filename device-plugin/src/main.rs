@@ -1,19 +1,13 @@
 //! `neuron-device-plugin`: reads the command line, then [`neuron_device_plugin::run`].
 
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Parser;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use neuron_core::topology::Policy;
 use neuron_device_plugin::{Config, Numbering};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 /// Offers a node's AWS Neuron devices to kubelet.
 #[derive(Debug, Parser)]
@@ -49,7 +43,7 @@ struct Arguments {
     /// Seconds between two looks at hardware and sockets.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3600))]
     poll_seconds: u64,
-    /// The API server's address and our name to it; the pod's own account without it.
+    /// The API server's address and our name to it; without it ~/.kube/config or the pod's service account.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
 }
@@ -73,11 +67,7 @@ impl Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // A second call would fail, and this is the first.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    startup::log();
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -88,38 +78,6 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let client = client(arguments.kubeconfig.as_deref()).await?;
-    neuron_device_plugin::run(arguments.config(), client, until_signal()?).await
-}
-
-async fn client(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let read = Kubeconfig::read_from(path)
-                .with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("kubeconfig {} makes no sense", path.display()))?
-        }
-        None => kube::Config::incluster()
-            .context("not inside a cluster: give --kubeconfig (KUBECONFIG) to run outside of one")?,
-    };
-    kube::Client::try_from(config).context("cannot make a client of the API server")
-}
-
-/// Cancelled by SIGTERM or SIGINT.
-fn until_signal() -> anyhow::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let token = CancellationToken::new();
-    let cancel = token.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("ending");
-        cancel.cancel();
-    });
-    Ok(token)
+    let client = startup::client(arguments.kubeconfig.as_deref()).await?;
+    neuron_device_plugin::run(arguments.config(), client, startup::until_signal("ending")?).await
 }

@@ -10,11 +10,8 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use fake_neuron::node::{Keeper, State, remove};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -30,22 +27,20 @@ pub(crate) struct Arguments {
     /// Remove the hardware when ended; without it the node keeps it, as a node keeps its devices.
     #[arg(long)]
     cleanup: bool,
-    /// The API server's address and our name to it; the pod's own account without it.
+    /// The API server's address and our name to it; without it ~/.kube/config or the pod's service account.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
 /// Runs until SIGTERM or Ctrl-C. Errors: no way to an API server, an address that cannot be listened on.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    // A second call would fail, and this is the first.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    startup::log();
     tokio::runtime::Runtime::new().context("cannot start")?.block_on(keep(arguments))
 }
 
 async fn keep(arguments: Arguments) -> anyhow::Result<()> {
-    let shutdown = until_signal()?;
-    let client = client(arguments.kubeconfig).await?;
+    let shutdown = startup::until_signal("ending")?;
+    let client = startup::client(arguments.kubeconfig.as_deref()).await?;
     let (sender, state) = watch::channel(State::Waiting);
     if let Some(address) = arguments.listen {
         let listener = TcpListener::bind(address)
@@ -72,35 +67,4 @@ fn healthz(state: &State) -> (StatusCode, String) {
         State::Stands(None) => (StatusCode::OK, "the node asks for no hardware".to_owned()),
         State::Failed(error) => (StatusCode::SERVICE_UNAVAILABLE, error.clone()),
     }
-}
-
-async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let read = Kubeconfig::read_from(&path)
-                .with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("kubeconfig {} makes no sense", path.display()))?
-        }
-        None => kube::Config::incluster()
-            .context("not inside a cluster: give --kubeconfig (KUBECONFIG) to run outside of one")?,
-    };
-    kube::Client::try_from(config).context("cannot make a client of the API server")
-}
-
-/// Cancelled by SIGTERM or SIGINT.
-fn until_signal() -> anyhow::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let token = CancellationToken::new();
-    let cancel = token.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        cancel.cancel();
-    });
-    Ok(token)
 }
