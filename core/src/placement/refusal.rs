@@ -106,7 +106,8 @@ impl fmt::Display for Refusal {
                 if *beside > 0 {
                     write!(f, " beside {}", Count(Resource::Device, *beside))?;
                 }
-                write!(f, ", free {free} of {total}")
+                // For ever true, so nothing in it may change with what is free: it is told once.
+                if *permanent { write!(f, ", it has {total}") } else { write!(f, ", free {free} of {total}") }
             }
             Refusal::NotLinked { container, resource, asked, free, largest } => {
                 if let Some(container) = container {
