@@ -9,6 +9,7 @@ mod passing;
 mod pods;
 mod program;
 mod report;
+mod running;
 mod scheduler;
 mod serve;
 mod session;

@@ -1,11 +1,9 @@
 //! The nodes: API objects that kwok keeps alive, with everything on them that the extender decides from, as the device
 //! plugin of a real node writes it.
 
-use std::fs::File;
 use std::path::Path;
-use std::process::Stdio;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, PostParams};
@@ -14,8 +12,9 @@ use neuron_core::catalog::{Catalog, InstanceType};
 use neuron_core::names;
 use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
+use super::running::Running;
 use crate::kind::wait::until;
 
 /// What every node is: 16 devices, 32 cores.
@@ -26,12 +25,10 @@ const LABEL: &str = "type=kwok";
 const STAGES: &str = include_str!("kwok-stages.yml");
 /// Requests to the API server at the same time.
 const AT_ONCE: usize = 16;
-/// Lines of kwok's log that an error shows.
-const LINES_SHOWN: usize = 5;
 
 /// kwok; it ends when dropped.
 pub(super) struct Kwok {
-    _program: Child,
+    _program: Running,
 }
 
 impl Kwok {
@@ -50,33 +47,10 @@ impl Kwok {
             .arg("--config")
             .arg(&stages)
             .args(["--node-lease-duration-seconds", "40"]);
-        let mut program = spawn(kwok, &log)?;
-        while_it_runs(&mut program, &log, make(client, count)).await?;
+        let mut program = Running::start("kwok", kwok, &log)?;
+        program.while_it_runs("all nodes were ready", make(client, count)).await?;
         Ok(Self { _program: program })
     }
-}
-
-/// Starts kwok; what it logs goes to the file.
-fn spawn(mut kwok: Command, log: &Path) -> anyhow::Result<Child> {
-    let file = File::create(log).with_context(|| format!("creating {}", log.display()))?;
-    kwok.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).kill_on_drop(true);
-    kwok.spawn().context("cannot start kwok")
-}
-
-/// What comes of the work, which needs kwok: without it the nodes would be waited for in vain, and nobody told why.
-async fn while_it_runs(
-    kwok: &mut Child,
-    log: &Path,
-    work: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    let status = tokio::select! {
-        result = work => return result,
-        ended = kwok.wait() => ended.context("waiting for kwok")?,
-    };
-    let log = tokio::fs::read_to_string(log).await.with_context(|| format!("reading {}", log.display()))?;
-    let lines: Vec<&str> = log.lines().collect();
-    let last = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n");
-    bail!("kwok ended ({status}) before all nodes were ready; cure what its last words name:\n{last}");
 }
 
 /// Makes the nodes and waits until all of them are ready.
@@ -163,30 +137,7 @@ fn report(of_type: &InstanceType) -> NodeReport {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
-
     use super::*;
-
-    fn shell(script: &str, log: &Path) -> Child {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        spawn(command, log).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_kwok_that_ends_early_is_told_with_its_last_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("kwok.log");
-        let mut kwok = shell("for n in 1 2 3 4 5 6; do echo line $n; done >&2; exit 3", &log);
-        let error = while_it_runs(&mut kwok, &log, pending()).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "kwok ended (exit status: 3) before all nodes were ready; cure what its last words name:\n\
-             line 2\nline 3\nline 4\nline 5\nline 6"
-        );
-        let mut kwok = shell("exec sleep 60", &log);
-        while_it_runs(&mut kwok, &log, ready(Ok(()))).await.unwrap();
-    }
 
     #[test]
     fn a_node_offers_and_reports_sixteen_devices() {

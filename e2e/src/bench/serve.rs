@@ -1,10 +1,8 @@
 //! An extender as a process of its own: the hidden command `bench extender`, and the other side that starts it.
 //! Both extenders are served alike, so that what is compared is what they do.
 
-use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,12 +11,13 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use super::passing;
+use super::running::Running;
 use super::variant::Extender;
 use crate::kind::wait::until;
 
@@ -59,7 +58,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// A running extender; it ends when dropped.
 pub(super) struct Process {
-    child: Child,
+    program: Running,
 }
 
 impl Process {
@@ -75,22 +74,20 @@ impl Process {
             Extender::Ours => "ours",
         };
         let program = std::env::current_exe().context("the path of this program")?;
-        let log = File::create(log).with_context(|| format!("creating {}", log.display()))?;
-        let child = Command::new(program)
-            .args(["bench", "extender", word, "--listen", &address.to_string(), "--kubeconfig", kubeconfig])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("starting the {word} extender"))?;
-        until(&format!("the {word} extender to be ready"), || async { Ok(is_ready(address).await) }).await?;
-        Ok(Self { child })
+        let mut command = Command::new(program);
+        command.args(["bench", "extender", word, "--listen", &address.to_string()]);
+        command.args(["--kubeconfig", kubeconfig]);
+        let what = format!("the {word} extender");
+        let mut program = Running::start(&what, command, log)?;
+        let ready =
+            async { until(&format!("{what} to be ready"), async || Ok(is_ready(address).await)).await };
+        program.while_it_runs("it was ready", ready).await?;
+        Ok(Self { program })
     }
 
     /// Seconds of processor time it has used so far; none where the system does not say.
     pub(super) fn processor_seconds(&self) -> Option<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()?)).ok()?;
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id()?)).ok()?;
         // The second field, the program's name, may hold spaces; the 14th and 15th are hundredths of seconds.
         let (_, fields) = text.rsplit_once(')')?;
         let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
@@ -98,8 +95,8 @@ impl Process {
     }
 
     /// Ends it and waits until it has ended, so that its port is free.
-    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("ending the extender")
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        self.program.stop().await
     }
 }
 
