@@ -15,6 +15,7 @@ mod hardware;
 mod images;
 mod install;
 mod jobs;
+mod kube_proxy;
 mod nodes;
 mod phases;
 pub mod pool;
@@ -158,7 +159,11 @@ impl KindCluster {
             owner: Owner::Run(guard),
         };
         let furnished = async {
-            tokio::try_join!(cluster.let_pods_reach_the_proxy(), images::load(&cluster.name))?;
+            tokio::try_join!(
+                cluster.forget_early_calls(),
+                cluster.let_pods_reach_the_proxy(),
+                images::load(&cluster.name),
+            )?;
             done("images into nodes");
             cluster.install(used_again).await.context("installing the suite")
         };

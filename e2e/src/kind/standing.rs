@@ -3,11 +3,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use futures::future::try_join_all;
+use tokio::time::Instant;
 
+use super::phases::Phases;
 use super::scheduling::{Route, Scheduling};
-use super::{KindCluster, Options, Owner, Phase, guard, program};
+use super::{KindCluster, Options, Owner, guard, images, program};
 use crate::scenario::NodeSpec;
 
 /// Makes a cluster with a worker for each of these nodes, its hardware on it and the suite installed, and leaves it
@@ -15,11 +17,24 @@ use crate::scenario::NodeSpec;
 pub async fn stand(options: &Options, nodes: &[NodeSpec], scheduling: Scheduling) -> anyhow::Result<()> {
     // Kept by being released at the end: until then it is deleted like any other.
     let options = Options { workers: nodes.len(), keep: false, ..options.clone() };
-    let mut cluster = KindCluster::up(&options).await?;
-    let mut phase = Phase::begin();
+    let phases = Phases::begin();
+    images::build(options.skip_images).await?;
+    phases.reached("images");
+    let mut cluster = KindCluster::up_in(&options, &phases).await?;
     let furnished = nodes.iter().enumerate().map(|(place, spec)| cluster.become_node(place, spec));
-    tokio::try_join!(try_join_all(furnished), cluster.schedule_by(scheduling, Route::Service))?;
-    phase.done("devices offered");
+    let began = Instant::now();
+    let serves = async {
+        cluster.schedule_by(scheduling, Route::Service).await.context("installing the suite")?;
+        phases.done(format!("{}: suite serves", options.name), began);
+        anyhow::Ok(())
+    };
+    let offered = async {
+        try_join_all(furnished).await?;
+        phases.done(format!("{}: devices offered", options.name), began);
+        anyhow::Ok(())
+    };
+    tokio::try_join!(serves, offered)?;
+    phases.reached("all");
     if let Owner::Run(guard) = &mut cluster.owner {
         guard.release();
     }
