@@ -36,7 +36,8 @@ pub struct Arguments {
 enum Command {
     /// Runs scenarios (what happens without a command).
     Run(RunArguments),
-    /// Says whether this machine can run scenarios on kind, and what to do where it cannot.
+    /// Says whether this machine can run scenarios on kind, and what to do where it cannot. Pulls the node image where it
+    /// is not here.
     Doctor,
     /// A fake Neuron cluster to try things on.
     #[command(subcommand)]
@@ -188,7 +189,8 @@ fn list(output: Output) -> anyhow::Result<ExitCode> {
 }
 
 async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let scenarios = arguments.choice.scenarios()?.into_iter().filter(runs_embedded);
+    let scenarios = arguments.choice.scenarios()?;
+    let scenarios = scenarios.into_iter().filter(|scenario| runs_on("embedded", scenario));
     let seeds = if arguments.seed.is_empty() { &[0][..] } else { &arguments.seed };
     let runs: Vec<(Scenario, Options)> = scenarios
         .flat_map(|scenario| {
@@ -239,9 +241,9 @@ fn exit_code(rows: &[Row]) -> ExitCode {
     if rows.iter().any(Row::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Whether the embedded cluster can run it; says why not.
-fn runs_embedded(scenario: &Scenario) -> bool {
-    let elsewhere = scenario.only.as_ref().filter(|only| only.cluster != "embedded");
+/// Whether this kind of cluster can run it; says why not.
+fn runs_on(cluster: &str, scenario: &Scenario) -> bool {
+    let elsewhere = scenario.only.as_ref().filter(|only| only.cluster != cluster);
     if let Some(only) = elsewhere {
         eprintln!("skipped           {}: only on {}: {}", scenario.name, only.cluster, only.because);
     }
@@ -296,7 +298,8 @@ async fn fuzz_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<fuzz::Row>> {
 
 async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     refuse_embedded_only(&arguments)?;
-    let scenarios = arguments.choice.scenarios()?;
+    let mut scenarios = arguments.choice.scenarios()?;
+    scenarios.retain(|scenario| runs_on("kind", scenario));
     let RunArguments { kind, output, context, .. } = arguments;
     if let Some(context) = context {
         if kind.scheduling.contains(&Scheduling::Default) {
@@ -311,6 +314,12 @@ async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             return lacking(&format!("{}: {why}", kubectl.what), kind.require);
         }
         let rows = kind::existing::run(&scenarios, &context, kind.skip_images).await?;
+        if kind.require && rows.iter().all(|row| row.skipped.is_some()) {
+            show(&rows, output)?;
+            bail!(
+                "--require: the cluster of context {context:?} could run none of them; the lines above say why"
+            );
+        }
         return show(&rows, output);
     }
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);

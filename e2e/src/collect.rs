@@ -10,6 +10,7 @@ use kube::api::{Api, ListParams, LogParams};
 use neuron_core::names;
 
 use crate::cluster::Cluster;
+use crate::lives::Lives;
 use crate::outcome::{Outcome, PodOutcome, REDACTED, Redaction, scheduling_text};
 use crate::run::NAMESPACE;
 use crate::scenario::Scenario;
@@ -19,29 +20,33 @@ use neuron_workload::{NodeSeen, Report};
 /// The programs whose events are ours.
 const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
 
-/// What containers have said of themselves so far. A container says it once, and cannot be asked while its kubelet is
-/// stopped.
+/// What containers have said of themselves so far, and when they ran. A container says it once, and cannot be asked while
+/// its kubelet is stopped.
 #[derive(Debug, Default)]
-pub struct Reports(Mutex<BTreeMap<ContainerRun, Report>>);
+pub struct Reports {
+    said: Mutex<BTreeMap<ContainerRun, Report>>,
+    /// When they ran.
+    pub(crate) lives: Lives,
+}
 
 /// One run of a container: its pod's UID, its name, how often it was restarted before.
 type ContainerRun = (String, String, i32);
 
 impl Reports {
     fn get(&self, run: &ContainerRun) -> Option<Report> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
     }
 
     /// The last that each container of the pod said.
     fn of_pod(&self, uid: &str) -> BTreeMap<String, Report> {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let runs = said.iter().filter(|((of, _, _), _)| of == uid);
         // In the order of their restarts: the last stays.
         runs.map(|((_, container, _), report)| (container.clone(), report.clone())).collect()
     }
 
     fn keep(&self, run: ContainerRun, report: &Report) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(run, report.clone());
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(run, report.clone());
     }
 }
 
@@ -53,6 +58,7 @@ pub async fn outcome<C: Cluster>(
 ) -> anyhow::Result<Outcome> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
     let pods = pods.list(&ListParams::default()).await.context("listing pods")?.items;
+    reports.lives.look_again();
     let mut outcome = Outcome { version: 1, pods: BTreeMap::new() };
     let collector = Collector::new(cluster, scenario, reports, &pods).await?;
     for pod in &pods {
@@ -153,7 +159,7 @@ impl<'a, C: Cluster> Collector<'a, C> {
             }
         };
         let node = spec.node_name.clone();
-        Ok(PodOutcome {
+        let outcome = PodOutcome {
             phase: status.phase.unwrap_or_else(|| "Pending".into()),
             deleted: false,
             failure,
@@ -163,7 +169,9 @@ impl<'a, C: Cluster> Collector<'a, C> {
             containers: self.reports(pod).await?,
             events: self.our_events(pod),
             failed_scheduling: if spec.node_name.is_none() { self.failed_scheduling(pod) } else { None },
-        })
+        };
+        self.reports.lives.seen(pod, &outcome, statuses(pod));
+        Ok(outcome)
     }
 
     fn annotations(&self, pod: &Pod) -> BTreeMap<String, String> {

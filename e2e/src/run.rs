@@ -267,10 +267,11 @@ impl<C: Cluster> Run<'_, C> {
         Ok(())
     }
 
-    /// Creates pods, and once some of them are bound carries the steps out while the last ones are still being
-    /// created.
+    /// Creates pods, and once some of them are bound carries the steps out while others are being created. The last
+    /// ones come when the steps are done: whatever these break, they break it before all pods are placed.
     async fn amid(&mut self, Amid { apply, bound, steps }: &Amid) -> anyhow::Result<()> {
-        let (first, last) = apply.split_at(apply.len() - apply.len() / 4);
+        let (first, others) = apply.split_at(apply.len() - apply.len() / 4);
+        let (meanwhile, last) = others.split_at(others.len() / 2);
         for manifest in first {
             self.create(manifest).await?;
         }
@@ -282,7 +283,7 @@ impl<C: Cluster> Run<'_, C> {
         .await?;
         let applier = Applier::new(self.cluster, self.scenario);
         let others = async {
-            for manifest in last {
+            for manifest in meanwhile {
                 applier.create_once_served(manifest).await?;
             }
             Ok(())
@@ -294,6 +295,9 @@ impl<C: Cluster> Run<'_, C> {
             anyhow::Ok(())
         };
         tokio::try_join!(faults, others)?;
+        for manifest in last {
+            applier.create_once_served(manifest).await?;
+        }
         for manifest in apply {
             if let Some(name) = manifest["metadata"]["name"].as_str() {
                 self.settle(name).await?;
@@ -310,7 +314,8 @@ impl<C: Cluster> Run<'_, C> {
             let mut outcome = collect::outcome(self.cluster, self.scenario, &self.reports).await?;
             outcome.pods.extend(self.gone.clone());
             outcome.order_interchangeable(&self.scenario.interchangeable);
-            let failures = verdict::failures(self.scenario, &outcome);
+            let mut failures = verdict::failures(self.scenario, &outcome);
+            failures.extend(self.reports.lives.held_at_one_time(self.scenario));
             if last.as_ref().is_none_or(|last| last.outcome != outcome) {
                 still_since = Instant::now();
             }

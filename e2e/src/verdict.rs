@@ -172,8 +172,13 @@ pub(crate) fn topology(scenario: &Scenario, node: &str) -> Option<Topology> {
 
 /// The cores that a pod's containers see, under either name.
 pub(crate) fn hardware(pod: &PodOutcome, topology: &Topology) -> CoreSet {
-    let sets = pod.containers.values().filter_map(|report| visible(report).ok());
-    sets.fold(CoreSet::EMPTY, |all, (cores, devices)| all.union(cores).union(topology.cores_of(devices)))
+    let sets = pod.containers.values().map(|report| cores_of(report, topology));
+    sets.fold(CoreSet::EMPTY, CoreSet::union)
+}
+
+/// The cores that a container sees, under either name; none where what it said cannot be read.
+pub(crate) fn cores_of(report: &Report, topology: &Topology) -> CoreSet {
+    visible(report).map_or(CoreSet::EMPTY, |(cores, devices)| cores.union(topology.cores_of(devices)))
 }
 
 /// No core is seen by two running pods, under either name.

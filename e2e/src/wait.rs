@@ -1,6 +1,7 @@
 //! The one way to wait: for a condition, with a deadline, while the cluster lets time pass.
 
-use tokio::time::Instant;
+use anyhow::bail;
+use tokio::time::{Instant, timeout};
 
 use crate::cluster::Cluster;
 
@@ -13,7 +14,9 @@ pub async fn until<C: Cluster>(
 ) -> anyhow::Result<()> {
     let wait = Wait::new(cluster, what);
     loop {
-        match condition().await {
+        // A program or a server that never answers would be waited for without end.
+        let looked = timeout(cluster.patience(), condition()).await;
+        match looked.unwrap_or_else(|_| bail!("no answer for {} s", cluster.patience().as_secs())) {
             Ok(true) => return Ok(()),
             Ok(false) => wait.look_again().await?,
             Err(error) => match wait.look_again().await {
@@ -40,7 +43,7 @@ impl<'a, C: Cluster> Wait<'a, C> {
     /// Lets time pass until the next look, or says that patience has ended.
     pub async fn look_again(&self) -> anyhow::Result<()> {
         if Instant::now() >= self.deadline {
-            anyhow::bail!("waited {} s for {}", self.cluster.patience().as_secs(), self.what);
+            bail!("waited {} s for {}", self.cluster.patience().as_secs(), self.what);
         }
         self.cluster.pass_time().await;
         Ok(())

@@ -39,7 +39,7 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 #[cfg(test)]
 mod tests {
     use tokio::net::{TcpSocket, TcpStream};
-    use tokio::time::timeout;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
 
@@ -67,8 +67,10 @@ current-context: x
         let path = folder.path().join("kubeconfig");
         std::fs::write(&path, KUBECONFIG.replace("ADDRESS", &address.to_string())).unwrap();
         let client = client(Some(&path)).await.unwrap();
+        let began = Instant::now();
         let answer = timeout(CONNECT * 2, client.apiserver_version()).await;
         assert!(answer.expect("it hangs").is_err());
+        assert!(began.elapsed() >= CONNECT, "it was refused, not given up");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::scheduler::{self, Size};
 use crate::cli::Output;
-use crate::kind::session::unless_ended;
+use crate::kind::session::{unless_ended, with_nothing_left};
 use crate::kind::{bare, doctor};
 use crate::kind_arguments::node_image_of_environment;
 
@@ -62,11 +62,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             "neuron-e2e: this is a debug build, and so are the extenders it compares; build with --release"
         );
     }
-    let report = unless_ended(scheduler::measure(&name, node_image, size)).await?;
-    let left = bare::left_behind(&name).await?;
-    if !left.is_empty() {
-        bail!("left behind: {}", left.join(", "));
-    }
+    let report = unless_ended(scheduler::measure(&name, node_image, size)).await;
+    let report = with_nothing_left(report, bare::left_behind(&name)).await?;
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
         Output::Table => print!("{}", report.told()),

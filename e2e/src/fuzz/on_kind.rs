@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::bail;
+
 use super::{Fuzz, Row, comparable, generate, judge, keep, plan::Plan, shrink};
 use crate::kind::session::{self, Session};
 use crate::kind::{Options, Scheduling};
@@ -20,7 +22,7 @@ pub enum OnKind {
 }
 
 /// Runs the random scenarios on at most so many kind clusters in every way of scheduling. `jobs` means nothing here:
-/// one scenario has a cluster at a time.
+/// one scenario has a cluster at a time. An error where a signal ended it; nothing stays then either.
 pub async fn run(
     fuzz: &Fuzz,
     ways: &[Scheduling],
@@ -28,14 +30,35 @@ pub async fn run(
     clusters: usize,
 ) -> anyhow::Result<OnKind> {
     let plans: Vec<Plan> = (0..fuzz.count).map(|place| plan(fuzz.seed.wrapping_add(place))).collect();
-    let (mut failures, mut seconds) = match session_of(&plans, ways, options.clone(), clusters).await? {
+    let told = match session_of(&plans, ways, options.clone(), clusters).await? {
         Ok(told) => told,
         Err(why) => return Ok(OnKind::Skipped(why)),
     };
-    // Smaller ones are tried on clusters that stay; the last session, which shows them once more, deletes them.
+    let has_failed = told.0.values().any(|wrong| !wrong.is_empty());
+    // Smaller plans are tried on clusters that stay until all is told.
     let standing = Options { keep: true, skip_images: true, ..options.clone() };
+    let rows = rows(fuzz, plans, told, async |plan: &Plan| {
+        match session_of(std::slice::from_ref(plan), ways, standing.clone(), clusters).await? {
+            Ok((mut failures, _)) => Ok(failures.remove(&plan.name()).unwrap_or_default()),
+            Err(why) => bail!("{why}"),
+        }
+    })
+    .await;
+    if has_failed && !options.keep {
+        session::clear(&options).await?;
+    }
+    Ok(OnKind::Ran(rows?))
+}
+
+/// One row a plan, of those that failed the smallest that still does. `again` says what is wrong with a smaller plan;
+/// its error, such as a signal's, ends the search, and is given when what was found so far is kept.
+async fn rows(
+    fuzz: &Fuzz,
+    plans: Vec<Plan>,
+    (mut failures, mut seconds): Told,
+    mut again: impl AsyncFnMut(&Plan) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let mut shrunk = Vec::new();
     for plan in plans {
         let compared = comparable::why_not(&plan).is_none();
         let (seed, seconds) = (plan.seed, seconds.remove(&plan.name()).unwrap_or_default());
@@ -43,27 +66,32 @@ pub async fn run(
         let mut row =
             Row { seed, passed: wrong.is_empty(), compared, failures: Vec::new(), file: None, seconds };
         if !row.passed {
-            let again = async |plan: &Plan| {
-                let plans = std::slice::from_ref(plan);
-                match session_of(plans, ways, standing.clone(), clusters).await {
-                    Ok(Ok((mut failures, _))) => failures.remove(&plan.name()).unwrap_or_default(),
-                    // Nothing was shown: not a smaller failure.
-                    Ok(Err(_)) | Err(_) => Vec::new(),
+            let mut ended = None;
+            let smaller = async |plan: &Plan| {
+                if ended.is_some() {
+                    return Vec::new();
+                }
+                match again(plan).await {
+                    Ok(now) if shrink::are_alike(&wrong, &now) => now,
+                    Ok(_) => Vec::new(),
+                    Err(error) => {
+                        ended = Some(error);
+                        Vec::new()
+                    }
                 }
             };
-            let (plan, wrong) = shrink::shrink(plan, wrong, ATTEMPTS, again).await;
+            let (plan, wrong) = shrink::shrink(plan, wrong.clone(), ATTEMPTS, smaller).await;
             let about = format!("Seed {seed} on kind: {}", wrong.join("; "));
-            row.file = Some(keep(&fuzz.keep_failures, &plan, &about)?);
+            let file = keep(&fuzz.keep_failures, &plan, &about)?;
+            if let Some(error) = ended {
+                return Err(error.context(format!("seed {seed} failed and is kept as {}", file.display())));
+            }
+            row.file = Some(file);
             row.failures = wrong;
-            shrunk.push(plan);
         }
         rows.push(row);
     }
-    if !shrunk.is_empty() {
-        // Whatever it shows, the failures are told already.
-        let _shown = session_of(&shrunk, ways, options, clusters).await?;
-    }
-    Ok(OnKind::Ran(rows))
+    Ok(rows)
 }
 
 /// The plan of a seed: of every fifth one that leaves as much to chance as it likes.

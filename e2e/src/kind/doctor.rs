@@ -36,7 +36,7 @@ pub async fn node_image(asked: Option<&str>) -> String {
     }
 }
 
-/// Looks at everything that a run on so many clusters needs, in the order in which it is needed.
+/// Looks at everything that a run needs that makes so many clusters, in the order in which it is needed.
 pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
     let docker = program::output("docker", &["version", "--format", "{{.Server.Version}}"]).await;
     let has_docker = docker.is_ok();
@@ -102,7 +102,10 @@ fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> F
 }
 
 fn memory(clusters: usize) -> Finding {
-    let needed = NEEDED_MEMORY.0 + NEEDED_MEMORY.1 * clusters.saturating_sub(1) as u64;
+    let needed = match clusters {
+        0 => 0,
+        some => NEEDED_MEMORY.0 + NEEDED_MEMORY.1 * (some - 1) as u64,
+    };
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = text
         .lines()

@@ -16,6 +16,14 @@ use crate::run::NAMESPACE;
 const LINES: i64 = 2000;
 
 impl KindCluster {
+    /// The error, with where to find what there is to see of it.
+    pub(super) async fn with_evidence(&self, of: &str, error: anyhow::Error) -> anyhow::Error {
+        error.context(match self.keep_evidence(of).await {
+            Ok(folder) => format!("evidence: {}", folder.display()),
+            Err(why) => format!("no evidence: {why:#}"),
+        })
+    }
+
     /// Collects into a folder of the scenario's name and gives its path. What cannot be had is written down as such.
     pub(super) async fn keep_evidence(&self, scenario: &str) -> anyhow::Result<PathBuf> {
         let folder = std::env::temp_dir()
@@ -36,8 +44,20 @@ impl KindCluster {
         }
         for namespace in [NAMESPACE, SYSTEM] {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-            for pod in pods.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
-                keep_logs(&folder, &pods, &pod).await?;
+            match pods.list(&ListParams::default()).await {
+                Ok(listed) => {
+                    for pod in listed.items {
+                        keep_logs(&folder, &pods, &pod).await?;
+                    }
+                }
+                // The API server may be what is broken: then as kubelet keeps them.
+                Err(error) => {
+                    save(&folder, &format!("logs-{namespace}.txt"), Err(error.into()))?;
+                    for node in self.workers.iter().chain(&self.control_plane) {
+                        let file = format!("{node}-logs-{namespace}.txt");
+                        save(&folder, &file, self.in_node(node, &kept_logs(namespace)).await)?;
+                    }
+                }
             }
         }
         for node in &self.workers {
@@ -60,6 +80,13 @@ impl KindCluster {
         }
         Ok(folder)
     }
+}
+
+/// Prints the logs that a node keeps of a namespace's containers.
+fn kept_logs(namespace: &str) -> String {
+    format!(
+        r#"for file in /var/log/pods/{namespace}_*/*/*.log; do echo "== $file"; tail -n {LINES} "$file"; done"#
+    )
 }
 
 /// What every container of the pod said, and what it had said before it was started again.

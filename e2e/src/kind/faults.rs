@@ -80,14 +80,19 @@ impl KindCluster {
         .await
     }
 
-    /// Kills every process of this program on these nodes, as the system does that runs out of memory.
+    /// Kills every process of this program on these nodes, as the system does that runs out of memory. An error where
+    /// none runs on any of them; nodes that are not this machine's are left alone.
     pub(super) async fn kill(&self, program: &str, nodes: &[String]) -> anyhow::Result<()> {
         // Linux keeps 15 bytes of a process' name.
         let name = program.get(..15).unwrap_or(program);
-        for node in nodes.iter().filter(|node| self.containers.contains(node)) {
-            let kill = format!("pkill -KILL -x {name} || :");
-            self.in_node(node, &kill).await.with_context(|| format!("killing {program} on {node}"))?;
+        let nodes: Vec<&String> = nodes.iter().filter(|node| self.containers.contains(node)).collect();
+        let mut killed = nodes.is_empty();
+        for node in nodes {
+            let kill = format!("if pkill -KILL -x {name}; then echo killed; fi");
+            let said = self.in_node(node, &kill).await;
+            killed |= !said.with_context(|| format!("killing {program} on {node}"))?.trim().is_empty();
         }
+        anyhow::ensure!(killed, "{program} was to be killed, and runs nowhere");
         Ok(())
     }
 

@@ -111,7 +111,9 @@ impl KindCluster {
         phases.reached("images");
         let cluster = Self::up_in(options, &phases).await?;
         let began = Instant::now();
-        cluster.installed().await.context("installing the suite")?;
+        if let Err(error) = cluster.installed().await.context("installing the suite") {
+            return Err(cluster.with_evidence("installing", error).await);
+        }
         phases.done(format!("{}: suite serves", options.name), began);
         Ok(cluster)
     }
@@ -164,14 +166,11 @@ impl KindCluster {
                 cluster.let_pods_reach_the_proxy(),
                 images::load(&cluster.name),
             )?;
-            done("images into nodes");
+            done("kube-proxy and images into nodes");
             cluster.install(used_again).await.context("installing the suite")
         };
         if let Err(error) = furnished.await {
-            return Err(error.context(match cluster.keep_evidence("installing").await {
-                Ok(folder) => format!("evidence: {}", folder.display()),
-                Err(why) => format!("no evidence: {why:#}"),
-            }));
+            return Err(cluster.with_evidence("installing", error).await);
         }
         done("suite installed");
         Ok(cluster)

@@ -36,6 +36,13 @@ impl Pool {
         &self.members
     }
 
+    /// How many of the clusters are there already.
+    pub(super) async fn standing(&self) -> usize {
+        // Without kind there are none, which is told elsewhere.
+        let clusters = program::output("kind", &["get", "clusters"]).await.unwrap_or_default();
+        self.members.iter().filter(|member| clusters.lines().any(|name| name == member.name)).count()
+    }
+
     /// Deletes what an earlier run of this name has left, however many clusters it had.
     pub(super) async fn clear(&self) -> anyhow::Result<()> {
         try_join_all(self.names().await?.iter().map(|name| guard::delete(name)))

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use futures::future::try_join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
@@ -44,21 +44,21 @@ pub async fn run(
 ) -> anyhow::Result<Session> {
     let jobs = Jobs::new(scenarios, ways);
     let sizes = jobs.sizes(clusters);
-    for finding in doctor::look(options.node_image.as_deref(), sizes.len()).await {
+    let pool = Pool::new(&options, &sizes);
+    // Those that an earlier run kept have their memory already.
+    let standing = if options.keep { pool.standing().await } else { 0 };
+    for finding in doctor::look(options.node_image.as_deref(), sizes.len() - standing).await {
         if let Err(why) = finding.found {
             return Ok(Session::Skipped(format!("{}: {why}", finding.what)));
         }
     }
-    let pool = Pool::new(&options, &sizes);
     let running = Running::new(jobs, scenarios, Phases::begin());
-    let mut rows = unless_ended(running.all(&pool, &options)).await?;
+    let mut rows = unless_ended(running.all(&pool, &options)).await;
     if !options.keep {
         let volumes = running.volumes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let left = pool.left_behind(&volumes).await?;
-        if !left.is_empty() {
-            bail!("left behind: {}", left.join(", "));
-        }
+        rows = with_nothing_left(rows, pool.left_behind(&volumes)).await;
     }
+    let mut rows = rows?;
     running.phases.tell();
     rows.sort_by_key(|(place, _)| *place);
     Ok(Session::Ran(rows.into_iter().map(|(_, row)| row).collect()))
@@ -75,6 +75,27 @@ pub(crate) async fn unless_ended<T>(work: impl Future<Output = anyhow::Result<T>
         _ = hang_up.recv() => bail!("the terminal is gone"),
         result = work => result,
     }
+}
+
+/// The result of work that is over, which is an error, too, where something of it stayed behind.
+pub(crate) async fn with_nothing_left<T>(
+    result: anyhow::Result<T>,
+    left: impl Future<Output = anyhow::Result<Vec<String>>>,
+) -> anyhow::Result<T> {
+    let left = match left.await {
+        Ok(left) if left.is_empty() => return result,
+        Ok(left) => anyhow!("left behind: {}", left.join(", ")),
+        Err(error) => error.context("looking for what stayed behind"),
+    };
+    Err(match result {
+        Ok(_) => left,
+        Err(error) => error.context(format!("{left:#}")),
+    })
+}
+
+/// Deletes the clusters that runs with these options have kept.
+pub(crate) async fn clear(options: &Options) -> anyhow::Result<()> {
+    Pool::new(options, &[1]).clear().await
 }
 
 /// What the clusters of one run share.
@@ -129,16 +150,6 @@ impl<'s> Running<'s> {
         let made = volumes(&options.name).await?;
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
         let rows = self.serve(&cluster, place, options.workers).await;
-        // An API server that was restarted refuses everybody for a moment: it does not know the roles yet.
-        if self.scenarios.iter().all(|scenario| scenario.tier == Tier::Placement) {
-            let refused = cluster.refused_rights().await?;
-            if !refused.is_empty() {
-                bail!(
-                    "the API server refused parts what their manifests must grant:\n{}",
-                    refused.join("\n")
-                );
-            }
-        }
         if !options.keep {
             let began = Instant::now();
             cluster.down().await?;
@@ -216,8 +227,13 @@ impl<'s> Running<'s> {
         way: Scheduling,
     ) -> anyhow::Result<Finished> {
         let on_kind = async {
+            let began = Instant::now();
             let stage = Stage::set(cluster, scenario, way).await.context("preparing the nodes")?;
             let mut finished = run::run(&stage, scenario).await;
+            // An API server that was restarted refuses everybody for a moment: it does not know the roles yet.
+            if let (Ok(finished), Tier::Placement) = (&mut finished, scenario.tier) {
+                finished.failures.extend(cluster.refused_rights(began.elapsed()).await?);
+            }
             // Evidence of a failure is in what is still there.
             if finished.as_ref().is_ok_and(|finished| finished.failures.is_empty()) {
                 stage.down().await.context("clearing the nodes")?;

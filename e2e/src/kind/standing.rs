@@ -33,7 +33,9 @@ pub async fn stand(options: &Options, nodes: &[NodeSpec], scheduling: Scheduling
         phases.done(format!("{}: devices offered", options.name), began);
         anyhow::Ok(())
     };
-    tokio::try_join!(serves, offered)?;
+    if let Err(error) = tokio::try_join!(serves, offered) {
+        return Err(cluster.with_evidence("installing", error).await);
+    }
     phases.reached("all");
     if let Owner::Run(guard) = &mut cluster.owner {
         guard.release();

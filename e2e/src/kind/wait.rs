@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use anyhow::bail;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Time between two looks.
 pub(super) const LOOK: Duration = Duration::from_millis(150);
@@ -27,7 +27,9 @@ pub(super) async fn within<F: Future<Output = anyhow::Result<bool>>>(
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + limit;
     loop {
-        match condition().await {
+        // A program or a server that never answers would be waited for without end.
+        let looked = timeout(LONGEST, condition()).await;
+        match looked.unwrap_or_else(|_| bail!("no answer for {} s", LONGEST.as_secs())) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             // The API server may be away for a moment; what it said last is told if it stays so.

@@ -15,11 +15,11 @@ mod room;
 pub mod row;
 mod stand_in;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::session::unless_ended;
+use super::session::{unless_ended, with_nothing_left};
 use super::stage::Stage;
 use super::{KindCluster, Options, Scheduling, doctor, guard};
 use crate::cluster::Cluster as _;
@@ -71,14 +71,11 @@ async fn session(cases: &[&Case], options: Options, grace: bool) -> anyhow::Resu
         }
     }
     let (name, keep) = (options.name.clone(), options.keep);
-    let rows = unless_ended(all(cases, options, grace)).await?;
+    let mut rows = unless_ended(all(cases, options, grace)).await;
     if !keep {
-        let left = guard::left_behind(&name).await?;
-        if !left.is_empty() {
-            bail!("left behind: {}", left.join(", "));
-        }
+        rows = with_nothing_left(rows, guard::left_behind(&name)).await;
     }
-    Ok(Session::Ran(rows))
+    Ok(Session::Ran(rows?))
 }
 
 async fn all(cases: &[&Case], options: Options, grace: bool) -> anyhow::Result<Vec<Row>> {
