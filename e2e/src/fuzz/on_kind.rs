@@ -129,3 +129,29 @@ async fn session_of(
     }
     Ok(Ok((failures, seconds)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_ends_the_search_and_what_was_found_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned() };
+        let plan = plan(1);
+        let failures = BTreeMap::from([(plan.name(), vec!["kind: pod a is lost".to_owned()])]);
+        let mut asked = 0;
+        let again = async |_: &Plan| {
+            asked += 1;
+            bail!("interrupted")
+        };
+        let error = rows(&fuzz, vec![plan.clone()], (failures, BTreeMap::new()), again).await.unwrap_err();
+        let file = folder.path().join(format!("{}.yaml", plan.name()));
+        assert_eq!(
+            format!("{error:#}"),
+            format!("seed 1 failed and is kept as {}: interrupted", file.display())
+        );
+        assert!(file.exists());
+        assert_eq!(asked, 1);
+    }
+}

@@ -59,7 +59,7 @@ pub async fn look(asked_image: Option<&str>, clusters: usize) -> Vec<Finding> {
         };
         findings.push(Finding { what: "node image", found });
     }
-    findings.push(memory(clusters));
+    findings.push(memory(clusters, &std::fs::read_to_string("/proc/meminfo").unwrap_or_default()));
     findings
         .push(inotify(std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok().as_deref()));
     findings
@@ -101,13 +101,13 @@ fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> F
     Finding { what, found: found.map(first_line).map_err(|error| format!("{error:#}; {remedy}")) }
 }
 
-fn memory(clusters: usize) -> Finding {
+/// By what the kernel says, if it is Linux.
+fn memory(clusters: usize, said: &str) -> Finding {
     let needed = match clusters {
         0 => 0,
         some => NEEDED_MEMORY.0 + NEEDED_MEMORY.1 * (some - 1) as u64,
     };
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = text
+    let available = said
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     let found = match available.map(|kib| kib / 1024) {
@@ -171,5 +171,15 @@ mod tests {
     fn what_is_missing_comes_with_its_remedy() {
         let missing = finding("kind", Err(anyhow::anyhow!("cannot start `kind version`")), "install kind");
         assert_eq!(missing.found.unwrap_err(), "cannot start `kind version`; install kind");
+    }
+
+    #[test]
+    fn memory_is_asked_for_clusters_that_do_not_stand_yet() {
+        let said = "MemTotal:  8000000 kB\nMemAvailable:  4194304 kB\n";
+        assert_eq!(memory(0, said).found.unwrap(), "4096 MiB available");
+        assert_eq!(memory(1, said).found.unwrap(), "4096 MiB available");
+        let missing = memory(3, said).found.unwrap_err();
+        assert!(missing.starts_with("4096 MiB are available, 6144 are needed for 3 clusters"), "{missing}");
+        assert_eq!(memory(3, "").found.unwrap(), "unknown");
     }
 }

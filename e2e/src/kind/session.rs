@@ -271,3 +271,25 @@ impl<'s> Running<'s> {
         cell.get_or_try_init(outcome).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ended(result: anyhow::Result<()>, left: anyhow::Result<Vec<String>>) -> String {
+        let ended = with_nothing_left(result, async { left }).await;
+        ended.map_or_else(|error| format!("{error:#}"), |()| "well".to_owned())
+    }
+
+    #[tokio::test]
+    async fn what_stayed_behind_is_told_however_the_work_ended() {
+        let node = || Ok(vec!["container a".to_owned(), "volume b".to_owned()]);
+        assert_eq!(ended(Ok(()), Ok(Vec::new())).await, "well");
+        assert_eq!(ended(Ok(()), node()).await, "left behind: container a, volume b");
+        assert_eq!(ended(Err(anyhow!("interrupted")), Ok(Vec::new())).await, "interrupted");
+        assert_eq!(
+            ended(Err(anyhow!("interrupted")), node()).await,
+            "left behind: container a, volume b: interrupted"
+        );
+    }
+}
