@@ -43,8 +43,8 @@ struct Arguments {
     /// Seconds between two looks at hardware and sockets.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3600))]
     poll_seconds: u64,
-    /// The API server's address and our name to it; without it ~/.kube/config or the pod's service account.
-    #[arg(long, env = "KUBECONFIG")]
+    /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account.
+    #[arg(long)]
     kubeconfig: Option<PathBuf>,
 }
 

@@ -19,7 +19,7 @@ pub mod fuzz;
 pub mod kind;
 mod kind_arguments;
 pub mod library;
-pub mod lives;
+mod lives;
 mod observe;
 pub mod outcome;
 pub mod output;

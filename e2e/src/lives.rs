@@ -1,11 +1,12 @@
 //! When containers ran, and on what: no core may be held by two pods at one time, also where both are gone in the end.
-//! Filled by [`crate::collect`] at each look, asked by [`crate::run`] at the last.
+//! Filled by [`crate::collect`] at each look; asked by [`crate::run`] at the end, as often as that looks.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use neuron_core::ids::CoreSet;
 use neuron_workload::Report;
 
@@ -15,7 +16,7 @@ use crate::verdict::{cores_of, topology};
 
 /// Every container that was seen so far.
 #[derive(Debug, Default)]
-pub struct Lives(Mutex<State>);
+pub(crate) struct Lives(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,6 +29,7 @@ struct State {
 /// One container, from its first start on; kubelet says both times in whole seconds, by one clock a node.
 #[derive(Clone, Debug)]
 struct Life {
+    uid: String,
     pod: String,
     /// n1, n2.. in scenario order.
     node: String,
@@ -65,14 +67,19 @@ impl Lives {
         let is_over = matches!(outcome.phase.as_str(), "Succeeded" | "Failed");
         let look = if is_over { 0 } else { state.looks };
         for status in statuses {
-            let (Some((began, ended)), Some(report)) = (times(status), outcome.containers.get(&status.name))
-            else {
+            let key = (uid.clone(), status.name.clone());
+            let Some((began, ended)) = times(status) else {
+                // Between two lives; what it holds it goes on holding.
+                if let Some(before) = state.containers.get_mut(&key) {
+                    (before.ended, before.look) = (None, look);
+                }
                 continue;
             };
-            let key = (uid.clone(), status.name.clone());
+            let Some(report) = outcome.containers.get(&status.name) else { continue };
             let began = state.containers.get(&key).map_or(began, |before| before.began.min(began));
-            let (pod, node, report) = (name.clone(), node.clone(), report.clone());
-            state.containers.insert(key, Life { pod, node, began, ended, report, look });
+            let (uid, pod, node) = (uid.clone(), name.clone(), node.clone());
+            let life = Life { uid, pod, node, began, ended, report: report.clone(), look };
+            state.containers.insert(key, life);
         }
     }
 
@@ -89,7 +96,7 @@ impl Lives {
         let mut failures = Vec::new();
         for (place, (later, wanted)) in lives.iter().enumerate() {
             for (earlier, held) in &lives[..place] {
-                let others = earlier.pod != later.pod && earlier.node == later.node;
+                let others = earlier.uid != later.uid && earlier.node == later.node;
                 // Of one whose end nobody saw nothing can be said.
                 let still = earlier.ended.map_or(earlier.look == state.looks, |ended| ended > later.began);
                 if others && still && held.intersects(*wanted) {
@@ -110,12 +117,15 @@ impl Lives {
 
 /// When the container began, in its earliest life that kubelet still tells of, and when it ended, if it has.
 fn times(status: &ContainerStatus) -> Option<(Timestamp, Option<Timestamp>)> {
+    // Of a container that could not be started kubelet says that it began in 1970.
+    let told =
+        |time: &Option<Time>| time.as_ref().map(|time| time.0).filter(|time| *time > Timestamp::UNIX_EPOCH);
     let state = status.state.as_ref()?;
     let before = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
-    let before = before.and_then(|last| last.started_at.as_ref()).map(|time| time.0);
+    let before = before.and_then(|last| told(&last.started_at));
     let (began, ended) = match (&state.running, &state.terminated) {
-        (Some(running), _) => (running.started_at.as_ref()?.0, None),
-        (None, Some(ended)) => (ended.started_at.as_ref()?.0, Some(ended.finished_at.as_ref()?.0)),
+        (Some(running), _) => (told(&running.started_at)?, None),
+        (None, Some(ended)) => (told(&ended.started_at)?, Some(told(&ended.finished_at)?)),
         (None, None) => return None,
     };
     Some((before.map_or(began, |before| before.min(began)), ended))
@@ -182,6 +192,21 @@ mod tests {
         assert_eq!(wrong(&[&[("short", "1", ran(2, 4)), ("all", "0,1", ran(3, 9))]]), told);
         assert_eq!(wrong(&[&[("short", "1", ran(2, 4))], &[("all", "0,1", runs(3))]]), told);
         assert_eq!(wrong(&[&[("short", "1", runs(2)), ("all", "0,1", runs(3))]]), told);
+    }
+
+    #[test]
+    fn a_container_that_waits_to_be_started_again_holds_what_it_held() {
+        let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let looks: [&[_]; 2] = [&[("one", "1", ran(2, 3))], &[("one", "1", waits), ("two", "1", runs(5))]];
+        assert_eq!(wrong(&looks).len(), 1);
+    }
+
+    #[test]
+    fn a_container_that_could_not_be_started_held_nothing() {
+        let not_started = json!({"terminated": {
+            "exitCode": 128, "startedAt": "1970-01-01T00:00:00Z", "finishedAt": at(9),
+        }});
+        assert!(wrong(&[&[("one", "1", ran(2, 3)), ("two", "1", not_started)]]).is_empty());
     }
 
     #[test]

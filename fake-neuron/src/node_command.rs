@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     /// Remove the hardware when ended; without it the node keeps it, as a node keeps its devices.
     #[arg(long)]
     cleanup: bool,
-    /// The API server's address and our name to it; without it ~/.kube/config or the pod's service account.
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account.
+    #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 

@@ -107,7 +107,11 @@ impl fmt::Display for Refusal {
                     write!(f, " beside {}", Count(Resource::Device, *beside))?;
                 }
                 // For ever true, so nothing in it may change with what is free: it is told once.
-                if *permanent { write!(f, ", it has {total}") } else { write!(f, ", free {free} of {total}") }
+                if *permanent {
+                    write!(f, "; the node has {} in all", Count(*resource, *total))
+                } else {
+                    write!(f, ", free {free} of {total}")
+                }
             }
             Refusal::NotLinked { container, resource, asked, free, largest } => {
                 if let Some(container) = container {

@@ -77,11 +77,11 @@ fn a_long_run_across_devices_leaves_whole_devices_to_the_others() {
 )]
 #[case::full("inf2.24xlarge", "0,2,4,6,8", "", &[devices(2)], false, "not enough free: Neuron devices asked 2, free 1 of 6")]
 #[case::never_enough(
-    "inf2.24xlarge", "0", "", &[devices(4), devices(3)], true, "the node is too small: Neuron devices asked 7, it has 6"
+    "inf2.24xlarge", "0", "", &[devices(4), devices(3)], true, "the node is too small: Neuron devices asked 7; the node has 6 devices in all"
 )]
 #[case::never_enough_under_both_names(
     "inf2.24xlarge", "", "", &[(Role::App, 6, 1)], true,
-    "the node is too small: Neuron cores asked 1 beside 6 devices, it has 12"
+    "the node is too small: Neuron cores asked 1 beside 6 devices; the node has 12 cores in all"
 )]
 #[case::not_linked(
     "inf2.24xlarge", "2,6,10", "", &[devices(3)], false,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 
 use super::{Fuzz, Row, comparable, generate, judge, keep, plan::Plan, shrink};
-use crate::kind::session::{self, Session};
+use crate::kind::session::{self, EVIDENCE, NO_EVIDENCE, Session};
 use crate::kind::{Options, Scheduling};
 use crate::scenario::Scenario;
 
@@ -45,9 +45,9 @@ pub async fn run(
     })
     .await;
     if has_failed && !options.keep {
-        session::clear(&options).await?;
+        return session::cleared(rows, &options).await.map(OnKind::Ran);
     }
-    Ok(OnKind::Ran(rows?))
+    rows.map(OnKind::Ran)
 }
 
 /// One row a plan, of those that failed the smallest that still does. `again` says what is wrong with a smaller plan;
@@ -117,6 +117,8 @@ async fn session_of(
     for row in rows {
         let plan = plans.iter().find(|plan| plan.name() == row.scenario);
         let mut wrong = row.failures;
+        // Where to look is no failure of a kind.
+        wrong.retain(|text| !text.starts_with(EVIDENCE) && !text.starts_with(NO_EVIDENCE));
         if let (Some(plan), Some(outcome)) = (plan, &row.outcome) {
             wrong.extend(judge::not_admitted(plan, plan.actions.len(), outcome));
         }

@@ -46,9 +46,11 @@ pub fn are_alike(found: &[String], now: &[String]) -> bool {
     now.iter().any(|now| found.iter().any(|found| gist(found) == gist(now)))
 }
 
-/// The first words from the pod or step on, without names and numbers.
+/// The first words from the pod or step on, or of a failure that names neither, without names and numbers.
 fn gist(failure: &str) -> Vec<&str> {
-    let words = failure.split_whitespace().skip_while(|word| !matches!(*word, "pod" | "pods" | "step"));
+    let words: Vec<&str> = failure.split_whitespace().collect();
+    let from = words.iter().position(|word| matches!(*word, "pod" | "pods" | "step")).unwrap_or_default();
+    let words = words.into_iter().skip(from);
     words.filter(|word| !word.contains(|c: char| c.is_ascii_digit() || c == '{')).take(GIST).collect()
 }
 

@@ -1,9 +1,8 @@
 //! Whether the API server refused a deployed part anything: its manifest must grant what it asks for, and the embedded
 //! cluster, which grants everything, cannot show that. Asked at the end of each scenario, while its pods are there.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, LogParams};
 
@@ -14,14 +13,12 @@ use super::install::SYSTEM;
 const PARTS: [&str; 4] = ["neuron-device-plugin", "k8s-neuron-scheduler", "fake-neuron", "my-scheduler"];
 
 impl KindCluster {
-    /// What running parts logged of refusals since so long ago, one line each; empty if their rights suffice.
-    pub(super) async fn refused_rights(&self, since: Duration) -> anyhow::Result<Vec<String>> {
+    /// What running parts logged of refusals since then, one line each; empty if their rights suffice.
+    pub(super) async fn refused_rights(&self, since: Timestamp) -> anyhow::Result<Vec<String>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
         let listed = pods.list_metadata(&ListParams::default()).await.context("listing the suite's pods")?;
         let names = listed.items.into_iter().filter_map(|pod| pod.metadata.name);
-        // In whole seconds, and one more for what was cut off.
-        let since = i64::try_from(since.as_secs())?.saturating_add(1);
-        let params = LogParams { since_seconds: Some(since), ..LogParams::default() };
+        let params = LogParams { since_time: Some(since), ..LogParams::default() };
         let mut refused = Vec::new();
         for name in names.filter(|name| PARTS.iter().any(|part| name.starts_with(part))) {
             let log = match pods.logs(&name, &params).await {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use futures::future::try_join_all;
+use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -24,6 +25,11 @@ use crate::outcome::Outcome;
 use crate::output::Row;
 use crate::run::{self, Finished};
 use crate::scenario::{Scenario, Tier};
+
+/// How the last of a scenario's failures begins, which says where to look further, or why there is nothing to look at.
+pub(crate) const EVIDENCE: &str = "evidence: ";
+/// See [`EVIDENCE`].
+pub(crate) const NO_EVIDENCE: &str = "no evidence: ";
 
 /// What came of a run.
 pub enum Session {
@@ -93,9 +99,14 @@ pub(crate) async fn with_nothing_left<T>(
     })
 }
 
-/// Deletes the clusters that runs with these options have kept.
-pub(crate) async fn clear(options: &Options) -> anyhow::Result<()> {
-    Pool::new(options, &[1]).clear().await
+/// The result of work that is over, its kept clusters deleted: an error, too, where something of them stayed behind.
+pub(crate) async fn cleared<T>(result: anyhow::Result<T>, options: &Options) -> anyhow::Result<T> {
+    let pool = Pool::new(options, &[1]);
+    let left = async {
+        pool.clear().await?;
+        pool.left_behind(&BTreeSet::new()).await
+    };
+    with_nothing_left(result, left).await
 }
 
 /// What the clusters of one run share.
@@ -202,8 +213,8 @@ impl<'s> Running<'s> {
             }
             let folder = cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
             row.failures.push(match folder {
-                Ok(folder) => format!("evidence: {}", folder.display()),
-                Err(error) => format!("no evidence: {error:#}"),
+                Ok(folder) => format!("{EVIDENCE}{}", folder.display()),
+                Err(error) => format!("{NO_EVIDENCE}{error:#}"),
             });
         }
         let word = if row.passed { "passed" } else { "FAILED" };
@@ -227,12 +238,15 @@ impl<'s> Running<'s> {
         way: Scheduling,
     ) -> anyhow::Result<Finished> {
         let on_kind = async {
-            let began = Instant::now();
+            let began = Timestamp::now();
             let stage = Stage::set(cluster, scenario, way).await.context("preparing the nodes")?;
             let mut finished = run::run(&stage, scenario).await;
             // An API server that was restarted refuses everybody for a moment: it does not know the roles yet.
             if let (Ok(finished), Tier::Placement) = (&mut finished, scenario.tier) {
-                finished.failures.extend(cluster.refused_rights(began.elapsed()).await?);
+                let refused = cluster.refused_rights(began).await;
+                finished.failures.extend(
+                    refused.unwrap_or_else(|error| vec![format!("looking for refused rights: {error:#}")]),
+                );
             }
             // Evidence of a failure is in what is still there.
             if finished.as_ref().is_ok_and(|finished| finished.failures.is_empty()) {

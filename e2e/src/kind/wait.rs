@@ -28,8 +28,8 @@ pub(super) async fn within<F: Future<Output = anyhow::Result<bool>>>(
     let deadline = Instant::now() + limit;
     loop {
         // A program or a server that never answers would be waited for without end.
-        let looked = timeout(LONGEST, condition()).await;
-        match looked.unwrap_or_else(|_| bail!("no answer for {} s", LONGEST.as_secs())) {
+        let looked = timeout(limit, condition()).await;
+        match looked.unwrap_or_else(|_| bail!("no answer for {} s", limit.as_secs())) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             // The API server may be away for a moment; what it said last is told if it stays so.
