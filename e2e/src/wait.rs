@@ -5,8 +5,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::cluster::Cluster;
 
-/// Waits until `condition` holds. After the cluster's patience, or twice that where the last look gets no answer, an error that says what was waited for, and with what
-/// error the condition ended if it could not even be looked at: an API server or a kubelet may be away for a moment.
+/// Waits until `condition` holds. After the cluster's patience, or twice that where the last look gets no answer, an
+/// error that says what was waited for, and with what error the condition ended if it could not even be looked at: an
+/// API server or a kubelet may be away for a moment.
 pub async fn until<C: Cluster>(
     cluster: &C,
     what: &str,

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 use super::passing;
 use super::running::Running;
@@ -41,11 +38,8 @@ pub struct Arguments {
 /// Serves until the process is ended; logs go to standard error.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // As neuron-extender itself logs, for that is part of what it costs.
-    let filter = EnvFilter::new("info");
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    let file = Kubeconfig::read_from(&arguments.kubeconfig)?;
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
+    startup::log();
+    let client = startup::client(Some(&arguments.kubeconfig)).await?;
     let listener = TcpListener::bind(arguments.listen).await?;
     match arguments.extender {
         Extender::Passing => Ok(axum::serve(listener, passing::router(client)).await?),

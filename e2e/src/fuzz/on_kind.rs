@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 
 use super::{Fuzz, Row, comparable, generate, judge, keep, plan::Plan, shrink};
-use crate::kind::session::{self, EVIDENCE, NO_EVIDENCE, Session};
-use crate::kind::{Options, Scheduling};
+use crate::kind::session::{self, Session};
+use crate::kind::{Options, Scheduling, evidence};
 use crate::scenario::Scenario;
 
 /// Smaller plans that are tried of one that fails: each takes as long as a session on a cluster that stands.
@@ -118,7 +118,7 @@ async fn session_of(
         let plan = plans.iter().find(|plan| plan.name() == row.scenario);
         let mut wrong = row.failures;
         // Where to look is no failure of a kind.
-        wrong.retain(|text| !text.starts_with(EVIDENCE) && !text.starts_with(NO_EVIDENCE));
+        wrong.retain(|text| !evidence::is_pointer(text));
         if let (Some(plan), Some(outcome)) = (plan, &row.outcome) {
             wrong.extend(judge::not_admitted(plan, plan.actions.len(), outcome));
         }

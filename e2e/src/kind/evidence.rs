@@ -12,20 +12,33 @@ use super::conformance::pod_resources;
 use super::install::SYSTEM;
 use crate::run::NAMESPACE;
 
+/// How the line begins that says where the evidence is, or why there is none.
+const KEPT: &str = "evidence: ";
+const NOT_KEPT: &str = "no evidence: ";
 /// Lines kept of one log.
 const LINES: i64 = 2000;
+
+/// Whether a line of a scenario's failures only says where to look further.
+pub(crate) fn is_pointer(line: &str) -> bool {
+    line.starts_with(KEPT) || line.starts_with(NOT_KEPT)
+}
 
 impl KindCluster {
     /// The error, with where to find what there is to see of it.
     pub(super) async fn with_evidence(&self, of: &str, error: anyhow::Error) -> anyhow::Error {
-        error.context(match self.keep_evidence(of).await {
-            Ok(folder) => format!("evidence: {}", folder.display()),
-            Err(why) => format!("no evidence: {why:#}"),
-        })
+        error.context(self.evidence(of).await)
+    }
+
+    /// Keeps what there is to see, and says where, or why there is nothing.
+    pub(super) async fn evidence(&self, of: &str) -> String {
+        match self.keep_evidence(of).await {
+            Ok(folder) => format!("{KEPT}{}", folder.display()),
+            Err(why) => format!("{NOT_KEPT}{why:#}"),
+        }
     }
 
     /// Collects into a folder of the scenario's name and gives its path. What cannot be had is written down as such.
-    pub(super) async fn keep_evidence(&self, scenario: &str) -> anyhow::Result<PathBuf> {
+    async fn keep_evidence(&self, scenario: &str) -> anyhow::Result<PathBuf> {
         let folder = std::env::temp_dir()
             .join("neuron-e2e-failures")
             .join(&self.name)

@@ -7,7 +7,7 @@ pub mod compare;
 pub mod config;
 pub mod conformance;
 pub mod doctor;
-mod evidence;
+pub(crate) mod evidence;
 pub mod existing;
 mod faults;
 mod guard;

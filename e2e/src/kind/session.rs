@@ -26,11 +26,6 @@ use crate::output::Row;
 use crate::run::{self, Finished};
 use crate::scenario::{Scenario, Tier};
 
-/// How the last of a scenario's failures begins, which says where to look further, or why there is nothing to look at.
-pub(crate) const EVIDENCE: &str = "evidence: ";
-/// See [`EVIDENCE`].
-pub(crate) const NO_EVIDENCE: &str = "no evidence: ";
-
 /// What came of a run.
 pub enum Session {
     /// Every scenario was run, once for each way of scheduling: those of the first way in order, then the next way's.
@@ -211,11 +206,8 @@ impl<'s> Running<'s> {
             if cluster.is_somebodys() {
                 row.failures.extend(cluster.missing_images().await);
             }
-            let folder = cluster.keep_evidence(&format!("{}-{}", scenario.name, way.scheduler_name())).await;
-            row.failures.push(match folder {
-                Ok(folder) => format!("{EVIDENCE}{}", folder.display()),
-                Err(error) => format!("{NO_EVIDENCE}{error:#}"),
-            });
+            let of = format!("{}-{}", scenario.name, way.scheduler_name());
+            row.failures.push(cluster.evidence(&of).await);
         }
         let word = if row.passed { "passed" } else { "FAILED" };
         let failures: String = row.failures.iter().map(|failure| format!("\n{failure}")).collect();

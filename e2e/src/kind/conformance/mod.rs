@@ -99,11 +99,7 @@ async fn one(cluster: &KindCluster, case: &Case, grace: bool) -> Row {
             let mut result = (case.steps)(&room).await;
             let failed = result.is_err();
             if let Err(error) = result {
-                let evidence = match cluster.keep_evidence(&folder_name(case)).await {
-                    Ok(folder) => format!("evidence: {}", folder.display()),
-                    Err(error) => format!("no evidence: {error:#}"),
-                };
-                result = Err(error.context(evidence));
+                result = Err(cluster.with_evidence(&folder_name(case), error).await);
             }
             let mut tidied = room.tidy().await.context("tidying up");
             if tidied.is_ok() {

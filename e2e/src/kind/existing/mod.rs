@@ -40,8 +40,6 @@ async fn on(scenarios: &[Scenario], context: &str, skip_images: bool) -> anyhow:
     let access = Access::Context(context.to_owned());
     let client = access.client().await.with_context(|| format!("--use {context}"))?;
     tenant::clear_up_after_a_killed_run(&access).await?;
-    let here = |scenario: &&Scenario| scenario.only.as_ref().is_none_or(|only| only.cluster == "kind");
-    let scenarios: Vec<&Scenario> = scenarios.iter().filter(here).collect();
     let wanted = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
     let nodes = begin::nodes(&client).await.with_context(|| format!("--use {context}"))?;
     let Choice { workers, aside } = Choice::of(context, &nodes, wanted)?;
@@ -52,7 +50,7 @@ async fn on(scenarios: &[Scenario], context: &str, skip_images: bool) -> anyhow:
     let containers = Containers::among(&nodes).await;
     let abilities = Abilities::new(&workers, &nodes, &containers);
     let (mut rows, mut runnable, mut places) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, scenario) in scenarios.into_iter().enumerate() {
+    for (place, scenario) in scenarios.iter().enumerate() {
         match abilities.skipped(scenario) {
             Some(why) => {
                 eprintln!("skipped           {}: {why}", scenario.name);
