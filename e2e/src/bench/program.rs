@@ -26,11 +26,7 @@ impl<'a> Scheduler<'a> {
     /// Of this cluster; it does not run yet.
     pub(super) async fn of(cluster: &'a Bare) -> anyhow::Result<Self> {
         let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), "kube-system");
-        let name = format!("kube-scheduler-{}", cluster.control_plane);
-        let its_own = pods.get(&name).await.context("the cluster's own scheduler")?;
-        let container = its_own.spec.and_then(|spec| spec.containers.into_iter().next());
-        let image = container.and_then(|container| container.image);
-        let image = image.context("the cluster's own scheduler has no image")?;
+        let image = image_of(&pods, &format!("kube-scheduler-{}", cluster.control_plane)).await?;
         Ok(Self { cluster, pods, image })
     }
 
@@ -80,5 +76,38 @@ impl<'a> Scheduler<'a> {
     pub(super) async fn last_words(&self) -> String {
         let tail = LogParams { tail_lines: Some(LINES_SHOWN), ..LogParams::default() };
         self.pods.logs(NAME, &tail).await.unwrap_or_default()
+    }
+}
+
+/// The image of the pod of that name, once there is one: kubelet tells the API server of static pods only some time
+/// after the API server has come up.
+async fn image_of(pods: &Api<Pod>, name: &str) -> anyhow::Result<String> {
+    until(&format!("pod {name}"), || async { Ok(pods.get_opt(name).await?.is_some()) }).await?;
+    let container = pods.get(name).await?.spec.and_then(|spec| spec.containers.into_iter().next());
+    container.and_then(|container| container.image).with_context(|| format!("pod {name} has no image"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use fake_cluster::api::ApiServer;
+    use fake_cluster::clock::Clock;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_scheduler_of_a_young_cluster_is_waited_for() {
+        let pods: Api<Pod> = Api::namespaced(ApiServer::new(Clock::new()).client(), "kube-system");
+        let mut image = pin!(image_of(&pods, "kube-scheduler"));
+        assert!(timeout(Duration::from_millis(100), &mut image).await.is_err(), "it was not waited for");
+        let pod = json!({
+            "metadata": {"name": "kube-scheduler"},
+            "spec": {"containers": [{"name": "main", "image": "kube-scheduler:v1.34.4"}]},
+        });
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        assert_eq!(image.await.unwrap(), "kube-scheduler:v1.34.4");
     }
 }

@@ -8,7 +8,7 @@ use kube::Client;
 use super::access::Access;
 pub(crate) use super::config::SCHEDULER_FOLDER as FOLDER_IN_NODE;
 use super::guard::{self, Guard};
-use super::{KindCluster, Options, gateway, nodes_of};
+use super::{KindCluster, Options, gateway, nodes_of, program};
 
 /// A running cluster; it is deleted when dropped.
 pub(crate) struct Bare {
@@ -41,15 +41,28 @@ impl Bare {
         };
         KindCluster::create(&options, &guard).await?;
         let (control_planes, _) = nodes_of(name).await?;
+        let control_plane = control_planes.into_iter().next().context("a cluster without control plane")?;
+        let access = Access::File(guard.kubeconfig());
+        go_straight(&access, name, &control_plane).await.context("the way to the API server")?;
         Ok(Self {
-            client: Access::File(guard.kubeconfig()).client().await?,
+            client: access.client().await?,
             kubeconfig: guard.kubeconfig(),
-            control_plane: control_planes.into_iter().next().context("a cluster without control plane")?,
+            control_plane,
             host: gateway().await?,
             folder: guard.scheduler_folder(),
             _guard: guard,
         })
     }
+}
+
+/// Has the kubeconfig name the API server's own address, as pods reach it. kind publishes a port of this host instead,
+/// and each byte would go through a program of Docker that has its share of the processors.
+async fn go_straight(access: &Access, name: &str, control_plane: &str) -> anyhow::Result<()> {
+    let format = "{{.NetworkSettings.Networks.kind.IPAddress}}";
+    let address = program::output("docker", &["inspect", "--format", format, control_plane]).await?;
+    let server = format!("--server=https://{}:6443", address.trim());
+    access.kubectl(&["config", "set-cluster", &format!("kind-{name}"), &server], "").await?;
+    Ok(())
 }
 
 /// What of the cluster of that name is still there; empty once nothing stayed behind.
