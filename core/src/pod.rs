@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 use crate::quantity::Quantity;
+use crate::record::{Allocation, RecordError, Recorded};
 use crate::request::{PodRequest, RequestError};
 
 /// What a pod asks for and where it runs.
@@ -126,6 +127,8 @@ pub struct BoundPod {
     pub request: Result<PodRequest, RequestError>,
     /// Its annotations of this project and of AWS' extension; others are not kept.
     pub annotations: BTreeMap<String, String>,
+    /// What they record, read once: who holds what is settled anew at every change of the node's pods.
+    pub record: Result<Option<Recorded>, RecordError>,
     /// When it was bound: PodScheduled's last transition, RFC 3339 in UTC.
     pub scheduled_at: Option<String>,
     /// Whether it has ended and so holds nothing.
@@ -155,6 +158,7 @@ impl BoundPod {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             request: PodRequest::of(spec),
+            record: Allocation::parse(annotations),
             annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
             scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
             terminal: matches!(phase, Some("Succeeded" | "Failed")),

@@ -62,9 +62,9 @@ pub fn correction(
         changes.extend(change(topology, slot, recorded.as_ref(), cores));
     }
     let real = Allocation { node: node.to_owned(), lnc: topology.lnc(), containers };
-    let same = match Allocation::parse(now) {
-        Ok(Some(Recorded::Ours(recorded))) => recorded == real,
-        Ok(Some(Recorded::Aws { ids, .. })) => ids == aws_ids(&real),
+    let same = match &pod.pod.record {
+        Ok(Some(Recorded::Ours(recorded))) => *recorded == real,
+        Ok(Some(Recorded::Aws { ids, .. })) => *ids == aws_ids(&real),
         Ok(None) | Err(_) => false,
     };
     let time = now.get(NEURON_ALLOC_TIME).cloned();

@@ -38,7 +38,11 @@ enum Command {
     Run(RunArguments),
     /// Says whether this machine can run scenarios on kind, and what to do where it cannot. Pulls the node image where it
     /// is not here.
-    Doctor,
+    Doctor {
+        /// How to print it.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
     /// A fake Neuron cluster to try things on.
     #[command(subcommand)]
     Cluster(playground::Command),
@@ -141,10 +145,10 @@ pub(crate) enum Output {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::List { output } => list(output),
-        Command::Doctor => tokio::runtime::Runtime::new()?.block_on(doctor()),
+        Command::Doctor { output } => tokio::runtime::Runtime::new()?.block_on(doctor(output)),
         Command::Bench(command) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-            tokio::runtime::Runtime::new()?.block_on(bench::run(command))
+            bench::runtime(&command)?.block_on(bench::run(command))
         }
         Command::Cluster(command) => {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
@@ -361,16 +365,14 @@ fn show(rows: &[Row], output: Output) -> anyhow::Result<ExitCode> {
     Ok(exit_code(rows))
 }
 
-async fn doctor() -> anyhow::Result<ExitCode> {
-    let mut healthy = true;
+async fn doctor(output: Output) -> anyhow::Result<ExitCode> {
     let image = node_image_of_environment();
-    for finding in kind::doctor::look(image.as_deref(), kind::pool::CLUSTERS).await {
-        healthy &= finding.found.is_ok();
-        match finding.found {
-            Ok(found) => println!("ok       {}: {found}", finding.what),
-            Err(why) => println!("MISSING  {}: {why}", finding.what),
-        }
+    let findings = kind::doctor::look(image.as_deref(), kind::pool::CLUSTERS).await;
+    match output {
+        Output::Table => findings.iter().for_each(|finding| println!("{finding}")),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
     }
+    let healthy = findings.iter().all(|finding| finding.found.is_ok());
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

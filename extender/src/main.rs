@@ -8,7 +8,8 @@ use neuron_extender::{Arguments, serve};
 use tokio::net::TcpListener;
 use tracing::{error, info};
 
-#[tokio::main]
+// One thread: nearly all is waiting, and to wake another thread costs more than most of what it would do.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     startup::log();
     match run(Arguments::parse()).await {

@@ -108,7 +108,7 @@ pub enum Ignore {
 /// AWS' keys, which say no container, are served in the order in which kubelet starts them.
 pub fn record_counts(pod: &BoundPod, node: &str, topology: &Topology) -> Result<Option<Allocation>, Ignore> {
     let request = pod.request.as_ref().map_err(Clone::clone)?;
-    let Some(recorded) = Allocation::parse(&pod.annotations)? else { return Ok(None) };
+    let Some(recorded) = pod.record.clone()? else { return Ok(None) };
     if request.is_empty() {
         return Err(Ignore::AsksNothing);
     }

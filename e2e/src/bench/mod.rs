@@ -15,9 +15,11 @@ mod serve;
 mod session;
 mod variant;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use tokio::runtime::{Builder, Runtime};
 
 /// What can be measured.
 #[derive(Clone, Debug, Subcommand)]
@@ -28,6 +30,14 @@ pub enum BenchCommand {
     /// One of the extenders that are compared, as a process of its own; `bench scheduler` starts it.
     #[command(hide = true)]
     Extender(serve::Arguments),
+}
+
+/// What the command runs on: the extenders on one thread, as neuron-extender itself does.
+pub fn runtime(command: &BenchCommand) -> io::Result<Runtime> {
+    match command {
+        BenchCommand::Scheduler(_) => Runtime::new(),
+        BenchCommand::Extender(_) => Builder::new_current_thread().enable_all().build(),
+    }
 }
 
 /// Measures. Exit code 0 also where this machine lacks something and nothing was measured, unless it is required.

@@ -1,6 +1,10 @@
 //! What a run on kind needs of this machine, and what to do where something is missing. Called by `neuron-e2e doctor`
 //! and before a run.
 
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
 use super::{images, program};
 
 /// The node image used where it is there: made by shared/kind-offline, for machines that can pull nothing.
@@ -19,12 +23,31 @@ const NEEDED_MEMORY: (u64, u64) = (3072, 1536);
 const NEEDED_INOTIFY: u64 = 512;
 
 /// One thing looked at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// What was looked at.
     pub what: &'static str,
     /// What is there, or why it does not serve and what to do about it.
+    #[serde(flatten, serialize_with = "found_or_missing")]
     pub found: Result<String, String>,
+}
+
+/// In JSON either `found` or `missing`, a text each.
+fn found_or_missing<S: Serializer>(found: &Result<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
+    let (key, text) = match found {
+        Ok(found) => ("found", found),
+        Err(why) => ("missing", why),
+    };
+    serializer.collect_map([(key, text)])
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.found {
+            Ok(found) => write!(f, "ok       {}: {found}", self.what),
+            Err(why) => write!(f, "MISSING  {}: {why}", self.what),
+        }
+    }
 }
 
 /// The node image to use: the one asked for, else what is on this machine, else kind's own.
@@ -142,6 +165,15 @@ mod tests {
     #[tokio::test]
     async fn an_image_asked_for_is_the_one_used() {
         assert_eq!(node_image(Some("kindest/node:v1.33.1")).await, "kindest/node:v1.33.1");
+    }
+
+    #[test]
+    fn programs_read_what_is_there_and_what_is_missing() {
+        let there = Finding { what: "docker", found: Ok("28.2.2".into()) };
+        let missing = Finding { what: "kwok", found: Err("install kwok".into()) };
+        assert_eq!(serde_json::to_string(&there).unwrap(), r#"{"what":"docker","found":"28.2.2"}"#);
+        assert_eq!(serde_json::to_string(&missing).unwrap(), r#"{"what":"kwok","missing":"install kwok"}"#);
+        assert_eq!(missing.to_string(), "MISSING  kwok: install kwok");
     }
 
     #[test]

@@ -14,7 +14,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use serde_json::json;
 
+use crate::cli::Output;
 use crate::kind::standing;
 
 /// What to do.
@@ -27,7 +29,15 @@ pub enum Command {
     /// Deletes a cluster that `up` made, and makes sure that nothing stays.
     Down(Name),
     /// Lists the clusters that stand, with the kubeconfig of each.
-    List,
+    List(Printed),
+}
+
+/// How to print.
+#[derive(Clone, Debug, Args)]
+pub struct Printed {
+    /// How to print them.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
 }
 
 /// Which cluster.
@@ -50,13 +60,23 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             standing::take_down(&name).await?;
             say(&format!("cluster {name} is gone\n"))?;
         }
-        Command::List => {
-            for name in standing::ours().await? {
-                say(&format!("{name}  {}\n", standing::kubeconfig(&name).display()))?;
-            }
-        }
+        Command::List(Printed { output }) => list(&standing::ours().await?, output)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn list(names: &[String], output: Output) -> anyhow::Result<()> {
+    let clusters = names.iter().map(|name| (name, standing::kubeconfig(name)));
+    match output {
+        Output::Table => clusters
+            .map(|(name, path)| format!("{name}  {}\n", path.display()))
+            .try_for_each(|line| say(&line)),
+        Output::Json => {
+            let rows: Vec<_> =
+                clusters.map(|(name, path)| json!({"name": name, "kubeconfig": path})).collect();
+            say(&format!("{}\n", serde_json::to_string_pretty(&rows)?))
+        }
+    }
 }
 
 /// Writes to standard output. Whoever reads it may have read enough: that is no error.
