@@ -7,12 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cluster::Cluster;
-use crate::explain::{Explanation, explanations};
-use crate::index::Index;
+use crate::explain::{Explanation, about_nodes, about_waiting};
+use crate::index::{Fresh, Index};
 use crate::passing::Passing;
 
 /// The API server refuses longer notes, in bytes.
@@ -37,12 +38,15 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: D
         if !cluster.is_listed() {
             continue;
         }
-        // Judged under the read lock: that of every waiting pod takes its time, and filter goes on meanwhile.
-        let mut fresh = cluster.write(Index::take_fresh);
+        let Fresh { mut nodes, pods, .. } = cluster.write(Index::take_fresh);
         let now = Instant::now();
-        fresh.nodes.extend(passing.nodes_to_look_at(now));
-        let nodes = fresh.nodes.clone();
-        let found = cluster.read(|index| explanations(index, fresh));
+        nodes.extend(passing.nodes_to_look_at(now));
+        let mut found = cluster.read(|index| about_nodes(index, &nodes));
+        for uid in &pods {
+            // One after the other: each is judged on every node, and calls that have come meanwhile do not wait for all.
+            yield_now().await;
+            found.extend(cluster.read(|index| about_waiting(index, uid)));
+        }
         for explanation in passing.sift(&nodes, found, now) {
             let key = (explanation.uid.clone(), explanation.said_once());
             if !said.contains(&key) && send(&client, explanation).await {

@@ -10,7 +10,7 @@ use neuron_core::holders::{Settled, Source};
 use neuron_core::placement::Refusal;
 use neuron_core::pod::BoundPod;
 
-use crate::index::{Fresh, Index};
+use crate::index::Index;
 use crate::view::{Denial, NodeView};
 
 /// One event on a pod.
@@ -46,13 +46,10 @@ impl Explanation {
     }
 }
 
-/// What there is to say about what is fresh, in a fixed order.
-pub(crate) fn explanations(index: &Index, mut fresh: Fresh) -> Vec<Explanation> {
-    if fresh.shapes {
-        fresh.pods.extend(index.waiting().cloned());
-    }
+/// What there is to say about the records and holders of these nodes, in a fixed order.
+pub(crate) fn about_nodes(index: &Index, nodes: &BTreeSet<String>) -> Vec<Explanation> {
     let mut all = Vec::new();
-    for node in &fresh.nodes {
+    for node in nodes {
         let Some(view) = index.view(node) else { continue };
         let Some(settled) = view.settled() else { continue };
         for ignored in &settled.ignored {
@@ -71,13 +68,13 @@ pub(crate) fn explanations(index: &Index, mut fresh: Fresh) -> Vec<Explanation> 
             all.extend(pod.map(|pod| about(node, pod, HOLDER_UNKNOWN, note)));
         }
     }
-    for uid in &fresh.pods {
-        if let Some((pod, None)) = index.pod(uid) {
-            let vain = why_in_vain(index, pod);
-            all.extend(vain.map(|(reason, note)| explanation(pod, reason, note)));
-        }
-    }
     all
+}
+
+/// Why a pod that kube-scheduler found no node for waits in vain, if it still waits. Every node is judged.
+pub(crate) fn about_waiting(index: &Index, uid: &str) -> Option<Explanation> {
+    let (pod, None) = index.pod(uid)? else { return None };
+    why_in_vain(index, pod).map(|(reason, note)| explanation(pod, reason, note))
 }
 
 /// Where kubelet gave a pod something else than its record says, the plugin corrects the record: nobody has to act.

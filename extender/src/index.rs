@@ -37,7 +37,8 @@ pub(crate) struct Fresh {
     pub(crate) nodes: BTreeSet<String>,
     /// UIDs of pods that kube-scheduler found no node for.
     pub(crate) pods: BTreeSet<String>,
-    /// A node got another shape, came or went: what can serve a waiting pod at all may be another answer now.
+    /// A node got another shape, came or went: what can serve a waiting pod at all may be another answer now, so every
+    /// one of them is among `pods`.
     pub(crate) shapes: bool,
 }
 
@@ -172,14 +173,14 @@ impl Index {
         *shapes || !nodes.is_empty() || !pods.is_empty()
     }
 
-    /// UIDs of the pods that wait because kube-scheduler found no node for them.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &String> {
-        self.pending.iter().filter(|(_, seen)| seen.unschedulable).map(|(uid, _)| uid)
-    }
-
     /// What changed since the last call.
     pub(crate) fn take_fresh(&mut self) -> Fresh {
-        std::mem::take(&mut self.fresh)
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if fresh.shapes {
+            let waiting = self.pending.iter().filter(|(_, seen)| seen.unschedulable);
+            fresh.pods.extend(waiting.map(|(uid, _)| uid.clone()));
+        }
+        fresh
     }
 
     fn apply_pod(&mut self, seen: SeenPod) {

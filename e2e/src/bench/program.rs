@@ -1,6 +1,8 @@
 //! kube-scheduler as a pod of the control plane's node, with the image of the cluster's own scheduler: started and
 //! stopped once a measurement.
 
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -82,9 +84,17 @@ impl<'a> Scheduler<'a> {
 /// The image of the pod of that name, once there is one: kubelet tells the API server of static pods only some time
 /// after the API server has come up.
 async fn image_of(pods: &Api<Pod>, name: &str) -> anyhow::Result<String> {
-    until(&format!("pod {name}"), || async { Ok(pods.get_opt(name).await?.is_some()) }).await?;
-    let container = pods.get(name).await?.spec.and_then(|spec| spec.containers.into_iter().next());
-    container.and_then(|container| container.image).with_context(|| format!("pod {name} has no image"))
+    let image = Mutex::new(None);
+    until(&format!("pod {name}"), || async {
+        let container = pods.get_opt(name).await?.and_then(|pod| pod.spec?.containers.into_iter().next());
+        let found = container.and_then(|container| container.image);
+        let is_there = found.is_some();
+        *image.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(is_there)
+    })
+    .await?;
+    let image = image.into_inner().unwrap_or_else(PoisonError::into_inner);
+    image.with_context(|| format!("pod {name} has no image"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! An extender as a process of its own: the hidden command `bench extender`, and the other side that starts it.
-//! Both extenders are served alike, so that what is compared is what they do.
+//! Both extenders are this program on one thread, so that what is compared is what they do.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! A cluster of a control plane alone with nothing of the suite installed: what the benches run on.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -60,7 +61,11 @@ impl Bare {
 async fn go_straight(access: &Access, name: &str, control_plane: &str) -> anyhow::Result<()> {
     let format = "{{.NetworkSettings.Networks.kind.IPAddress}}";
     let address = program::output("docker", &["inspect", "--format", format, control_plane]).await?;
-    let server = format!("--server=https://{}:6443", address.trim());
+    let address: Ipv4Addr = address
+        .trim()
+        .parse()
+        .with_context(|| format!("node {control_plane} has no IPv4 address in Docker's network `kind`"))?;
+    let server = format!("--server=https://{address}:6443");
     access.kubectl(&["config", "set-cluster", &format!("kind-{name}"), &server], "").await?;
     Ok(())
 }

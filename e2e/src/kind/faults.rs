@@ -111,6 +111,8 @@ impl KindCluster {
         // Without a grace: nobody asks a machine that loses its power.
         program::output("docker", &["restart", "-t", "0", node]).await?;
         self.let_pods_reach_the_proxy().await?;
-        self.serves(node, Some(began)).await
+        self.serves(node, Some(began)).await?;
+        // Again: a node that starts writes its rules anew, perhaps without the one of a moment ago.
+        self.let_pods_reach_the_proxy().await
     }
 }

@@ -22,8 +22,7 @@ const PARTS: [&str; 3] = ["deployment/k8s-neuron-scheduler", "deployment/my-sche
 const FAKE: &str = "daemonset/fake-neuron";
 /// What finds the extender by its name.
 pub(super) const DNS: &str = "deployment/coredns";
-/// The container of my-scheduler, and its image without a tag.
-const SCHEDULER_CONTAINER: &str = "kube-second-scheduler";
+/// The image of my-scheduler without a tag.
 const SCHEDULER_IMAGE: &str = "registry.k8s.io/kube-scheduler";
 /// Label of nodes with fake hardware.
 pub(super) const FAKE_LABEL: &str = "neuron-e2e/fake";
@@ -31,6 +30,16 @@ pub(super) const FAKE_LABEL: &str = "neuron-e2e/fake";
 /// Everything that is installed before anything is patched.
 pub(super) fn manifests() -> String {
     [FAKE_NEURON, PLUGIN_RBAC, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n")
+}
+
+/// These manifests for a cluster of this release, such as `v1.34.4`: my-scheduler must not be newer than its API server,
+/// and a cluster has its own release's image already.
+pub(super) fn of_release(manifests: &str, release: &str) -> String {
+    let line_of_release = |line: &str| match line.split_once(SCHEDULER_IMAGE) {
+        Some((before, _)) => format!("{before}{SCHEDULER_IMAGE}:{release}\n"),
+        None => format!("{line}\n"),
+    };
+    manifests.lines().map(line_of_release).collect()
 }
 
 impl KindCluster {
@@ -48,12 +57,9 @@ impl KindCluster {
             .chain(ours.as_deref())
             .collect();
         self.kubectl(&label, "").await?;
-        let manifests = manifests();
+        let manifests = of_release(&manifests(), &self.release().await?);
         let manifests = if self.is_somebodys() { existing::confined(&manifests)? } else { manifests };
         self.kubectl(&["apply", "-f", "-"], &manifests).await?;
-        // A scheduler must not be newer than its API server, and a cluster has its own version's image already.
-        let image = format!("{SCHEDULER_CONTAINER}={SCHEDULER_IMAGE}:{}", self.release().await?);
-        self.kubectl(&["-n", SYSTEM, "set", "image", "deployment/my-scheduler", &image], "").await?;
         let plugin = ["-n", SYSTEM, "patch", "daemonset", "neuron-device-plugin"];
         self.kubectl(&[&plugin[..], &["--patch", FAKE_ROOT_PATCH]].concat(), "").await?;
         // The one thing that tests add: a node whose plugin is stopped.
@@ -74,7 +80,7 @@ impl KindCluster {
     }
 
     /// The release of Kubernetes that the API server is of, such as `v1.34.4`, without what a distribution adds.
-    async fn release(&self) -> anyhow::Result<String> {
+    pub(super) async fn release(&self) -> anyhow::Result<String> {
         let version = self.client.apiserver_version().await.context("asking for the server's version")?;
         Ok(release_of(&version.git_version).to_owned())
     }
@@ -99,7 +105,24 @@ fn release_of(version: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::release_of;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn my_scheduler_has_the_clusters_release_and_is_else_as_deployed() {
+        let read = |text: &str| serde_saphyr::from_multiple::<Value>(text).unwrap();
+        let deployed = read(&manifests());
+        let mut installed = read(&of_release(&manifests(), "v1.33.1"));
+        let image = "/spec/template/spec/containers/0/image";
+        let changed: Vec<_> = (0..deployed.len()).filter(|&at| deployed[at] != installed[at]).collect();
+        let [only] = changed[..] else { panic!("{changed:?} changed") };
+        assert_eq!(installed[only]["metadata"]["name"], "my-scheduler");
+        let before = deployed[only].pointer(image).unwrap().clone();
+        let after = std::mem::replace(installed[only].pointer_mut(image).unwrap(), before);
+        assert_eq!(after, "registry.k8s.io/kube-scheduler:v1.33.1");
+        assert_eq!(installed, deployed);
+    }
 
     #[test]
     fn a_distributions_sign_is_no_part_of_the_release() {

@@ -13,6 +13,9 @@ impl KindCluster {
     /// another. What waits like that is DNS and, of kind's own pods, the one that sets the routes between nodes.
     pub(super) async fn forget_early_calls(&self) -> anyhow::Result<()> {
         let services: Api<Service> = Api::namespaced(self.client.clone(), "default");
+        // The API server makes it some time after it has come up.
+        until("the API server's Service", async || Ok(services.get_opt("kubernetes").await?.is_some()))
+            .await?;
         let address = services.get("kubernetes").await?.spec.and_then(|spec| spec.cluster_ip);
         let Some(address) = address else { return Ok(()) };
         let reach = format!("timeout 1 bash -c '</dev/tcp/{address}/443'");

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 
 use super::KindCluster;
 use super::config::{SCHEDULER_FILE, SCHEDULER_FOLDER};
-use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM};
+use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM, of_release};
 use super::nodes::is_ready;
 use super::wait::until;
 
@@ -109,6 +109,7 @@ impl KindCluster {
         self.proxy.set_target(None);
         // Replaced, not applied: what a patch has added goes.
         let manifests = [EXTENDER_MANIFEST, MY_SCHEDULER].join("\n---\n");
+        let manifests = of_release(&manifests, &self.release().await?);
         // A conflict where a controller has written a status just now.
         until("the scheduler's manifests to be replaced", || async {
             self.kubectl(&["replace", "-f", "-"], &manifests).await.map(|_| true)

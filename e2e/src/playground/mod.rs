@@ -10,6 +10,7 @@ pub mod view;
 mod waiting;
 
 use std::io::{ErrorKind, Write as _, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -72,8 +73,8 @@ fn list(names: &[String], output: Output) -> anyhow::Result<()> {
             .map(|(name, path)| format!("{name}  {}\n", path.display()))
             .try_for_each(|line| say(&line)),
         Output::Json => {
-            let rows: Vec<_> =
-                clusters.map(|(name, path)| json!({"name": name, "kubeconfig": path})).collect();
+            let row = |(name, path): (&String, PathBuf)| json!({"name": name, "kubeconfig": path.display().to_string()});
+            let rows: Vec<_> = clusters.map(row).collect();
             say(&format!("{}\n", serde_json::to_string_pretty(&rows)?))
         }
     }
