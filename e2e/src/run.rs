@@ -269,9 +269,9 @@ impl<C: Cluster> Run<'_, C> {
 
     /// Creates pods, and once some of them are bound carries the steps out while others are being created. The last
     /// ones come when the steps are done: whatever these break, they break it before all pods are placed.
-    async fn amid(&mut self, Amid { apply, bound, steps }: &Amid) -> anyhow::Result<()> {
-        let (first, others) = apply.split_at(apply.len() - apply.len() / 4);
-        let (meanwhile, last) = others.split_at(others.len() / 2);
+    async fn amid(&mut self, amid: &Amid) -> anyhow::Result<()> {
+        let Amid { apply, bound, steps } = amid;
+        let [first, meanwhile, last] = amid.groups();
         for manifest in first {
             self.create(manifest).await?;
         }

@@ -273,6 +273,15 @@ pub struct Amid {
     pub steps: Vec<Step>,
 }
 
+impl Amid {
+    /// The pods that are created before the steps begin, those created meanwhile, and those created when they are done.
+    pub fn groups(&self) -> [&[Value]; 3] {
+        let (first, others) = self.apply.split_at(self.apply.len() - self.apply.len() / 4);
+        let (meanwhile, last) = others.split_at(others.len() / 2);
+        [first, meanwhile, last]
+    }
+}
+
 /// A node that goes down with everything on it and comes back.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

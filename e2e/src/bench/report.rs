@@ -58,10 +58,15 @@ struct Ratio {
 
 /// A figure over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Spread {
     median: f64,
     min: f64,
     max: f64,
+    mean: f64,
+    /// The mean's standard error: how far another measurement of as many rounds may well be off. One round says none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standard_error: Option<f64>,
 }
 
 /// What is compared with what: each extender with none, then ours with the one that does nothing.
@@ -101,19 +106,23 @@ impl Report {
     /// For people.
     pub(super) fn told(&self) -> String {
         let mut rates = table(["", "pods/s", "min", "max", "extender ms/pod"]);
-        for Rate { variant, pods_per_second: Spread { median, min, max }, extender_ms_per_pod } in &self.rates
-        {
+        for Rate { variant, pods_per_second, extender_ms_per_pod } in &self.rates {
+            let Spread { median, min, max, .. } = pods_per_second;
             let spent = extender_ms_per_pod.map_or(String::new(), |spent| format!("{:.2}", spent.median));
             let figures = [median, min, max].map(|figure| format!("{figure:.0}"));
             rates.add_row([vec![variant.name().to_owned()], figures.to_vec(), vec![spent]].concat());
         }
-        let mut ratios = table(["", "ratio", "min", "max"]);
-        for Ratio { of, to, ratio: Spread { median, min, max } } in &self.ratios {
+        let mut ratios = table(["", "ratio", "min", "max", "mean"]);
+        for Ratio { of, to, ratio: Spread { median, min, max, mean, standard_error } } in &self.ratios {
             let figures = [median, min, max].map(|figure| format!("{figure:.2}"));
-            ratios.add_row([vec![format!("{} / {}", of.name(), to.name())], figures.to_vec()].concat());
+            let error = standard_error.map_or(String::new(), |error| format!(" ± {error:.2}"));
+            let mean = format!("{mean:.2}{error}");
+            let names = format!("{} / {}", of.name(), to.name());
+            ratios.add_row([vec![names], figures.to_vec(), vec![mean]].concat());
         }
         format!(
-            "{} waiting pods, {} nodes of {}, {} rounds; medians of the rounds, ratios round by round\n{}\n{rates}\n\n{ratios}\n",
+            "{} waiting pods, {} nodes of {}, {} rounds; medians of the rounds, ratios round by round, the means' \
+             standard errors\n{}\n{rates}\n\n{ratios}\n",
             self.pods,
             self.nodes,
             self.instance_type,
@@ -130,7 +139,11 @@ impl Spread {
         let (min, max) = (*figures.first()?, *figures.last()?);
         let (low, high) = ((figures.len() - 1) / 2, figures.len() / 2);
         let median = (figures.get(low)? + figures.get(high)?) / 2.0;
-        Some(Self { median, min, max })
+        let count = figures.len() as f64;
+        let mean = figures.iter().sum::<f64>() / count;
+        let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
+        let standard_error = (figures.len() > 1).then(|| (squares / (count - 1.0) / count).sqrt());
+        Some(Self { median, min, max, mean, standard_error })
     }
 }
 
@@ -152,17 +165,26 @@ mod tests {
     }
 
     #[test]
+    fn one_round_says_nothing_of_its_error() {
+        assert_eq!(Spread::of(vec![2.0]).unwrap().standard_error, None);
+        assert_eq!(Spread::of(Vec::new()), None);
+    }
+
+    #[test]
     fn ratios_are_taken_within_each_round() {
         // The second round met a machine half as fast: the ratio does not see it.
         let all = vec![
             measured(1, Variant::PassingNames, 400.0),
             measured(1, Variant::OursNames, 400.0),
             measured(2, Variant::PassingNames, 200.0),
-            measured(2, Variant::OursNames, 190.0),
+            measured(2, Variant::OursNames, 180.0),
         ];
         let report = Report::new(Machine::look(), Size { nodes: 1, pods: 1, rounds: 2 }, all);
         let [ratio] = &report.ratios[..] else { panic!("{:?}", report.ratios) };
-        assert_eq!((ratio.ratio.min, ratio.ratio.max), (0.95, 1.0));
-        assert_eq!(report.rates[0].pods_per_second, Spread { median: 300.0, min: 200.0, max: 400.0 });
+        assert_eq!((ratio.ratio.min, ratio.ratio.max), (0.9, 1.0));
+        let Spread { median, min, max, mean, standard_error } = report.rates[0].pods_per_second;
+        assert_eq!([median, min, max, mean], [300.0, 200.0, 400.0, 300.0]);
+        assert_eq!(standard_error, Some(100.0));
+        assert!(report.told().contains("0.95 ± 0.05"), "{}", report.told());
     }
 }

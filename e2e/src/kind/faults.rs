@@ -3,7 +3,9 @@
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use neuron_core::names::Resource;
 
+use super::stand_in::{Fails, StandIn};
 use super::wait::until;
 use super::{KindCluster, program};
 
@@ -114,5 +116,20 @@ impl KindCluster {
         self.serves(node, Some(began)).await?;
         // Again: a node that starts writes its rules anew, perhaps without the one of a moment ago.
         self.let_pods_reach_the_proxy().await
+    }
+
+    /// Lets a plugin of the resource register on the node and die before kubelet has its first list.
+    pub(super) async fn die_before_the_first_list(
+        &self,
+        node: &str,
+        resource: Resource,
+    ) -> anyhow::Result<()> {
+        let name = resource.name();
+        let plugin = StandIn::of(self, node, name.to_owned(), Fails::Never).await?;
+        plugin.register().await?.with_context(|| format!("registering a plugin of {name} on {node}"))?;
+        until(&format!("kubelet of {node} to ask for the list of {name}"), || async {
+            Ok(plugin.calls() == plugin.expected_calls())
+        })
+        .await
     }
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
+use neuron_core::names::Resource;
 
 use super::KindCluster;
 use super::existing;
@@ -231,8 +232,13 @@ impl Cluster for Stage<'_> {
         self.cluster.reboot(self.node_name(node)?, hardware_anew).await
     }
 
-    async fn restart_unlisted(&self, _node: usize) -> anyhow::Result<()> {
-        bail!("nothing of ours stands between a real kubelet and the plugin")
+    async fn restart_unlisted(&self, node: usize) -> anyhow::Result<()> {
+        self.stop(Part::Plugin, node).await?;
+        // Ours cannot be caught between the two; to kubelet the plugin of a resource is whoever registers it.
+        for resource in Resource::ALL {
+            self.cluster.die_before_the_first_list(self.node_name(node)?, resource).await?;
+        }
+        self.start(Part::Plugin, node).await
     }
 
     async fn pass(&self, time: Duration) {

@@ -9,7 +9,7 @@ use neuron_core::names;
 use super::Seen;
 use super::parts::amounts;
 use super::room::Room;
-use super::stand_in::{DEVICES, Fails};
+use crate::kind::stand_in::{DEVICES, Fails};
 use crate::kind::wait::until;
 use crate::scenario::DeviceState;
 

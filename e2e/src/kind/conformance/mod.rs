@@ -8,12 +8,10 @@ mod cases;
 mod command;
 mod failures;
 mod parts;
-mod pipe;
 pub(super) mod pod_resources;
 mod pod_status;
 mod room;
 pub mod row;
-mod stand_in;
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;

@@ -14,9 +14,9 @@ use neuron_core::names;
 use serde_json::json;
 
 use super::room::Room;
-use super::stand_in::{Fails, StandIn};
 use crate::kind::install::SYSTEM;
 use crate::kind::nodes::{PLUGIN_LABEL, is_ready};
+use crate::kind::stand_in::{Fails, StandIn};
 use crate::kind::wait::{LONGEST, until, within};
 use crate::scenario::DeviceState;
 

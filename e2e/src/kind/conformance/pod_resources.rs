@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
 
-use super::pipe;
+use crate::kind::pipe;
 
 const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 /// Longest wait for one answer.

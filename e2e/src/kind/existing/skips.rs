@@ -41,6 +41,9 @@ impl<'a> Abilities<'a> {
                 self.cannot_stop(scenario, target)
             }
             Step::Reboot(reboot) => self.without_shell(scenario, &reboot.node, "reboots a node"),
+            Step::RestartUnlisted(unlisted) => {
+                self.without_shell(scenario, &unlisted.node, "lets a plugin die on a node")
+            }
             Step::Hold(hold) if self.all_are_containers => self.cannot(scenario, &hold.steps),
             Step::Hold(_) => Some(
                 "holds the scheduler's calls in a proxy on this machine, which only nodes that are containers of \

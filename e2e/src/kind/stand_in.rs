@@ -1,5 +1,5 @@
-//! A device plugin that fails where a case needs one that does, beside ours and of a resource of its own. It runs in
-//! the harness; its socket is in the node.
+//! A device plugin that fails where somebody needs one that does: a case of Kubernetes' own, beside ours and of a resource
+//! of its own, or a fault step in place of ours. It runs in the harness; its socket is in the node.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,13 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::pipe;
-use crate::kind::KindCluster;
-use crate::kind::wait::until;
+use super::wait::until;
+use super::{KindCluster, pipe};
 
 const FOLDER: &str = "/var/lib/kubelet/device-plugins";
-/// The stand-in's socket in that folder.
-const SOCKET: &str = "neuron-e2e-stand-in.sock";
 /// Longest that kubelet may take to answer Register; it dials back meanwhile, for up to 10 s.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Devices that it lists.
@@ -42,12 +39,16 @@ pub(super) enum Fails {
     List,
     /// Once it has listed its devices, when it is told to.
     Later,
+    /// It never lists its devices: dropped, it dies between its registration and its first list.
+    Never,
 }
 
 /// A stand-in that serves until it is dropped.
 pub(super) struct StandIn {
     node: String,
     resource: String,
+    /// The name of its socket in kubelet's folder.
+    socket: String,
     fails: Fails,
     calls: Calls,
     fail_now: CancellationToken,
@@ -59,9 +60,22 @@ pub(super) struct StandIn {
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
 impl StandIn {
-    /// Serves in the node. Nobody knows of it until it registers.
+    /// Serves a resource of its own in the node. Nobody knows of it until it registers.
     pub(super) async fn start(cluster: &KindCluster, node: &str, fails: Fails) -> anyhow::Result<Self> {
-        let path = format!("{FOLDER}/{SOCKET}");
+        let resource = format!("test.device/neuron-e2e-{fails:?}").to_lowercase();
+        Self::of(cluster, node, resource, fails).await
+    }
+
+    /// Serves this resource, of which kubelet should know no other plugin that lives.
+    pub(super) async fn of(
+        cluster: &KindCluster,
+        node: &str,
+        resource: String,
+        fails: Fails,
+    ) -> anyhow::Result<Self> {
+        // One that goes takes the file of its socket with it, so that each has another.
+        let socket = format!("stand-in-{}.sock", resource.replace('/', "-"));
+        let path = format!("{FOLDER}/{socket}");
         cluster.in_node(node, &format!("rm -f {path}")).await?;
         // kubelet opens one connection, so no `fork`; the socket's file goes with it.
         let pipe::Pipe { mut bytes, program } =
@@ -82,10 +96,10 @@ impl StandIn {
             Ok(cluster.in_node(node, &format!("test -S {path} && echo yes || :")).await?.trim() == "yes")
         })
         .await?;
-        let resource = format!("test.device/neuron-e2e-{fails:?}").to_lowercase();
         Ok(Self {
             node: node.to_owned(),
             resource,
+            socket,
             fails,
             calls,
             fail_now,
@@ -104,7 +118,7 @@ impl StandIn {
         let (channel, _connection) = pipe::dial(&self.node, &format!("{FOLDER}/kubelet.sock")).await?;
         let request = RegisterRequest {
             version: VERSION.to_owned(),
-            endpoint: SOCKET.to_owned(),
+            endpoint: self.socket.clone(),
             resource_name: self.resource.clone(),
             options: None,
         };
@@ -128,7 +142,7 @@ impl StandIn {
     pub(super) fn expected_calls(&self) -> &'static [&'static str] {
         match self.fails {
             Fails::Options => &["GetDevicePluginOptions"],
-            Fails::List | Fails::Later => &["GetDevicePluginOptions", "ListAndWatch"],
+            Fails::List | Fails::Later | Fails::Never => &["GetDevicePluginOptions", "ListAndWatch"],
         }
     }
 }
@@ -170,6 +184,9 @@ impl DevicePlugin for Service {
         _request: Request<Empty>,
     ) -> Result<Response<Self::ListAndWatchStream>, Status> {
         self.called("ListAndWatch", Fails::List)?;
+        if self.fails == Fails::Never {
+            std::future::pending::<()>().await;
+        }
         let device = |id: i64| Device { id: id.to_string(), health: HEALTHY.to_owned(), topology: None };
         let list = ListAndWatchResponse { devices: (0..DEVICES).map(device).collect() };
         let failed = self.fail_now.clone().cancelled_owned();
