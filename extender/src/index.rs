@@ -39,7 +39,7 @@ pub(crate) struct Fresh {
     pub(crate) pods: BTreeSet<String>,
     /// A node got another shape, came or went: what can serve a waiting pod at all may be another answer now, so every
     /// one of them is among `pods`.
-    pub(crate) shapes: bool,
+    shapes: bool,
 }
 
 impl Index {
