@@ -11,6 +11,26 @@ use crate::scenario::{DeviceState, Moment, Part};
 /// The image that scenario files name.
 pub const WORKLOAD: &str = "neuron-workload";
 
+/// The Kubernetes whose texts the embedded cluster speaks, major and minor.
+const EMBEDDED: (&str, &str) = ("1", "34");
+
+/// Whether what kube-scheduler itself says is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerTexts {
+    /// To the letter.
+    Compared,
+    /// Only whether it has said something: every version of Kubernetes has its own words and counts.
+    LeftOut,
+}
+
+impl SchedulerTexts {
+    /// For a cluster whose API server says that it is of this version; `minor` may have a sign behind it: `34+`.
+    pub fn of_version(major: &str, minor: &str) -> Self {
+        let minor = minor.trim_end_matches(|sign: char| !sign.is_ascii_digit());
+        if (major, minor) == EMBEDDED { SchedulerTexts::Compared } else { SchedulerTexts::LeftOut }
+    }
+}
+
 /// A cluster that runs one scenario at a time, with the suite installed and every node's hardware faked.
 ///
 /// Nodes are given by their place in the scenario, 0 for n1.
@@ -26,6 +46,11 @@ pub trait Cluster: Send + Sync {
 
     /// Parts of scheduling reasons that only nodes outside the scenario give.
     fn outside_reasons(&self) -> &[&str];
+
+    /// Whether its scheduler speaks the words that scenarios and the embedded cluster know.
+    fn scheduler_texts(&self) -> SchedulerTexts {
+        SchedulerTexts::Compared
+    }
 
     /// The image that the scenarios' `neuron-workload` stands for here.
     fn workload_image(&self) -> &str {
@@ -57,13 +82,8 @@ pub trait Cluster: Send + Sync {
         state: DeviceState,
     ) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// Restarts a part and returns when it serves again.
-    fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send {
-        async move {
-            self.stop(part, node).await?;
-            self.start(part, node).await
-        }
-    }
+    /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up.
+    fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
 
     /// Takes a node down with everything on it, brings it back and returns when it offers its devices again; with
     /// `hardware_anew` the files of its hardware are gone first.
@@ -87,4 +107,21 @@ pub trait Cluster: Send + Sync {
 
     /// Takes everything down; nothing of ours stays behind.
     fn down(self) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_embedded_clusters_own_version_is_compared_to_the_letter() {
+        for (minor, texts) in [
+            ("34", SchedulerTexts::Compared),
+            ("34+", SchedulerTexts::Compared),
+            ("33", SchedulerTexts::LeftOut),
+            ("35+", SchedulerTexts::LeftOut),
+        ] {
+            assert_eq!(SchedulerTexts::of_version("1", minor), texts, "{minor}");
+        }
+    }
 }

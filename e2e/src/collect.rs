@@ -205,8 +205,7 @@ impl<'a, C: Cluster> Collector<'a, C> {
                 if let Some(wrong) = report.nodes.iter().find_map(NodeSeen::wrong) {
                     bail!("container {name}/{}: {wrong}", container.name);
                 }
-                // Only a real container sees nodes; the document is the same on every cluster.
-                let report = Report { nodes: Vec::new(), ..report };
+                let report = report.of_neuron();
                 self.reports.keep(run, &report);
                 reports.insert(container.name.clone(), report);
             }

@@ -88,7 +88,7 @@ pub async fn unusable<C: Cluster>(
     let reports = Reports::default();
     let looked = until(cluster, "every free device to be had", async || {
         let now = collect::outcome(cluster, scenario, &reports).await?;
-        failures = verdict::failures(scenario, &with_deleted(&now, outcome));
+        failures = verdict::failures(scenario, &with_deleted(&now, outcome), cluster.scheduler_texts());
         failures.extend(reports.lives.held_at_one_time(scenario));
         for (name, (topology, free)) in &asked {
             failures.extend(now.pods.get(name).and_then(|pod| unlike(name, pod, topology, *free)));

@@ -148,6 +148,11 @@ impl<C: Cluster> Run<'_, C> {
         Applier::new(self.cluster, self.scenario)
     }
 
+    /// Whether that part is stopped, on some node if it is one of nodes.
+    fn is_stopped(&self, part: Part) -> bool {
+        self.stopped.iter().any(|(other, _)| *other == part)
+    }
+
     fn place_of(&self, node: &str) -> anyhow::Result<usize> {
         self.scenario.place_of(node)
     }
@@ -190,7 +195,7 @@ impl<C: Cluster> Run<'_, C> {
         let pods = self.pods();
         let node = pods.get(name).await?.spec.and_then(|spec| spec.node_name);
         pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("deleting pod {name}"))?;
-        if self.stopped.iter().any(|(part, _)| *part == Part::Kubelet) {
+        if self.is_stopped(Part::Kubelet) || self.is_stopped(Part::Node) {
             return Ok(());
         }
         self.until_gone(name).await?;
@@ -229,8 +234,10 @@ impl<C: Cluster> Run<'_, C> {
     async fn stop(&mut self, Target { part, node }: &Target) -> anyhow::Result<()> {
         let place = self.place_of(node)?;
         let reads_and_corrects = match part {
-            Part::Kubelet => true,
-            Part::Plugin => !self.stopped.contains(&(Part::Kubelet, place)),
+            Part::Kubelet | Part::Node => true,
+            Part::Plugin => {
+                ![Part::Kubelet, Part::Node].into_iter().any(|part| self.stopped.contains(&(part, place)))
+            }
             _ => false,
         };
         if reads_and_corrects {
@@ -314,7 +321,7 @@ impl<C: Cluster> Run<'_, C> {
             let mut outcome = collect::outcome(self.cluster, self.scenario, &self.reports).await?;
             outcome.pods.extend(self.gone.clone());
             outcome.order_interchangeable(&self.scenario.interchangeable);
-            let mut failures = verdict::failures(self.scenario, &outcome);
+            let mut failures = verdict::failures(self.scenario, &outcome, self.cluster.scheduler_texts());
             failures.extend(self.reports.lives.held_at_one_time(self.scenario));
             if last.as_ref().is_none_or(|last| last.outcome != outcome) {
                 still_since = Instant::now();

@@ -30,7 +30,7 @@ pub enum Step {
     Patch(Patch),
     /// Merges a patch into a node, as an administrator could.
     PatchNode(Patch),
-    /// Stops and starts a part of the suite or of Kubernetes.
+    /// Stops and starts a part of the suite or of Kubernetes; extender and plugin are killed, so that they cannot tidy up.
     Restart(Target),
     /// Stops a part; `start` brings it back.
     Stop(Target),
@@ -123,6 +123,8 @@ pub enum Part {
     Plugin,
     /// A node's kubelet; containers go on.
     Kubelet,
+    /// A whole node: while it is stopped nothing on it moves and nobody reaches it; then all of it goes on.
+    Node,
     /// The scheduler that the pods name.
     Scheduler,
     /// A node's container runtime; it can be restarted, not stopped.
@@ -140,6 +142,7 @@ impl Part {
             Part::Extender => "extender",
             Part::Plugin => "plugin",
             Part::Kubelet => "kubelet",
+            Part::Node => "node",
             Part::Scheduler => "scheduler",
             Part::Containerd => "containerd",
             Part::ApiServer => "api-server",

@@ -9,14 +9,15 @@ use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
 
 use crate::asked::not_as_asked;
+use crate::cluster::SchedulerTexts;
 use crate::faults;
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::{Expected, ExpectedSets, Scenario, Tier};
 use neuron_workload::Report;
 
 /// Everything that is wrong with the outcome, one sentence each; empty if the scenario passed.
-pub fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
-    let mut failures = unmet(scenario, outcome);
+pub fn failures(scenario: &Scenario, outcome: &Outcome, texts: SchedulerTexts) -> Vec<String> {
+    let mut failures = unmet(scenario, outcome, texts);
     failures.extend(records_unlike_reality(outcome));
     failures.extend(held_twice(scenario, outcome));
     failures.extend(not_as_asked(scenario, outcome));
@@ -28,13 +29,14 @@ pub fn failures(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
 }
 
 /// Expectations of the scenario that the outcome does not meet.
-fn unmet(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+fn unmet(scenario: &Scenario, outcome: &Outcome, texts: SchedulerTexts) -> Vec<String> {
     let mut failures = Vec::new();
     for (name, expected) in &scenario.expect {
         match outcome.pods.get(name) {
             None => failures.push(format!("pod {name} is not there")),
             Some(pod) => {
-                failures.extend(unmet_of(pod, expected).into_iter().map(|text| format!("pod {name}: {text}")))
+                let unmet = unmet_of(pod, expected, texts);
+                failures.extend(unmet.into_iter().map(|text| format!("pod {name}: {text}")))
             }
         }
     }
@@ -45,7 +47,7 @@ fn unmet(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     failures
 }
 
-fn unmet_of(pod: &PodOutcome, expected: &Expected) -> Vec<String> {
+fn unmet_of(pod: &PodOutcome, expected: &Expected, texts: SchedulerTexts) -> Vec<String> {
     let mut failures = Vec::new();
     if let Some(phase) = &expected.phase
         && *phase != pod.phase
@@ -76,11 +78,11 @@ fn unmet_of(pod: &PodOutcome, expected: &Expected) -> Vec<String> {
         }
     }
     if let Some(text) = &expected.refusal {
-        let said = [&pod.failed_scheduling, &pod.failure]
-            .into_iter()
-            .flatten()
-            .any(|said| said.contains(text.as_str()));
-        if !said {
+        let has = |said: &Option<String>| said.as_ref().is_some_and(|said| said.contains(text.as_str()));
+        // Of another Kubernetes only kube-scheduler's own words are excused; what the extender said it repeats.
+        let is_theirs = ["Insufficient ", "nodes are available"].iter().any(|words| text.contains(words));
+        let excused = texts == SchedulerTexts::LeftOut && is_theirs && pod.failed_scheduling.is_some();
+        if !excused && !has(&pod.failed_scheduling) && !has(&pod.failure) {
             let had = pod.failed_scheduling.as_ref().or(pod.failure.as_ref());
             failures.push(format!("was not refused with {text:?} but {had:?}"));
         }
@@ -234,4 +236,26 @@ fn sets_not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
         }
     }
     failures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_kubernetes_may_refuse_in_other_words_but_must_refuse_and_repeat_ours() {
+        let unmet_by = |refusal: &str, said: Option<&str>, texts| {
+            let expected = Expected { refusal: Some(refusal.to_owned()), ..Expected::default() };
+            let failed_scheduling = said.map(str::to_owned);
+            let pod = PodOutcome { phase: "Pending".into(), failed_scheduling, ..PodOutcome::default() };
+            unmet_of(&pod, &expected, texts)
+        };
+        let unmet = |said, texts| unmet_by("Insufficient x", said, texts);
+        let theirs = Some("0/1 nodes are available: too few x.");
+        assert_eq!(unmet(theirs, SchedulerTexts::LeftOut), Vec::<String>::new());
+        assert_eq!(unmet(theirs, SchedulerTexts::Compared).len(), 1);
+        assert_eq!(unmet(None, SchedulerTexts::LeftOut).len(), 1);
+        assert_eq!(unmet(Some("1 Insufficient x."), SchedulerTexts::Compared), Vec::<String>::new());
+        assert_eq!(unmet_by("not enough free", theirs, SchedulerTexts::LeftOut).len(), 1);
+    }
 }

@@ -22,7 +22,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_part(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",
-    "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `scheduler`, `containerd`, `api-server`, `etcd`"
+    "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `node`, `scheduler`, `containerd`, `api-server`, `etcd`"
 )]
 #[case::undefined_value(
     "about: x\nnodes: [{type: \"${type}\"}]\nsteps: []",

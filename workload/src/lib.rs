@@ -1,5 +1,5 @@
-//! `neuron-workload`, the container image that scenarios run: it prints what it got of Neuron (variables `NEURON_*` and
-//! `AWS_NEURON_*`, nodes `/dev/neuron*`, nothing else) and ends when told to.
+//! `neuron-workload`, the container image that scenarios run: it prints what it got (its environment, and the device nodes
+//! that it sees) and ends when told to.
 //! The embedded cluster runs it as values ([`Workload`], [`Report`]); the image's `main` looks at the real files ([`seen`]).
 
 mod arguments;

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// What the workload prints, as one line of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The container's variables `NEURON_*` and `AWS_NEURON_*`, no others.
+    /// The container's whole environment.
     pub env: BTreeMap<String, String>,
     /// The paths of the Neuron device nodes it sees, in natural order.
     pub devices: Vec<String>,
-    /// What stands at each of these paths, in the same order. Only a real container looks: empty on the embedded
-    /// cluster, and in no outcome document.
+    /// Every device node in its /dev, in natural order, and whatever stands at a path of `devices`. Only a real container
+    /// looks: empty on the embedded cluster, and in no outcome document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeSeen>,
 }
@@ -34,10 +34,19 @@ pub struct NodeSeen {
     pub open: String,
 }
 
+/// Whether this is the path of a Neuron device.
+pub(crate) fn is_neuron(path: &str) -> bool {
+    path.starts_with("/dev/neuron")
+}
+
 impl NodeSeen {
     /// What of it is not as on a machine with Neuron devices; none if it is a character device that may be used and
-    /// has the minor number that its path says. The major number is whatever the driver was given.
+    /// has the minor number that its path says, or no Neuron device's path at all. The major number is whatever the
+    /// driver was given.
     pub fn wrong(&self) -> Option<String> {
+        if !is_neuron(&self.path) {
+            return None;
+        }
         let NodeSeen { path, kind, minor, open, .. } = self;
         let number = path.strip_prefix("/dev/neuron").and_then(|number| number.parse::<u32>().ok());
         let problem = if kind != "character" {
@@ -54,18 +63,20 @@ impl NodeSeen {
 }
 
 impl Report {
-    /// The report of a container with this environment and these device paths; what is not Neuron's is left out.
-    pub fn of(env: &BTreeMap<String, String>, paths: impl IntoIterator<Item = String>) -> Self {
-        let ours = |name: &str| name.starts_with("NEURON_") || name.starts_with("AWS_NEURON_");
-        let env = env
-            .iter()
-            .filter(|(name, _)| ours(name))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        let mut devices: Vec<String> =
-            paths.into_iter().filter(|path| path.starts_with("/dev/neuron")).collect();
+    /// The report of a container with this environment and these device paths; paths that are not Neuron's are left
+    /// out.
+    pub fn of(env: BTreeMap<String, String>, paths: impl IntoIterator<Item = String>) -> Self {
+        let mut devices: Vec<String> = paths.into_iter().filter(|path| is_neuron(path)).collect();
         devices.sort_by_key(|path| (path.len(), path.clone()));
         Self { env, devices, nodes: Vec::new() }
+    }
+
+    /// What of it is the same on every cluster: the variables `NEURON_*` and `AWS_NEURON_*`, and the paths. What stands
+    /// at these paths only a real container sees, and what else is in its environment the cluster chose.
+    pub fn of_neuron(mut self) -> Self {
+        self.env.retain(|name, _| name.starts_with("NEURON_") || name.starts_with("AWS_NEURON_"));
+        self.nodes.clear();
+        self
     }
 }
 
@@ -87,16 +98,19 @@ mod tests {
         assert_eq!(node("file", 0, "opened").wrong().unwrap(), "/dev/neuron3 is no character device: file");
         assert_eq!(node("character", 2, "ENXIO").wrong().unwrap(), "/dev/neuron3 has the minor number 2");
         assert_eq!(node("character", 3, "EPERM").wrong().unwrap(), "/dev/neuron3 cannot be opened: EPERM");
+        let console = NodeSeen { path: "/dev/console".to_owned(), ..node("character", 1, "EPERM") };
+        assert_eq!(console.wrong(), None);
     }
 
     #[test]
-    fn the_report_holds_only_what_is_neurons() {
+    fn the_report_holds_the_whole_environment_until_only_neurons_is_asked_for() {
         let env =
             [("PATH", "/bin"), ("NEURON_RT_VISIBLE_CORES", "2,3")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         let paths = ["/dev/neuron10", "/dev/null", "/dev/neuron9"].map(str::to_owned);
-        let report = Report::of(&env.into(), paths);
+        let report = Report::of(env.into(), paths);
+        assert_eq!(report.env.get("PATH").unwrap(), "/bin");
         assert_eq!(
-            serde_json::to_string(&report).unwrap(),
+            serde_json::to_string(&report.of_neuron()).unwrap(),
             r#"{"env":{"NEURON_RT_VISIBLE_CORES":"2,3"},"devices":["/dev/neuron9","/dev/neuron10"]}"#
         );
     }

@@ -1,14 +1,15 @@
-//! What this very container got: its Neuron variables, and every Neuron node in its /dev with what opening it gives.
+//! What this very container got: its environment, and every device node in its /dev with what opening it gives.
 //! Called by `main`.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::{env, fs, io};
 
 use rustix::fs::{FileType, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 
-use crate::report::{NodeSeen, Report};
+use crate::report::{NodeSeen, Report, is_neuron};
 
 /// The report of this process' own surroundings. An error if `/dev` cannot be listed.
 pub fn report() -> io::Result<Report> {
@@ -16,13 +17,18 @@ pub fn report() -> io::Result<Report> {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
     };
     let env: BTreeMap<String, String> = env::vars_os().map(texts).collect();
-    let mut paths = Vec::new();
+    let (mut paths, mut nodes) = (Vec::new(), Vec::new());
     for entry in fs::read_dir("/dev")? {
-        paths.push(entry?.path().to_string_lossy().into_owned());
+        let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+        let path = path.to_string_lossy().into_owned();
+        // What stands in a Neuron device's place is looked at whatever it is.
+        if kind.is_char_device() || kind.is_block_device() || is_neuron(&path) {
+            nodes.push(node(&path));
+        }
+        paths.push(path);
     }
-    let mut report = Report::of(&env, paths);
-    report.nodes = report.devices.iter().map(|path| node(path)).collect();
-    Ok(report)
+    nodes.sort_by_key(|node| (node.path.len(), node.path.clone()));
+    Ok(Report { nodes, ..Report::of(env, paths) })
 }
 
 /// What stands at `path`, and what opening it gives.

@@ -38,7 +38,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for name in PROGRAMS {
         let began = Instant::now();
         let image = format!("{name}:{}", arguments.tag);
+        let before = id_of(&image);
         let bytes = pack(workspace, &binaries, name, &image, &arguments.base)?;
+        remove_unnamed(before);
         println!(
             "packed {image} ({} MB) in {:.1} s",
             bytes.div_ceil(1_000_000),
@@ -81,6 +83,21 @@ fn build(workspace: &Path, triple: &str) -> anyhow::Result<PathBuf> {
     cargo.args(PROGRAMS.iter().flat_map(|name| ["--package", name]));
     program::run(&mut cargo)?;
     Ok(folder.join(triple).join("image"))
+}
+
+/// The id of the image of that name, if there is one.
+fn id_of(image: &str) -> Option<String> {
+    let id = program::output(Command::new("docker").args(["image", "inspect", "--format", "{{.Id}}", image]));
+    Some(id.ok()?.trim().to_owned())
+}
+
+/// Removes an image whose only name another one has now. One that a container still needs stays, which harms nobody.
+fn remove_unnamed(id: Option<String>) {
+    let Some(id) = id else { return };
+    let names = ["image", "inspect", "--format", "{{len .RepoTags}}", &id];
+    if program::output(Command::new("docker").args(names)).is_ok_and(|count| count.trim() == "0") {
+        let _needed = program::output(Command::new("docker").args(["image", "rm", &id]));
+    }
 }
 
 /// Packs one program; gives the binary's size in bytes.

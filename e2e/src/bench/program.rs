@@ -1,8 +1,6 @@
 //! kube-scheduler as a pod of the control plane's node, with the image of the cluster's own scheduler: started and
 //! stopped once a measurement.
 
-use std::sync::{Mutex, PoisonError};
-
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -10,7 +8,7 @@ use kube::api::{DeleteParams, LogParams, PostParams};
 use serde_json::json;
 
 use crate::kind::bare::{Bare, FOLDER_IN_NODE};
-use crate::kind::wait::until;
+use crate::kind::wait::{found, until};
 
 const NAME: &str = "neuron-bench-scheduler";
 const FILE: &str = "bench-scheduler.json";
@@ -84,17 +82,11 @@ impl<'a> Scheduler<'a> {
 /// The image of the pod of that name, once there is one: kubelet tells the API server of static pods only some time
 /// after the API server has come up.
 async fn image_of(pods: &Api<Pod>, name: &str) -> anyhow::Result<String> {
-    let image = Mutex::new(None);
-    until(&format!("pod {name}"), || async {
+    found(&format!("image of pod {name}"), || async {
         let container = pods.get_opt(name).await?.and_then(|pod| pod.spec?.containers.into_iter().next());
-        let found = container.and_then(|container| container.image);
-        let is_there = found.is_some();
-        *image.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        Ok(is_there)
+        Ok(container.and_then(|container| container.image))
     })
-    .await?;
-    let image = image.into_inner().unwrap_or_else(PoisonError::into_inner);
-    image.with_context(|| format!("pod {name} has no image"))
+    .await
 }
 
 #[cfg(test)]

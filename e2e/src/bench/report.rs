@@ -99,7 +99,7 @@ impl Report {
         };
         let rates = Variant::ALL.into_iter().filter_map(rate).collect();
         let ratios = RATIOS.into_iter().filter_map(ratio).collect();
-        let Size { nodes, pods, rounds } = size;
+        let Size { nodes, pods, rounds, .. } = size;
         Self { machine, nodes, pods, rounds, instance_type: INSTANCE_TYPE, measured, rates, ratios }
     }
 
@@ -179,7 +179,7 @@ mod tests {
             measured(2, Variant::PassingNames, 200.0),
             measured(2, Variant::OursNames, 180.0),
         ];
-        let report = Report::new(Machine::look(), Size { nodes: 1, pods: 1, rounds: 2 }, all);
+        let report = Report::new(Machine::look(), Size { nodes: 1, pods: 1, rounds: 2, form: None }, all);
         let [ratio] = &report.ratios[..] else { panic!("{:?}", report.ratios) };
         assert_eq!((ratio.ratio.min, ratio.ratio.max), (0.9, 1.0));
         let Spread { median, min, max, mean, standard_error } = report.rates[0].pods_per_second;

@@ -13,7 +13,7 @@ use super::pods::Pods;
 use super::program::Scheduler;
 use super::report::{Measured, Report};
 use super::serve::Process;
-use super::variant::{Extender, Variant};
+use super::variant::{Extender, Form, Variant};
 use crate::kind::Phase;
 use crate::kind::bare::Bare;
 
@@ -26,6 +26,8 @@ pub(super) struct Size {
     pub(super) pods: usize,
     /// How often every variant is tried.
     pub(super) rounds: usize,
+    /// What an extender is sent of nodes; both if not given.
+    pub(super) form: Option<Form>,
 }
 
 /// Measures on a cluster that is made for it and is gone afterwards.
@@ -50,7 +52,7 @@ pub(super) async fn measure(name: &str, node_image: Option<String>, size: Size) 
     phase.done("first run, which does not count");
     let mut measured = Vec::new();
     for round in 0..size.rounds {
-        for variant in Variant::order(round) {
+        for variant in Variant::order(round, size.form) {
             let seen = bench.run(variant).await;
             let seen = seen.with_context(|| format!("round {}, {}", round + 1, variant.name()))?;
             let one = seen.measured(round + 1, variant);

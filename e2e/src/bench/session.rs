@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::scheduler::{self, Size};
+use super::variant::Form;
 use crate::cli::Output;
 use crate::kind::session::{unless_ended, with_nothing_left};
 use crate::kind::{bare, doctor};
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// How often everything is measured; medians need some.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
+    /// Measure only what an extender costs that is sent this of nodes; both if not given.
+    #[arg(long, value_enum)]
+    form: Option<Form>,
     /// How to print what came of it.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -39,9 +43,9 @@ pub struct Arguments {
 
 /// Measures and prints. An error also where a signal ended it or something stayed behind.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let Arguments { nodes, pods, rounds, output, name, node_image, require } = arguments;
+    let Arguments { nodes, pods, rounds, form, output, name, node_image, require } = arguments;
     let node_image = node_image.or_else(node_image_of_environment);
-    let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into() };
+    let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into(), form };
     if size.pods > size.nodes * 16 {
         bail!("{nodes} nodes have {} devices, {pods} pods ask for more; give more --nodes", size.nodes * 16);
     }

@@ -33,6 +33,15 @@ pub(super) enum Extender {
     Ours,
 }
 
+/// What kube-scheduler sends an extender of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// Their names.
+    Names,
+    /// Whole Nodes.
+    Nodes,
+}
+
 /// Requests to the API server that kube-scheduler may send in a second; its own default of 50 would be what is measured.
 const QPS: u32 = 10_000;
 
@@ -46,9 +55,11 @@ impl Variant {
         Variant::OursNodes,
     ];
 
-    /// The order of a round. Every second one goes backwards, so that none always follows the same other.
-    pub(super) fn order(round: usize) -> Vec<Variant> {
-        let mut order = Variant::ALL.to_vec();
+    /// The order of a round, of the variants with this form and without extender; all if it is not given. Every second
+    /// one goes backwards, so that none always follows the same other.
+    pub(super) fn order(round: usize, form: Option<Form>) -> Vec<Variant> {
+        let wanted = |variant: &Variant| form.is_none() || variant.form().is_none() || variant.form() == form;
+        let mut order: Vec<Variant> = Variant::ALL.into_iter().filter(wanted).collect();
         if !round.is_multiple_of(2) {
             order.reverse();
         }
@@ -75,8 +86,13 @@ impl Variant {
         }
     }
 
-    fn sends_names(self) -> bool {
-        matches!(self, Variant::PassingNames | Variant::OursNames)
+    /// What the extender is sent, if there is one.
+    fn form(self) -> Option<Form> {
+        match self {
+            Variant::NoExtender => None,
+            Variant::PassingNames | Variant::OursNames => Some(Form::Names),
+            Variant::PassingNodes | Variant::OursNodes => Some(Form::Nodes),
+        }
     }
 
     /// kube-scheduler's configuration: the extender's entry is the one of `deploy/my-scheduler.yml`, at this address.
@@ -86,7 +102,7 @@ impl Variant {
             Some(_) => {
                 let mut extender = kind::deployed_extender().context("the extender's configuration")?;
                 extender["urlPrefix"] = json!(format!("http://{address}"));
-                extender["nodeCacheCapable"] = json!(self.sends_names());
+                extender["nodeCacheCapable"] = json!(self.form() == Some(Form::Names));
                 vec![extender]
             }
         };
@@ -119,8 +135,15 @@ mod tests {
 
     #[test]
     fn two_rounds_go_both_ways() {
-        let mut backwards = Variant::order(1);
+        let mut backwards = Variant::order(1, None);
         backwards.reverse();
-        assert_eq!(Variant::order(0), backwards);
+        assert_eq!(Variant::order(0, None), backwards);
+    }
+
+    #[test]
+    fn one_form_is_compared_with_no_extender_alone() {
+        use Variant::{NoExtender, OursNames, OursNodes, PassingNames, PassingNodes};
+        assert_eq!(Variant::order(0, Some(Form::Names)), [NoExtender, PassingNames, OursNames]);
+        assert_eq!(Variant::order(1, Some(Form::Nodes)), [OursNodes, PassingNodes, NoExtender]);
     }
 }

@@ -1,5 +1,5 @@
 //! The embedded cluster: an in-memory API server, kube-scheduler's side of the extender protocol and one kubelet a
-//! node, with the production extender and device plugins as tasks of this process. It needs nothing but a folder.
+//! node, with the production extender and device plugins in this process. It needs nothing but a folder.
 
 mod node;
 mod program;
@@ -130,7 +130,7 @@ impl Embedded {
         let client = self.client.clone();
         let program = Program::start("extender", move |shutdown| {
             neuron_extender::serve(neuron_extender::Config::default(), client, listener, shutdown)
-        });
+        })?;
         *self.extender.lock().await = Some(program);
         let wait = Wait::new(self, "the extender to be ready");
         while !is_ready(address).await {
@@ -138,6 +138,12 @@ impl Embedded {
         }
         self.proxy.set_target(Some(address));
         Ok(())
+    }
+
+    /// Nobody reaches the extender any more.
+    async fn take_extender(&self) -> anyhow::Result<Program> {
+        self.proxy.set_target(None);
+        self.extender.lock().await.take().context("the extender is already stopped")
     }
 
     fn start_scheduler(&self) {
@@ -191,11 +197,7 @@ impl Cluster for Embedded {
 
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
-            Part::Extender => {
-                self.proxy.set_target(None);
-                let program = self.extender.lock().await.take().context("the extender is already stopped")?;
-                program.stop().await
-            }
+            Part::Extender => self.take_extender().await?.stop().await,
             Part::Scheduler => {
                 let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
                 scheduler.context("the scheduler is already stopped")?.stop().await;
@@ -206,6 +208,7 @@ impl Cluster for Embedded {
                 self.node_withdrawn(node).await
             }
             Part::Kubelet => self.node(node)?.stop_kubelet().await,
+            Part::Node => self.node(node)?.cut().await,
             Part::ApiServer => {
                 self.api.set_available(false);
                 Ok(())
@@ -229,6 +232,10 @@ impl Cluster for Embedded {
                 self.node(node)?.start_kubelet().await?;
                 self.node_serves(node).await
             }
+            Part::Node => {
+                self.node(node)?.begin().await?;
+                self.node_serves(node).await
+            }
             Part::ApiServer => {
                 self.api.set_available(true);
                 Ok(())
@@ -239,6 +246,19 @@ impl Cluster for Embedded {
 
     async fn set_device(&self, node: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
         self.node(node)?.set_device(device, state)
+    }
+
+    async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            // Before they can tidy up.
+            Part::Extender => self.take_extender().await?.kill().await?,
+            Part::Plugin => {
+                self.node(node)?.kill_plugin().await?;
+                self.node_withdrawn(node).await?;
+            }
+            _ => self.stop(part, node).await?,
+        }
+        self.start(part, node).await
     }
 
     async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
@@ -256,7 +276,7 @@ impl Cluster for Embedded {
         while !node.waits_for_lists().await? {
             wait.look_again().await?;
         }
-        node.stop_plugin().await?;
+        node.kill_plugin().await?;
         node.hold_lists(false).await?;
         self.start(Part::Plugin, place).await
     }

@@ -66,10 +66,7 @@ impl EmbeddedNode {
             plugin: Mutex::new(None),
             has_plugin: !spec.without_plugin,
         };
-        node.start_kubelet().await?;
-        if node.has_plugin {
-            node.start_plugin(api.client()).await?;
-        }
+        node.begin().await?;
         Ok(node)
     }
 
@@ -120,14 +117,23 @@ impl EmbeddedNode {
         };
         let program = Program::start("device plugin", move |shutdown| {
             neuron_device_plugin::run(config, client, shutdown)
-        });
+        })?;
         *self.plugin.lock().await = Some(program);
         Ok(())
     }
 
     pub(super) async fn stop_plugin(&self) -> anyhow::Result<()> {
+        self.take_plugin().await?.stop().await
+    }
+
+    /// Ends the plugin where it stands, as the system does that runs out of memory.
+    pub(super) async fn kill_plugin(&self) -> anyhow::Result<()> {
+        self.take_plugin().await?.kill().await
+    }
+
+    async fn take_plugin(&self) -> anyhow::Result<Program> {
         let plugin = self.plugin.lock().await.take();
-        plugin.with_context(|| format!("the plugin of {} is already stopped", self.name()))?.stop().await
+        plugin.with_context(|| format!("the plugin of {} is already stopped", self.name()))
     }
 
     pub(super) fn set_device(&self, device: u8, state: DeviceState) -> anyhow::Result<()> {
@@ -145,7 +151,7 @@ impl EmbeddedNode {
 
     /// Everything on the node ends and begins again, in the order of a machine that boots. Its containers are gone.
     pub(super) async fn reboot(&self, hardware_anew: bool) -> anyhow::Result<()> {
-        self.down().await?;
+        self.cut().await?;
         let containers = self.kubelet_config.containers_file();
         std::fs::remove_file(&containers).with_context(|| format!("removing {}", containers.display()))?;
         if hardware_anew {
@@ -153,11 +159,19 @@ impl EmbeddedNode {
             Machine::down_at(root).with_context(|| format!("machine of {}", self.name()))?;
             hardware(self.name(), root, &self.spec)?;
         }
-        self.start_kubelet().await?;
-        if self.has_plugin {
-            self.start_plugin(self.api.client()).await?;
+        self.begin().await
+    }
+
+    /// Ends kubelet and plugin where they stand, as on a machine that loses its power or its network: neither tells of it,
+    /// nor of the other's end. Containers go on.
+    pub(super) async fn cut(&self) -> anyhow::Result<()> {
+        if let Some(kubelet) = self.kubelet.lock().await.take() {
+            kubelet.stop().await;
         }
-        Ok(())
+        match self.plugin.lock().await.take() {
+            Some(plugin) => plugin.kill().await,
+            None => Ok(()),
+        }
     }
 
     /// Lets kubelet wait before it reads the list of a plugin that has registered (`true`), or go on.
@@ -169,6 +183,15 @@ impl EmbeddedNode {
     /// Whether the plugin has registered both resources and kubelet has read neither list.
     pub(super) async fn waits_for_lists(&self) -> anyhow::Result<bool> {
         Ok(self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.lists_held() == 2)
+    }
+
+    /// Starts kubelet and, if the scenario wants one, the plugin.
+    pub(super) async fn begin(&self) -> anyhow::Result<()> {
+        self.start_kubelet().await?;
+        if self.has_plugin {
+            self.start_plugin(self.api.client()).await?;
+        }
+        Ok(())
     }
 
     /// Ends plugin and kubelet, if they run.

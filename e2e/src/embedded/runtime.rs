@@ -17,7 +17,7 @@ impl ContainerRuntime for WorkloadRuntime {
             }
         };
         let paths = container.devices.iter().map(|device| device.container_path.clone());
-        let report = Report::of(&container.env, paths);
+        let report = Report::of(container.env.clone(), paths);
         let log = serde_json::to_string(&report).unwrap_or_else(|error| error.to_string());
         ContainerRun { log, ends: workload.ends_after.map(|after| (after, i32::from(workload.exit_code))) }
     }

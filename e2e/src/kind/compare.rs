@@ -2,32 +2,13 @@
 
 use similar::{ChangeTag, TextDiff};
 
+use crate::cluster::SchedulerTexts;
 use crate::outcome::{Outcome, REDACTED};
 
 /// Lines shown around each difference.
 const CONTEXT: usize = 2;
 /// Lines shown of one comparison.
 const LONGEST: usize = 60;
-
-/// The Kubernetes whose texts the embedded cluster speaks, major and minor.
-const EMBEDDED: (&str, &str) = ("1", "34");
-
-/// Whether what kube-scheduler itself says is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SchedulerTexts {
-    /// To the letter.
-    Compared,
-    /// Only whether it has said something: every version of Kubernetes has its own words and counts.
-    LeftOut,
-}
-
-impl SchedulerTexts {
-    /// For a cluster whose API server says that it is of this version; `minor` may have a sign behind it: `34+`.
-    pub fn of_version(major: &str, minor: &str) -> Self {
-        let minor = minor.trim_end_matches(|sign: char| !sign.is_ascii_digit());
-        if (major, minor) == EMBEDDED { SchedulerTexts::Compared } else { SchedulerTexts::LeftOut }
-    }
-}
 
 /// The differing lines of the two documents, `-` embedded and `+` kind; none if they are equal.
 pub fn difference(
@@ -106,17 +87,5 @@ mod tests {
         assert_eq!(difference(&ours, &theirs, SchedulerTexts::LeftOut).unwrap(), None);
         let silent = outcome("Pending", None);
         assert!(difference(&ours, &silent, SchedulerTexts::LeftOut).unwrap().is_some());
-    }
-
-    #[test]
-    fn only_the_embedded_clusters_own_version_is_compared_to_the_letter() {
-        for (minor, texts) in [
-            ("34", SchedulerTexts::Compared),
-            ("34+", SchedulerTexts::Compared),
-            ("33", SchedulerTexts::LeftOut),
-            ("35+", SchedulerTexts::LeftOut),
-        ] {
-            assert_eq!(SchedulerTexts::of_version("1", minor), texts, "{minor}");
-        }
     }
 }

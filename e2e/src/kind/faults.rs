@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use neuron_core::names::Resource;
 
+use super::nodes::thaw;
 use super::stand_in::{Fails, StandIn};
 use super::wait::until;
 use super::{KindCluster, program};
@@ -36,8 +37,7 @@ impl KindCluster {
             Ok(now.is_some() && now != before)
         })
         .await?;
-        // Somebody's kubelets, as they come, say only every five minutes that nothing has changed.
-        self.serves(node, (!self.is_somebodys()).then_some(began)).await
+        self.serves_again(node, began).await
     }
 
     /// Kills etcd; kubelet starts it anew.
@@ -102,6 +102,19 @@ impl KindCluster {
     async fn process(&self, node: &str, name: &str) -> anyhow::Result<Option<u32>> {
         let ids = self.in_node(node, &format!("pgrep --newest -x {name} || :")).await?;
         Ok(ids.trim().parse().ok())
+    }
+
+    /// Freezes the node with everything on it: to all others it is away.
+    pub(super) async fn stop_node(&self, node: &str) -> anyhow::Result<()> {
+        program::output("docker", &["pause", node]).await.with_context(|| format!("freezing {node}"))?;
+        Ok(())
+    }
+
+    /// Lets a frozen node go on and waits until it offers its devices again.
+    pub(super) async fn start_node(&self, node: &str) -> anyhow::Result<()> {
+        let began = Timestamp::now();
+        thaw(node).await?;
+        self.serves_again(node, began).await
     }
 
     /// Restarts the node's container and waits until kubelet, hardware and plugin are back.

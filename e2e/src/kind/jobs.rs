@@ -134,7 +134,7 @@ fn seconds(scenario: &Scenario) -> u32 {
             Step::Hold(hold) => 10 + of(scenario, &hold.steps),
             Step::Device(_) => 7,
             Step::Restart(target) | Step::Stop(target) | Step::Start(target) => match target.part {
-                Part::Kubelet | Part::Plugin => 8,
+                Part::Kubelet | Part::Plugin | Part::Node => 8,
                 _ => 5,
             },
             _ => 0,

@@ -33,14 +33,15 @@ pub(crate) mod wait;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use futures::future::try_join_all;
 use kube::Client;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::Instant;
 
+use crate::cluster::SchedulerTexts;
 use crate::proxy::Proxy;
 use crate::scenario::NodeSpec;
 use access::Access;
-use compare::SchedulerTexts;
 use config::{KindConfig, SCHEDULER_FILE};
 use existing::Tenant;
 use guard::Guard;
@@ -146,6 +147,10 @@ impl KindCluster {
         let (control_planes, workers) = nodes_of(&name).await?;
         let control_plane = control_planes.into_iter().next().context("a cluster without control plane")?;
         let containers: Vec<String> = workers.iter().chain([&control_plane]).cloned().collect();
+        if used_again {
+            // A run that was killed may have left one frozen.
+            try_join_all(containers.iter().map(|node| nodes::thaw(node))).await?;
+        }
         let cluster = Self {
             client: access.client().await?,
             access,

@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use axum::http::Request;
 use futures::future::try_join_all;
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use neuron_core::names;
@@ -150,11 +151,35 @@ impl KindCluster {
         })
         .await
     }
+
+    /// Waits until kubelet, of which nothing was heard since then, offers the node's devices again.
+    pub(super) async fn serves_again(&self, node: &str, since: Timestamp) -> anyhow::Result<()> {
+        if !self.is_somebodys() {
+            return self.serves(node, Some(since)).await;
+        }
+        // As they come, kubelets say only every five minutes that nothing has changed. Their lease they renew.
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
+        until(&format!("kubelet of {node} to renew its lease"), || async {
+            let renewed = leases.get(node).await?.spec.and_then(|spec| spec.renew_time);
+            Ok(renewed.is_some_and(|renewed| renewed.0 > since))
+        })
+        .await?;
+        self.serves(node, None).await
+    }
 }
 
 /// Runs a shell command in a node that is a container of this machine's Docker.
 pub(super) async fn in_container(node: &str, command: &str) -> anyhow::Result<String> {
     program::output("docker", &["exec", node, "bash", "-c", command]).await
+}
+
+/// Lets a node that is a container of this machine's Docker go on, if it is frozen.
+pub(super) async fn thaw(node: &str) -> anyhow::Result<()> {
+    let paused = program::output("docker", &["inspect", "--format", "{{.State.Paused}}", node]).await?;
+    if paused.trim() == "true" {
+        program::output("docker", &["unpause", node]).await.with_context(|| format!("thawing {node}"))?;
+    }
+    Ok(())
 }
 
 /// The rule of iptables' table `nat` that lets a node's pods reach the proxy at this address.

@@ -9,7 +9,19 @@ use hyper_util::rt::TokioIo;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tonic::transport::{Channel, Endpoint};
 
-/// Both ends of a socat in a node.
+/// The program in the node.
+const SCRIPT: &str = include_str!("pipe.pl");
+
+/// Which end of a socket of the node is ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// Calls whoever listens there.
+    Connect,
+    /// Listens there for one call.
+    Listen,
+}
+
+/// Both ends of the program in the node.
 pub(super) struct Pipe {
     /// What comes out of the node and what goes in.
     pub(super) bytes: tokio::io::Join<ChildStdout, ChildStdin>,
@@ -17,10 +29,14 @@ pub(super) struct Pipe {
     pub(super) program: Child,
 }
 
-/// Starts socat in the node between this address of its own and us.
-pub(super) fn open(node: &str, address: &str) -> anyhow::Result<Pipe> {
+/// Starts the program in the node between this socket of its own and us.
+pub(super) fn open(node: &str, end: End, socket: &str) -> anyhow::Result<Pipe> {
+    let how = match end {
+        End::Connect => "connect",
+        End::Listen => "listen",
+    };
     let mut program = Command::new("docker")
-        .args(["exec", "-i", node, "socat", "-", address])
+        .args(["exec", "-i", node, "perl", "-e", SCRIPT, how, socket])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -34,7 +50,7 @@ pub(super) fn open(node: &str, address: &str) -> anyhow::Result<Pipe> {
 
 /// Dials the gRPC server on a socket of the node. The connection lasts as long as the program that comes with it.
 pub(super) async fn dial(node: &str, socket: &str) -> anyhow::Result<(Channel, Child)> {
-    let Pipe { bytes, program } = open(node, &format!("UNIX-CONNECT:{socket}"))?;
+    let Pipe { bytes, program } = open(node, End::Connect, socket)?;
     let mut once = Some(TokioIo::new(bytes));
     let connector = tower::service_fn(move |_| {
         ready(once.take().ok_or_else(|| io::Error::other("the connection into the node has ended")))

@@ -18,7 +18,7 @@ use super::images;
 use super::scheduling::{Route, Scheduling};
 use super::wait::until;
 use crate::apply::OURS;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, SchedulerTexts};
 use crate::run::NAMESPACE;
 use crate::scenario::{DeviceState, Moment, Part, Scenario, Step, Tier};
 
@@ -33,6 +33,7 @@ pub(super) struct Stage<'a> {
     cluster: &'a KindCluster,
     scheduling: Scheduling,
     nodes: Vec<String>,
+    texts: SchedulerTexts,
     /// Whether the scenario leaves nodes other than it got them.
     changes_nodes: bool,
     stopped: Mutex<HashSet<(Part, usize)>>,
@@ -57,11 +58,16 @@ impl<'a> Stage<'a> {
             tokio::try_join!(clear(cluster), cluster.take_other_plugins(&scenario.nodes))?;
             try_join_all((0..cluster.workers.len()).map(turn)).await
         };
-        tokio::try_join!(turned, cluster.schedule_by(scheduling, route(scenario)))?;
+        let (_, (), texts) = tokio::try_join!(
+            turned,
+            cluster.schedule_by(scheduling, route(scenario)),
+            cluster.scheduler_texts()
+        )?;
         Ok(Self {
             cluster,
             scheduling,
             nodes: cluster.workers.iter().take(scenario.nodes.len()).cloned().collect(),
+            texts,
             changes_nodes: scenario.steps.iter().any(changes_nodes),
             stopped: Mutex::new(HashSet::new()),
             patience: match scenario.tier {
@@ -77,8 +83,10 @@ impl<'a> Stage<'a> {
         for at in Moment::ALL {
             self.cluster.proxy.set_held(at, false);
         }
-        let stopped: Vec<(Part, usize)> =
+        let mut stopped: Vec<(Part, usize)> =
             self.stopped.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        // Others may be waited for on every node.
+        stopped.sort_by_key(|(part, _)| *part != Part::Node);
         for (part, node) in stopped {
             self.start(part, node).await?;
         }
@@ -161,6 +169,10 @@ impl Cluster for Stage<'_> {
         &OUTSIDE
     }
 
+    fn scheduler_texts(&self) -> SchedulerTexts {
+        self.texts
+    }
+
     fn workload_image(&self) -> &str {
         images::WORKLOAD
     }
@@ -182,6 +194,7 @@ impl Cluster for Stage<'_> {
             Part::Extender => self.cluster.stop_extender().await?,
             Part::Plugin => self.cluster.stop_plugin(self.node_name(node)?).await?,
             Part::Kubelet => self.cluster.stop_kubelet(self.node_name(node)?).await?,
+            Part::Node => self.cluster.stop_node(self.node_name(node)?).await?,
             Part::Scheduler => self.cluster.stop_scheduler(self.scheduling).await?,
             Part::ApiServer => self.cluster.stop_api_server().await?,
             Part::Containerd | Part::Etcd => bail!("{} can be restarted, not stopped", part.name()),
@@ -195,6 +208,7 @@ impl Cluster for Stage<'_> {
             Part::Extender => self.cluster.start_extender().await?,
             Part::Plugin => self.cluster.start_plugin(self.node_name(node)?).await?,
             Part::Kubelet => self.cluster.start_kubelet(self.node_name(node)?).await?,
+            Part::Node => self.cluster.start_node(self.node_name(node)?).await?,
             Part::Scheduler => self.cluster.start_scheduler(self.scheduling).await?,
             Part::ApiServer => self.cluster.start_api_server().await?,
             Part::Containerd | Part::Etcd => bail!("{} can be restarted, not stopped", part.name()),
@@ -212,7 +226,7 @@ impl Cluster for Stage<'_> {
             Part::Containerd => self.cluster.restart_containerd(self.node_name(node)?).await,
             Part::ApiServer => self.cluster.restart_api_server().await,
             Part::Etcd => self.cluster.restart_etcd().await,
-            Part::Extender | Part::Plugin | Part::Kubelet | Part::Scheduler => {
+            Part::Extender | Part::Plugin | Part::Kubelet | Part::Node | Part::Scheduler => {
                 match part {
                     // Before it can tidy up. The pod goes too: a container that was killed often waits ever longer.
                     Part::Extender => self.cluster.kill("neuron-extender", &self.cluster.containers).await?,

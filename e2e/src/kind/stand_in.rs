@@ -77,9 +77,8 @@ impl StandIn {
         let socket = format!("stand-in-{}.sock", resource.replace('/', "-"));
         let path = format!("{FOLDER}/{socket}");
         cluster.in_node(node, &format!("rm -f {path}")).await?;
-        // kubelet opens one connection, so no `fork`; the socket's file goes with it.
-        let pipe::Pipe { mut bytes, program } =
-            pipe::open(node, &format!("UNIX-LISTEN:{path},unlink-close=1"))?;
+        // kubelet opens one connection; the socket's file goes with it.
+        let pipe::Pipe { mut bytes, program } = pipe::open(node, pipe::End::Listen, &path)?;
         let (ours, mut theirs) = UnixStream::pair().context("a pair of sockets")?;
         let (calls, fail_now) = (Calls::default(), CancellationToken::new());
         let service = Service { fails, calls: Arc::clone(&calls), fail_now: fail_now.clone() };

@@ -25,13 +25,33 @@ pub(super) async fn within<F: Future<Output = anyhow::Result<bool>>>(
     what: &str,
     mut condition: impl FnMut() -> F,
 ) -> anyhow::Result<()> {
+    let look = || {
+        let condition = condition();
+        async { Ok(condition.await?.then_some(())) }
+    };
+    found_within(limit, what, look).await
+}
+
+/// Looks until there is something, and gives it; an error that says what was waited for after [`LONGEST`].
+pub(crate) async fn found<T, F: Future<Output = anyhow::Result<Option<T>>>>(
+    what: &str,
+    look: impl FnMut() -> F,
+) -> anyhow::Result<T> {
+    found_within(LONGEST, what, look).await
+}
+
+async fn found_within<T, F: Future<Output = anyhow::Result<Option<T>>>>(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> anyhow::Result<T> {
     let deadline = Instant::now() + limit;
     loop {
         // A program or a server that never answers would be waited for without end.
-        let looked = timeout(limit, condition()).await;
+        let looked = timeout(limit, look()).await;
         match looked.unwrap_or_else(|_| bail!("no answer for {} s", limit.as_secs())) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {}
             // The API server may be away for a moment; what it said last is told if it stays so.
             Err(error) if Instant::now() >= deadline => {
                 return Err(error.context(format!("waiting for {what}")));

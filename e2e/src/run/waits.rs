@@ -18,11 +18,11 @@ use crate::wait::until;
 impl<C: Cluster> Run<'_, C> {
     /// Waits until the pod runs, has ended or is refused; while parts are stopped, until as much is done as can be.
     pub(super) async fn settle(&self, name: &str) -> anyhow::Result<()> {
-        let stopped = |part: Part| self.stopped.iter().any(|(other, _)| *other == part);
-        if stopped(Part::Scheduler) || stopped(Part::Extender) {
+        if self.is_stopped(Part::Scheduler) || self.is_stopped(Part::Extender) {
             return Ok(());
         }
-        let bound_is_enough = stopped(Part::Kubelet) || stopped(Part::Plugin);
+        let bound_is_enough =
+            [Part::Kubelet, Part::Plugin, Part::Node].into_iter().any(|part| self.is_stopped(part));
         let may_be_refused = self.scenario.may_wait(name);
         let settled = |pod: &Pod| {
             let done = matches!(phase(pod), "Running" | "Succeeded" | "Failed");
@@ -101,8 +101,7 @@ impl<C: Cluster> Run<'_, C> {
     pub(super) async fn reported(&self, pod: &str) -> anyhow::Result<()> {
         let found = self.pods().get(pod).await.with_context(|| format!("reading pod {pod}"))?;
         let records = found.metadata.annotations.iter().flatten().any(|(key, _)| key == names::ALLOCATION);
-        let plugin_stopped = self.stopped.iter().any(|(part, _)| *part == Part::Plugin);
-        let holds = phase(&found) == "Running" && records && !plugin_stopped;
+        let holds = phase(&found) == "Running" && records && self.reports_follow();
         let Some(node) = found.spec.and_then(|spec| spec.node_name).filter(|_| holds) else {
             return Ok(());
         };
@@ -114,10 +113,15 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
+    /// Whether every node's report tells of what happens.
+    fn reports_follow(&self) -> bool {
+        !self.is_stopped(Part::Plugin) && !self.is_stopped(Part::Node)
+    }
+
     /// Waits until the node's report no longer names the pod: from then on the scheduler is told to try again those
     /// that it refused because the extender had not heard of the deletion yet.
     pub(super) async fn no_longer_reported(&self, pod: &str, node: Option<&str>) -> anyhow::Result<()> {
-        let Some(node) = node.filter(|_| !self.stopped.iter().any(|(part, _)| *part == Part::Plugin)) else {
+        let Some(node) = node.filter(|_| self.reports_follow()) else {
             return Ok(());
         };
         let nodes: Api<Node> = Api::all(self.cluster.client());

@@ -19,6 +19,9 @@ const POD: &str = "device-plugin-failures-test";
 const ALL: i64 = 6;
 /// After this kubelet forgets the capacity of a plugin that is gone (five minutes), and a minute.
 const GRACE: Duration = Duration::from_secs(6 * 60);
+/// What a case says of that time where it has waited for it, and where not.
+const WAITED_FOR: &str = "0 of 0 after kubelet's five minutes";
+const NOT_WAITED_FOR: &str = "kubelet's five minutes until 0 of 0 are waited for with --grace";
 
 pub(super) async fn options_fail(room: &Room<'_>) -> anyhow::Result<Seen> {
     room.offers(1, 1).await?;
@@ -107,6 +110,13 @@ pub(super) async fn list_fails_later(room: &Room<'_>) -> anyhow::Result<Seen> {
     stand_in.fail_now();
     room.until_amounts(stand_in.resource(), (0, DEVICES)).await?;
     room.unused(&stand_in, (0, DEVICES)).await?;
+    let forgotten = if room.grace {
+        room.until_amounts_within(GRACE, stand_in.resource(), (0, 0)).await?;
+        room.unused(&stand_in, (0, 0)).await?;
+        WAITED_FOR
+    } else {
+        NOT_WAITED_FOR
+    };
     room.by(
         "killing our plugin's process as often as it starts, until kubelet has said that nothing is left",
     );
@@ -127,8 +137,8 @@ pub(super) async fn list_fails_later(room: &Room<'_>) -> anyhow::Result<Seen> {
     room.offers(ALL, ALL).await?;
     let restarts = room.plugin_restarts().await?;
     Ok(Seen::That(format!(
-        "a stand-in that fails so: 0 of {DEVICES}, kubelet lists no second time; our plugin killed: 0 of {ALL}, and \
-         {ALL} of {ALL} once it registered by itself after restart {restarts}"
+        "a stand-in that fails so: 0 of {DEVICES}, kubelet lists no second time; {forgotten}; our plugin killed: 0 of \
+         {ALL}, and {ALL} of {ALL} once it registered by itself after restart {restarts}"
     )))
 }
 
@@ -140,9 +150,9 @@ pub(super) async fn plugin_stopped(room: &Room<'_>) -> anyhow::Result<Seen> {
     room.offers(0, ALL).await?;
     let capacity = if room.grace {
         room.offers_within(GRACE, 0, 0).await?;
-        "0 of 0 after kubelet's five minutes"
+        WAITED_FOR
     } else {
-        "kubelet's five minutes until 0 of 0 are waited for with --grace"
+        NOT_WAITED_FOR
     };
     room.by("starting the device plugin");
     room.cluster.start_plugin(node).await.context("with the plugin back")?;

@@ -175,9 +175,18 @@ impl Room<'_> {
 
     /// Waits until kubelet offers this much of a resource: allocatable and capacity.
     pub(super) async fn until_amounts(&self, resource: &str, wanted: (i64, i64)) -> anyhow::Result<()> {
+        self.until_amounts_within(LONGEST, resource, wanted).await
+    }
+
+    pub(super) async fn until_amounts_within(
+        &self,
+        limit: Duration,
+        resource: &str,
+        wanted: (i64, i64),
+    ) -> anyhow::Result<()> {
         let (allocatable, capacity) = wanted;
         self.by(format!("waiting for allocatable {allocatable} of {capacity} of {resource}"));
-        until(&format!("allocatable of {resource} to be {allocatable} of {capacity}"), || async {
+        within(limit, &format!("allocatable of {resource} to be {allocatable} of {capacity}"), || async {
             Ok(amounts(&self.node().await?, resource) == wanted)
         })
         .await

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::pod_resources::{self, Held};
 use crate::apply::OURS;
 use crate::kind::nodes::is_ready;
-use crate::kind::wait::{LOOK, until};
+use crate::kind::wait::{LOOK, found, until};
 use crate::kind::{KindCluster, Scheduling, images};
 use crate::observe::phase;
 use crate::run::NAMESPACE;
@@ -111,17 +111,11 @@ impl<'a> Room<'a> {
     /// What the container that runs now printed of what it got.
     pub(super) async fn report(&self, pod: &str, container: &str) -> anyhow::Result<Report> {
         let params = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
-        let printed = Mutex::new(None);
-        until(&format!("container {pod}/{container} to print what it got"), || async {
+        found(&format!("report of container {pod}/{container}"), || async {
             let log = self.pods().logs(pod, &params).await?;
-            let report = log.lines().find_map(|line| serde_json::from_str::<Report>(line).ok());
-            let is_there = report.is_some();
-            *printed.lock().unwrap_or_else(PoisonError::into_inner) = report;
-            Ok(is_there)
+            Ok(log.lines().find_map(|line| serde_json::from_str(line).ok()))
         })
-        .await?;
-        let report = printed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        report.with_context(|| format!("container {pod}/{container} printed nothing"))
+        .await
     }
 
     /// The device ids that the container sees, by its device nodes. An error if it sees none.
@@ -140,14 +134,10 @@ impl<'a> Room<'a> {
     /// kubelet's books on `aws.amazon.com/neuron`; a kubelet that has just started is given time.
     pub(super) async fn books(&self) -> anyhow::Result<Held> {
         let node = self.node_name()?;
-        let books = Mutex::new(None);
-        until("kubelet to list its pod resources", || async {
-            let held = pod_resources::list(node, names::NEURON).await?;
-            *books.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
-            Ok(true)
+        found("list of kubelet's pod resources", || async {
+            Ok(Some(pod_resources::list(node, names::NEURON).await?))
         })
-        .await?;
-        books.into_inner().unwrap_or_else(PoisonError::into_inner).context("kubelet listed nothing")
+        .await
     }
 
     /// Checks that kubelet says the container has exactly these ids.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::access::Access;
 use super::super::hardware::{DEVICES, FILES, GENERATION, INSTANCE_TYPE, LNC, generation};
 use super::super::install::{self, SYSTEM};
-use super::super::nodes::{PLUGIN_LABEL, START_KUBELET, in_container, offers_ours, proxy_rule};
+use super::super::nodes::{PLUGIN_LABEL, START_KUBELET, in_container, offers_ours, proxy_rule, thaw};
 use super::super::wait::{until, within};
 use super::tenant::{MARK, Stay, as_it_is};
 use crate::apply::OURS;
@@ -47,7 +47,8 @@ pub(super) async fn leave(access: &Access, stay: &Stay) -> anyhow::Result<()> {
 
 async fn once(access: &Access, stay: &Stay) -> anyhow::Result<()> {
     let client = access.client().await?;
-    // A scenario that was broken off may have stopped it; without kubelet no pod ends.
+    // A scenario that was broken off may have stopped them; without kubelet no pod ends.
+    try_join_all(stay.containers.iter().map(|node| thaw(node))).await?;
     try_join_all(stay.containers.iter().map(|node| in_container(node, START_KUBELET))).await?;
     remove_pods(&client).await?;
     try_join_all(stay.nodes.keys().map(|node| remove_hardware(&client, node))).await?;

@@ -60,6 +60,7 @@ impl<'a> Abilities<'a> {
             Part::Kubelet | Part::Containerd => {
                 self.without_shell(scenario, node, &format!("stops {}", part.name()))
             }
+            Part::Node => self.without_shell(scenario, node, "freezes a node"),
             Part::ApiServer | Part::Etcd => {
                 Some(format!("stops {}, which is not ours in this cluster", part.name()))
             }
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn kubelet_is_stopped_and_nodes_are_rebooted_only_where_there_is_a_shell() {
-        for name in ["kubelet-restarted", "node-rebooted"] {
+        for name in ["kubelet-restarted", "node-rebooted", "force-deleted-while-node-away"] {
             assert_eq!(skipped(name, &["a"], &["a"]), None, "{name}");
             let why = skipped(name, &["a"], &["control"]).unwrap();
             assert!(why.contains("node a is no container of this machine's Docker"), "{why}");
