@@ -25,6 +25,7 @@ pub mod reconcile;
 pub mod registration;
 mod run;
 pub mod service;
+pub mod serving;
 pub mod slot;
 pub mod status;
 pub mod sysfs;

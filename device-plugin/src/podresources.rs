@@ -1,14 +1,20 @@
-//! kubelet's own books: which container of which pod has which ids. Only `upkeep` asks, and only at rest.
+//! kubelet's own books: which container of which pod has which ids (only `upkeep` asks, and only at rest), and which ids
+//! it offers (`registration` asks, at any time: that question touches no allocation).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
-use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
+use kubelet_api::podresources::v1::{
+    AllocatableResourcesRequest, ListPodResourcesRequest, MAX_MESSAGE_BYTES,
+};
 use kubelet_api::unix::{SocketError, connect};
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::topology::Topology;
+use tonic::Response;
+use tonic::transport::Channel;
 
 use crate::offer;
 
@@ -19,10 +25,10 @@ pub enum PodResourcesError {
     #[error(transparent)]
     Connect(#[from] SocketError),
     /// kubelet refused.
-    #[error("kubelet did not list its pod resources: {0}")]
-    List(#[from] tonic::Status),
+    #[error("kubelet did not tell its pod resources: {0}")]
+    Refused(#[from] tonic::Status),
     /// kubelet did not answer.
-    #[error("kubelet did not list its pod resources on {} within {limit:?}", socket.display())]
+    #[error("kubelet did not tell its pod resources on {} within {limit:?}", socket.display())]
     Deadline {
         /// The socket.
         socket: PathBuf,
@@ -46,7 +52,45 @@ pub struct Held {
     pub count: u32,
 }
 
-/// Asks kubelet once.
+/// A connection to kubelet.
+type Kubelet = PodResourcesListerClient<Channel>;
+
+/// Asks kubelet one question.
+async fn asked<T>(
+    kubelet_dir: &Path,
+    limit: Duration,
+    question: impl AsyncFnOnce(Kubelet) -> Result<Response<T>, tonic::Status>,
+) -> Result<T, PodResourcesError> {
+    let socket = kubelet_dir.join("pod-resources/kubelet.sock");
+    let ask = async {
+        let kubelet = Kubelet::new(connect(&socket).await?).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(question(kubelet).await?.into_inner())
+    };
+    match tokio::time::timeout(limit, ask).await {
+        Ok(answer) => answer,
+        Err(_) => Err(PodResourcesError::Deadline { socket, limit }),
+    }
+}
+
+/// The ids of a resource that kubelet would give out, those in use included.
+///
+/// # Errors
+/// kubelet is away, slow, refuses, or is too old for the question (before Kubernetes 1.23).
+pub async fn offered(
+    kubelet_dir: &Path,
+    resource: &str,
+    limit: Duration,
+) -> Result<BTreeSet<String>, PodResourcesError> {
+    let ask =
+        async |mut kubelet: Kubelet| kubelet.get_allocatable_resources(AllocatableResourcesRequest {}).await;
+    let devices = asked(kubelet_dir, limit, ask).await?.devices.into_iter();
+    Ok(devices
+        .filter(|devices| devices.resource_name == resource)
+        .flat_map(|devices| devices.device_ids)
+        .collect())
+}
+
+/// Who holds what. Only at rest: see `gate`.
 ///
 /// # Errors
 /// kubelet is away, slow or refuses.
@@ -55,16 +99,8 @@ pub async fn list(
     topology: &Topology,
     limit: Duration,
 ) -> Result<Vec<Held>, PodResourcesError> {
-    let socket = kubelet_dir.join("pod-resources/kubelet.sock");
-    let ask = async {
-        let mut kubelet = PodResourcesListerClient::new(connect(&socket).await?)
-            .max_decoding_message_size(MAX_MESSAGE_BYTES);
-        Ok(kubelet.list(ListPodResourcesRequest {}).await?.into_inner().pod_resources)
-    };
-    let pods = match tokio::time::timeout(limit, ask).await {
-        Ok(answer) => answer.map_err(|error: PodResourcesError| error)?,
-        Err(_) => return Err(PodResourcesError::Deadline { socket, limit }),
-    };
+    let ask = async |mut kubelet: Kubelet| kubelet.list(ListPodResourcesRequest {}).await;
+    let pods = asked(kubelet_dir, limit, ask).await?.pod_resources;
     let mut all: Vec<Held> = Vec::new();
     for pod in pods {
         let name = format!("{}/{}", pod.namespace, pod.name);

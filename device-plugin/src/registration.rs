@@ -1,68 +1,67 @@
-//! Serves one resource to kubelet and keeps it registered: serve first, dial oneself, register last; once more when
-//! kubelet restarts, when our socket vanishes or when kubelet's stream ends.
+//! Keeps one resource registered with kubelet: serve first, dial oneself, register last; once more when kubelet
+//! restarts, when our socket vanishes, when kubelet's stream ends or when kubelet no longer offers what it was told.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
-use kubelet_api::deviceplugin::v1beta1::device_plugin_server::DevicePluginServer;
 use kubelet_api::deviceplugin::v1beta1::registration_client::RegistrationClient;
-use kubelet_api::deviceplugin::v1beta1::{Empty, KUBELET_SOCKET, RegisterRequest, VERSION};
-use kubelet_api::unix::{SocketError, connect, incoming, listen};
+use kubelet_api::deviceplugin::v1beta1::{KUBELET_SOCKET, RegisterRequest, VERSION};
+use kubelet_api::unix::{SocketError, connect};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 
 use crate::engine::Engine;
 use crate::offer::Offer;
-use crate::service::{OPTIONS, Service, Streams};
+use crate::podresources;
+use crate::service::{OPTIONS, healthy};
+use crate::serving::{Serving, ServingError, identity};
 use crate::status::Status;
 
 /// Longest that kubelet may take to answer Register; it dials us back meanwhile, for up to 10 s.
 const REGISTER_LIMIT: Duration = Duration::from_secs(15);
 /// Longest that kubelet may take to open its stream after Register.
 const STREAM_LIMIT: Duration = Duration::from_secs(15);
-/// Longest that a server may take to end.
-const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-/// First and longest wait before a failed registration is tried again.
+/// Longest that kubelet may take to say what it offers.
+const OFFERED_LIMIT: Duration = Duration::from_secs(2);
+/// Looks in a row that must find kubelet not offering what it was told: it may still be at the last list.
+const LOOKS: u32 = 2;
+/// First and longest wait before a registration that failed or did not last is tried again. What lasted as long as the
+/// longest wait is no failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
 /// Why a resource is not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// A socket cannot be used.
+    /// It is not served.
     #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// An old socket is in the way.
-    #[error("cannot remove the old socket {}: {why}", path.display())]
-    Stale {
-        /// The socket.
-        path: PathBuf,
-        /// What the operating system said.
-        why: std::io::Error,
-    },
-    /// Our own server does not answer.
-    #[error("our own server on {} does not answer: {why}", path.display())]
-    Own {
-        /// The socket.
-        path: PathBuf,
-        /// What came instead.
-        why: tonic::Status,
-    },
+    Serving(#[from] ServingError),
+    /// kubelet is away.
+    #[error(transparent)]
+    Away(#[from] SocketError),
     /// kubelet does not want it.
     #[error("kubelet refused the registration: {0}")]
     Refused(tonic::Status),
     /// kubelet does not answer.
-    #[error("kubelet did not {what} within {limit:?}")]
-    Deadline {
-        /// What was waited for.
-        what: &'static str,
-        /// How long.
-        limit: Duration,
-    },
+    #[error("kubelet did not answer the registration within {REGISTER_LIMIT:?}")]
+    Unanswered,
+    /// kubelet took it and does not call us.
+    #[error("kubelet did not open its device stream within {STREAM_LIMIT:?}")]
+    NotListenedTo,
+}
+
+/// What is said while another plugin serves on our socket.
+const TAKEN: &str = "another device plugin serves on our socket; if this one is not about to end, Neuron's device plugin is \
+                     deployed twice: remove one";
+
+/// Why kubelet no longer has a resource that was registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    KubeletRestarted,
+    SocketVanished,
+    StreamEnded,
+    NotOffered,
 }
 
 /// One resource on its way to kubelet.
@@ -73,138 +72,123 @@ pub struct Registration {
     pub engine: Arc<Engine>,
     /// Where problems are said.
     pub status: Arc<Status>,
+    /// kubelet's folder.
+    pub kubelet_dir: PathBuf,
     /// kubelet's plugin folder.
     pub folder: PathBuf,
-    /// How often sockets are looked at, should the folder's changes not be told.
+    /// How often sockets and what kubelet offers are looked at.
     pub poll: Duration,
     /// Told when the folder changes.
     pub folder_changed: watch::Receiver<()>,
 }
 
-/// A server on our socket.
-struct Serving {
-    socket: PathBuf,
-    identity: Option<u64>,
-    closing: CancellationToken,
-    streams: watch::Receiver<Streams>,
-    task: JoinHandle<()>,
+impl RegistrationError {
+    /// Whether kubelet does not reach the server: another one may.
+    fn is_of_our_server(&self) -> bool {
+        matches!(self, RegistrationError::Serving(_) | RegistrationError::NotListenedTo)
+    }
+}
+
+impl Lost {
+    fn text(self) -> &'static str {
+        match self {
+            Lost::KubeletRestarted => "kubelet has restarted; registering again",
+            Lost::SocketVanished => "our socket has vanished; serving and registering again",
+            Lost::StreamEnded => "kubelet's device stream has ended; registering again",
+            Lost::NotOffered => "kubelet does not offer what it was told; serving and registering again",
+        }
+    }
 }
 
 impl Registration {
     /// Serves and stays registered until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut serving: Option<Serving> = None;
-        let mut wait = RETRY.0;
-        loop {
-            // A kubelet that comes while we try and fail is noticed at once.
-            self.folder_changed.mark_unchanged();
-            let round = async {
-                let current = match serving.take() {
-                    Some(current) if current.is_up() => serving.insert(current),
-                    old => {
-                        if let Some(old) = old {
-                            old.close().await;
-                        }
-                        serving.insert(self.serve()?)
-                    }
-                };
-                self.register(current).await
-            };
-            let registered = tokio::select! {
-                () = shutdown.cancelled() => break,
-                registered = round => registered,
-            };
-            match (registered, &mut serving) {
-                (Ok(kubelet), Some(serving)) => {
-                    self.status.fine(self.offer.name);
-                    tracing::info!("{} is registered", self.offer.name);
-                    wait = RETRY.0;
-                    tokio::select! {
-                        () = shutdown.cancelled() => break,
-                        why = self.until_lost(kubelet, serving) => {
-                            self.status.problem(self.offer.name, why);
-                        }
-                    }
-                }
-                (Err(error), _) => {
-                    self.status.problem(self.offer.name, &error.to_string());
-                    tokio::select! {
-                        () = shutdown.cancelled() => break,
-                        () = tokio::time::sleep(wait) => {}
-                        Ok(()) = self.folder_changed.changed() => {}
-                    }
-                    wait = (wait * 2).min(RETRY.1);
-                }
-                (Ok(_), None) => {}
-            }
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = self.stay_registered(&mut serving) => {}
         }
-        if let Some(serving) = serving {
+        if let Some(mut serving) = serving {
             serving.close().await;
         }
     }
 
-    fn serve(&self) -> Result<Serving, RegistrationError> {
-        let socket = self.folder.join(self.offer.socket);
-        if let Err(why) = std::fs::remove_file(&socket)
-            && why.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(RegistrationError::Stale { path: socket, why });
-        }
-        let listener = listen(&socket)?;
-        let closing = CancellationToken::new();
-        let counter = Arc::new(watch::Sender::new(Streams::default()));
-        let streams = counter.subscribe();
-        let service = Service {
-            offer: self.offer,
-            engine: Arc::clone(&self.engine),
-            streams: counter,
-            closing: closing.clone(),
-        };
-        let server = Server::builder()
-            .add_service(DevicePluginServer::new(service))
-            .serve_with_incoming_shutdown(incoming(listener), closing.clone().cancelled_owned());
-        let name = self.offer.name;
-        let task = tokio::spawn(async move {
-            if let Err(error) = server.await {
-                tracing::warn!("the server of {name} failed: {error}");
+    async fn stay_registered(&mut self, serving: &mut Option<Serving>) {
+        let (mut after_error, mut after_loss) = (RETRY.0, RETRY.0);
+        loop {
+            let kubelet_before = self.kubelet();
+            match self.round(serving).await {
+                Ok(kubelet) => {
+                    self.status.fine(self.offer.name);
+                    tracing::info!("{} is registered", self.offer.name);
+                    let since = Instant::now();
+                    let Some(current) = serving else { continue };
+                    let lost = self.until_lost(kubelet, current).await;
+                    self.status.problem(self.offer.name, lost.text());
+                    close(serving).await;
+                    after_error = RETRY.0;
+                    if lost != Lost::KubeletRestarted {
+                        // Once may be chance; when it goes on, so does its cause.
+                        if since.elapsed() >= RETRY.1 {
+                            after_loss = RETRY.0;
+                        }
+                        self.pause(after_loss, kubelet).await;
+                        after_loss = longer(after_loss);
+                    }
+                    // A newer one is left alone: usually this one is about to end.
+                    if connect(&self.folder.join(self.offer.socket)).await.is_ok() {
+                        self.status.problem(self.offer.name, TAKEN);
+                        self.pause(RETRY.1, self.kubelet()).await;
+                    }
+                }
+                Err(error) => {
+                    self.status.problem(self.offer.name, &error.to_string());
+                    if error.is_of_our_server() {
+                        close(serving).await;
+                    }
+                    self.pause(after_error, kubelet_before).await;
+                    after_error = longer(after_error);
+                }
             }
-        });
-        Ok(Serving { identity: identity(&socket), socket, closing, streams, task })
+        }
     }
 
-    /// Registers; the identity of the kubelet socket that took it.
-    async fn register(&self, serving: &mut Serving) -> Result<Option<u64>, RegistrationError> {
-        let path = &serving.socket;
-        let mut own = DevicePluginClient::new(connect(path).await?);
-        own.get_device_plugin_options(Empty {})
-            .await
-            .map_err(|why| RegistrationError::Own { path: path.clone(), why })?;
-        let kubelet = self.folder.join(KUBELET_SOCKET);
-        let kubelet_identity = identity(&kubelet);
-        self.meet(kubelet_identity);
-        let opened = serving.streams.borrow().opened;
+    /// Serves if nobody does, then registers; the identity of the kubelet socket that took it.
+    async fn round(&self, serving: &mut Option<Serving>) -> Result<Option<u64>, RegistrationError> {
+        if !serving.as_ref().is_some_and(Serving::is_up) {
+            close(serving).await;
+        }
+        let current = match serving {
+            Some(current) => current,
+            None => serving.insert(Serving::start(self.offer, &self.engine, &self.folder)?),
+        };
+        current.answers().await?;
+        let kubelet = self.kubelet();
+        self.meet(kubelet);
+        let opened = current.streams.borrow().opened;
+        timeout(REGISTER_LIMIT, self.register()).await.map_err(|_| RegistrationError::Unanswered)??;
+        // Until kubelet listens, nothing of ours is advertised.
+        let listening = current.streams.wait_for(|streams| streams.opened > opened);
+        match timeout(STREAM_LIMIT, listening).await {
+            Ok(Ok(_)) => Ok(kubelet),
+            _ => Err(RegistrationError::NotListenedTo),
+        }
+    }
+
+    async fn register(&self) -> Result<(), RegistrationError> {
         let request = RegisterRequest {
             version: VERSION.to_owned(),
             endpoint: self.offer.socket.to_owned(),
             resource_name: self.offer.name.to_owned(),
             options: Some(OPTIONS),
         };
-        let register = async {
-            let mut client = RegistrationClient::new(connect(&kubelet).await?);
-            client.register(request).await.map_err(RegistrationError::Refused)
-        };
-        tokio::time::timeout(REGISTER_LIMIT, register).await.map_err(|_| RegistrationError::Deadline {
-            what: "answer the registration",
-            limit: REGISTER_LIMIT,
-        })??;
-        // Until kubelet listens, nothing of ours is advertised.
-        let listening = serving.streams.wait_for(|streams| streams.opened > opened);
-        match tokio::time::timeout(STREAM_LIMIT, listening).await {
-            Ok(_) => Ok(kubelet_identity),
-            Err(_) => {
-                Err(RegistrationError::Deadline { what: "open its device stream", limit: STREAM_LIMIT })
-            }
-        }
+        let mut client = RegistrationClient::new(connect(&self.folder.join(KUBELET_SOCKET)).await?);
+        client.register(request).await.map(drop).map_err(RegistrationError::Refused)
+    }
+
+    /// The identity of kubelet's socket; none while there is none.
+    fn kubelet(&self) -> Option<u64> {
+        identity(&self.folder.join(KUBELET_SOCKET))
     }
 
     /// Tells the ledger when another kubelet process listens: it knows only what the last one had written down.
@@ -219,54 +203,73 @@ impl Registration {
     }
 
     /// Waits until kubelet no longer has us, and says why.
-    async fn until_lost(&mut self, kubelet: Option<u64>, serving: &mut Serving) -> &'static str {
+    async fn until_lost(&mut self, kubelet: Option<u64>, serving: &mut Serving) -> Lost {
+        let mut polls = interval_at(Instant::now() + self.poll, self.poll);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = 0;
         loop {
-            if identity(&self.folder.join(KUBELET_SOCKET)) != kubelet {
-                return "kubelet has restarted; registering again";
+            if self.kubelet() != kubelet {
+                return Lost::KubeletRestarted;
             }
             if !serving.is_up() {
-                return "our socket has vanished; serving and registering again";
+                return Lost::SocketVanished;
             }
             if serving.streams.borrow_and_update().open == 0 {
-                return "kubelet's device stream has ended; registering again";
+                return Lost::StreamEnded;
+            }
+            if looks >= LOOKS {
+                return Lost::NotOffered;
             }
             tokio::select! {
-                () = tokio::time::sleep(self.poll) => {}
+                _ = polls.tick() => looks = if self.is_offered().await { 0 } else { looks + 1 },
                 Ok(()) = self.folder_changed.changed() => {}
                 Ok(()) = serving.streams.changed() => {}
             }
         }
     }
-}
 
-impl Serving {
-    fn is_up(&self) -> bool {
-        !self.task.is_finished() && self.identity.is_some() && identity(&self.socket) == self.identity
-    }
-
-    /// Ends the streams, then the server, then the socket, within a limit.
-    async fn close(self) {
-        self.closing.cancel();
-        let abort = self.task.abort_handle();
-        if tokio::time::timeout(CLOSE_LIMIT, self.task).await.is_err() {
-            abort.abort();
-        }
-        // kubelet, or another plugin, may have put another file there.
-        if identity(&self.socket) == self.identity
-            && let Err(why) = std::fs::remove_file(&self.socket)
-            && why.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!("cannot remove {}: {why}", self.socket.display());
+    /// Whether kubelet offers what it was told. It may not although its stream is open: when the stream of an earlier
+    /// plugin of the resource ends late, kubelet marks what the newer one has listed as unhealthy
+    /// (facts/kubernetes.md §6). A kubelet that does not say is trusted.
+    async fn is_offered(&self) -> bool {
+        let Some(machine) = self.engine.machine() else { return true };
+        let told = healthy(&machine, self.offer.resource);
+        match podresources::offered(&self.kubelet_dir, self.offer.name, OFFERED_LIMIT).await {
+            Ok(offered) => offered == told,
+            Err(error) => {
+                tracing::debug!("what kubelet offers of {} is not known: {error}", self.offer.name);
+                true
+            }
         }
     }
+
+    /// Waits for so long, or until another kubelet listens than this, or whoever has our socket has gone.
+    async fn pause(&mut self, wait: Duration, kubelet: Option<u64>) {
+        let end = Instant::now() + wait;
+        let socket = self.folder.join(self.offer.socket);
+        let is_taken = socket.exists();
+        loop {
+            self.folder_changed.mark_unchanged();
+            let now = self.kubelet();
+            if now.is_some() && now != kubelet || is_taken && !socket.exists() {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(end) => return,
+                Ok(()) = self.folder_changed.changed() => {}
+            }
+        }
+    }
 }
 
-/// Tells one file from another of the same name; none if there is no file. A new file may get the inode of an old
-/// one, so its time of creation is part of it.
-fn identity(path: &Path) -> Option<u64> {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let file = std::fs::symlink_metadata(path).ok()?;
-    let mut hasher = DefaultHasher::new();
-    (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()).hash(&mut hasher);
-    Some(hasher.finish())
+fn longer(wait: Duration) -> Duration {
+    (wait * 2).min(RETRY.1)
+}
+
+/// Ends a server, if there is one. Where this is cut short, the server is still there to be ended.
+async fn close(serving: &mut Option<Serving>) {
+    if let Some(current) = serving {
+        current.close().await;
+    }
+    *serving = None;
 }

@@ -1,5 +1,6 @@
 //! The gRPC service of one resource: kubelet's device plugin contract on one side, the engine on the other.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -151,6 +152,12 @@ fn devices(machine: &Machine, resource: Resource) -> Vec<Device> {
         })
     };
     topology.all_devices().iter().flat_map(of_device).collect()
+}
+
+/// The ids of a resource that may be given out.
+pub fn healthy(machine: &Machine, resource: Resource) -> BTreeSet<String> {
+    let healthy = devices(machine, resource).into_iter().filter(|device| device.health == HEALTHY);
+    healthy.map(|device| device.id).collect()
 }
 
 fn status(refusal: Refusal) -> Status {

@@ -33,6 +33,10 @@ struct Hand {
     registered: watch::Sender<Vec<String>>,
     streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
     books: watch::Sender<Vec<PodResources>>,
+    /// The devices it offers; an old kubelet does not say.
+    offered: watch::Sender<Option<Vec<String>>>,
+    /// Whether it drops every stream as soon as it has it.
+    drops: AtomicBool,
     /// How long kubelet takes from the plugin's advice to its Allocate.
     thinking: Duration,
     asking: AtomicBool,
@@ -46,7 +50,9 @@ impl Registration for Hand {
         let request = request.into_inner();
         let channel = connect(&self.node_dir.join("device-plugins").join(&request.endpoint)).await.unwrap();
         let stream = DevicePluginClient::new(channel).list_and_watch(Empty {}).await?.into_inner();
-        self.streams.send_modify(|all| all.push(Arc::new(tokio::sync::Mutex::new(stream))));
+        if !self.drops.load(Ordering::SeqCst) {
+            self.streams.send_modify(|all| all.push(Arc::new(tokio::sync::Mutex::new(stream))));
+        }
         self.registered.send_modify(|all| all.push(request.resource_name));
         Ok(Response::new(Empty {}))
     }
@@ -69,7 +75,10 @@ impl PodResourcesLister for Hand {
         &self,
         _: Request<AllocatableResourcesRequest>,
     ) -> Result<Response<AllocatableResourcesResponse>, Status> {
-        Err(Status::unimplemented("nobody asks"))
+        let offered = self.offered.borrow().clone();
+        let device_ids = offered.ok_or_else(|| Status::unimplemented("an old kubelet"))?;
+        let devices = vec![ContainerDevices { resource_name: NEURON.to_owned(), device_ids, topology: None }];
+        Ok(Response::new(AllocatableResourcesResponse { devices, ..Default::default() }))
     }
 
     async fn get(
@@ -95,6 +104,8 @@ impl Hand {
             registered: watch::Sender::default(),
             streams: watch::Sender::default(),
             books: watch::Sender::default(),
+            offered: watch::Sender::default(),
+            drops: AtomicBool::new(false),
             thinking,
             asking: AtomicBool::new(false),
             looks: AtomicUsize::new(0),
@@ -257,6 +268,29 @@ async fn a_lost_stream_means_registering_again() {
     let (_node, hand, _plugin) = registered("inf2.xlarge").await;
     hand.streams.send_modify(Vec::clear);
     hand.registered(2).await;
+}
+
+#[tokio::test]
+async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
+    let (_node, hand, _plugin) = registered("inf2.24xlarge").await;
+    let streams = hand.streams.subscribe();
+    // As when the stream of an earlier plugin ends late: the newer one's stays open, and its devices are gone.
+    hand.offered.send_replace(Some(Vec::new()));
+    hand.registered(2).await;
+    assert!(streams.borrow().len() > 2, "no stream was lost, so nothing else made it register");
+}
+
+#[tokio::test]
+async fn a_kubelet_that_drops_every_stream_is_not_stormed() {
+    let node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let hand = Hand::start(&node);
+    hand.drops.store(true, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    let _plugin = node.plugin();
+    hand.registered(4).await;
+    let waits = Duration::from_millis(200 + 400 + 800);
+    assert!(began.elapsed() >= waits, "four registrations within {:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The plugin stays registered, whoever restarts, and waits for nobody.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::node::{Node, asks, until};
 
@@ -30,6 +32,61 @@ async fn a_vanished_socket_is_served_again() {
     plugin.stop().await;
     assert!(!socket.exists(), "a plugin that ends leaves no socket behind");
     node.shows("aws.amazon.com/neuron", 0).await;
+}
+
+#[tokio::test]
+async fn a_dead_socket_in_the_place_of_ours_is_replaced() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.xlarge").await;
+    let socket = node.socket("neuron-devplugin.sock");
+    fs::remove_file(&socket).unwrap();
+    // As a plugin that is killed leaves it behind.
+    drop(UnixListener::bind(&socket).unwrap());
+    until("somebody behind the socket", async || UnixStream::connect(&socket).ok().map(drop)).await;
+    node.shows("aws.amazon.com/neuron", 1).await;
+}
+
+#[tokio::test]
+async fn of_two_plugins_the_newer_one_serves_and_goes_on_when_the_older_ends() {
+    let (node, _kubelet, older) = Node::running("inf2.24xlarge").await;
+    node.place("p", asks("neuron", 2), &[("main", "0,1", "")]).await;
+    node.phase("p", "Running").await;
+    let socket = node.socket("neuron-devplugin.sock");
+    let inode = fs::metadata(&socket).unwrap().ino();
+    let _newer = node.plugin();
+    let taken = async || fs::metadata(&socket).ok().filter(|file| file.ino() != inode).map(drop);
+    until("the newer one's socket", taken).await;
+    older.stop().await;
+    a_pod_of_four_runs(&node).await;
+    node.shows("aws.amazon.com/neuron", 6).await;
+    node.shows("aws.amazon.com/neuroncore", 12).await;
+}
+
+#[tokio::test]
+async fn an_older_plugin_serves_again_when_the_newer_one_has_gone() {
+    let (node, _kubelet, _older) = Node::running("inf2.24xlarge").await;
+    let socket = node.socket("neuron-devplugin.sock");
+    let inode = fs::metadata(&socket).unwrap().ino();
+    let newer = node.plugin();
+    let taken = async || fs::metadata(&socket).ok().filter(|file| file.ino() != inode).map(drop);
+    until("the newer one's socket", taken).await;
+    newer.stop().await;
+    a_pod_of_four_runs(&node).await;
+}
+
+/// Until kubelet has heard of the change it may refuse a pod.
+async fn a_pod_of_four_runs(node: &Node) {
+    let mut tries = 0;
+    until("a pod to run", async || {
+        tries += 1;
+        let name = format!("try-{tries}");
+        node.place(&name, asks("neuron", 4), &[("main", "2,3,4,5", "")]).await;
+        let ended = async || {
+            let status = node.pods().get(&name).await.unwrap().status;
+            status?.phase.filter(|phase| phase == "Running" || phase == "Failed")
+        };
+        (until("kubelet's word", ended).await == "Running").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
 use kubelet_api::deviceplugin::v1beta1::{Device, HEALTHY};
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use super::runtime::DeviceMount;
@@ -71,6 +72,8 @@ pub(crate) struct Totals {
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     plugins: BTreeMap<String, Plugin>,
+    /// Drops the plugin that registered last, stream and all, unless that was done.
+    followed: BTreeMap<String, CancellationToken>,
     listed: BTreeMap<String, Listed>,
     in_use: BTreeMap<String, Ids>,
     holdings: Vec<Holding>,
@@ -90,14 +93,15 @@ impl Books {
         books
     }
 
-    /// The newest registration of a resource wins; the older plugin's stream is not closed.
+    /// The newest registration of a resource wins; the older plugin's stream is not closed. The token tells when the new
+    /// one is dropped.
     pub(crate) fn connected(
         &mut self,
         resource: &str,
         client: DevicePluginClient<Channel>,
         socket: &Path,
         preference: bool,
-    ) {
+    ) -> CancellationToken {
         let plugin = Plugin {
             client: Some(client),
             socket: socket.to_owned(),
@@ -105,10 +109,16 @@ impl Books {
             stopped_at: None,
         };
         self.plugins.insert(resource.to_owned(), plugin);
+        let dropped = CancellationToken::new();
+        self.followed.insert(resource.to_owned(), dropped.clone());
+        dropped
     }
 
-    /// A stream of the resource ended. Kubelet does not ask whose: the plugin registered now is dropped.
+    /// A stream of the resource ended. Kubelet does not ask whose: the plugin registered now is dropped (`runClient` in
+    /// kubelet's plugin/v1beta1/handler.go), once.
     pub(crate) fn disconnected(&mut self, resource: &str, now: Timestamp) {
+        let Some(newest) = self.followed.remove(resource) else { return };
+        newest.cancel();
         if let Some(plugin) = self.plugins.get_mut(resource) {
             plugin.stopped_at = Some(now);
             let listed = self.listed.entry(resource.to_owned()).or_default();

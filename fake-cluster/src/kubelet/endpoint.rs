@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::Empty;
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -30,13 +31,18 @@ pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path)
         Status::unknown(format!("failed to get device plugin options: {}", rpc_error(&error, socket)))
     })?;
     let preference = options.into_inner().get_preferred_allocation_available;
-    locked(&shared.books).connected(resource, client.clone(), socket, preference);
-    shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), client));
+    let dropped = locked(&shared.books).connected(resource, client.clone(), socket, preference);
+    shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), client, dropped));
     Ok(())
 }
 
-/// Takes over every list until the stream ends, whoever serves the resource by then.
-async fn follow(shared: Arc<Shared>, resource: String, mut client: DevicePluginClient<Channel>) {
+/// Takes over every list until the stream ends or this plugin is dropped, whoever serves the resource by then.
+async fn follow(
+    shared: Arc<Shared>,
+    resource: String,
+    mut client: DevicePluginClient<Channel>,
+    dropped: CancellationToken,
+) {
     let lists = async {
         shared.lists_waiting.fetch_add(1, Ordering::SeqCst);
         // The only error is a sender that is gone, and `shared` holds it.
@@ -52,6 +58,7 @@ async fn follow(shared: Arc<Shared>, resource: String, mut client: DevicePluginC
     };
     tokio::select! {
         () = shared.stopping.cancelled() => return,
+        () = dropped.cancelled() => {}
         ended = lists => tracing::info!(resource, ?ended, "ListAndWatch ended"),
     }
     locked(&shared.books).disconnected(&resource, shared.clock.now());

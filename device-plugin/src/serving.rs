@@ -1,0 +1,121 @@
+//! A server on the socket of one resource: its start, whether kubelet still reaches it there, its end. Used by
+//! `registration`.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubelet_api::deviceplugin::v1beta1::Empty;
+use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
+use kubelet_api::deviceplugin::v1beta1::device_plugin_server::DevicePluginServer;
+use kubelet_api::unix::{SocketError, connect, incoming, listen};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+use crate::engine::Engine;
+use crate::offer::Offer;
+use crate::service::{Service, Streams};
+
+/// Longest that a server may take to end.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why a resource is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServingError {
+    /// The socket cannot be used.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// An old socket is in the way.
+    #[error("cannot remove the old socket {}: {why}", path.display())]
+    Stale {
+        /// The socket.
+        path: PathBuf,
+        /// What the operating system said.
+        why: std::io::Error,
+    },
+    /// Our own server does not answer.
+    #[error("our own server on {} does not answer: {why}", path.display())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// What came instead.
+        why: tonic::Status,
+    },
+}
+
+/// A server on our socket.
+pub struct Serving {
+    /// How many streams kubelet has opened here, and how many are open.
+    pub streams: watch::Receiver<Streams>,
+    socket: PathBuf,
+    identity: Option<u64>,
+    closing: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Serves `offer` in kubelet's plugin folder, in place of whoever served there before.
+    pub fn start(offer: Offer, engine: &Arc<Engine>, folder: &Path) -> Result<Self, ServingError> {
+        let socket = folder.join(offer.socket);
+        if let Err(why) = std::fs::remove_file(&socket)
+            && why.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(ServingError::Stale { path: socket, why });
+        }
+        let listener = listen(&socket)?;
+        let closing = CancellationToken::new();
+        let counter = Arc::new(watch::Sender::new(Streams::default()));
+        let streams = counter.subscribe();
+        let service =
+            Service { offer, engine: Arc::clone(engine), streams: counter, closing: closing.clone() };
+        let server = Server::builder()
+            .add_service(DevicePluginServer::new(service))
+            .serve_with_incoming_shutdown(incoming(listener), closing.clone().cancelled_owned());
+        let task = tokio::spawn(async move {
+            if let Err(error) = server.await {
+                tracing::warn!("the server of {} failed: {error}", offer.name);
+            }
+        });
+        Ok(Serving { identity: identity(&socket), socket, closing, streams, task })
+    }
+
+    /// Dials oneself: what kubelet is told of must answer.
+    pub async fn answers(&self) -> Result<(), ServingError> {
+        let mut own = DevicePluginClient::new(connect(&self.socket).await?);
+        let answer = own.get_device_plugin_options(Empty {}).await;
+        answer.map(drop).map_err(|why| ServingError::Silent { path: self.socket.clone(), why })
+    }
+
+    /// Whether the server runs and the socket is the one it listens on.
+    pub fn is_up(&self) -> bool {
+        !self.task.is_finished() && self.identity.is_some() && identity(&self.socket) == self.identity
+    }
+
+    /// Ends the streams, then the server, then the socket, within a limit.
+    pub async fn close(&mut self) {
+        self.closing.cancel();
+        if !self.task.is_finished() && tokio::time::timeout(CLOSE_LIMIT, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+        // kubelet, or another plugin, may have put another file there.
+        if identity(&self.socket) == self.identity
+            && let Err(why) = std::fs::remove_file(&self.socket)
+            && why.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!("cannot remove {}: {why}", self.socket.display());
+        }
+    }
+}
+
+/// Tells one file from another of the same name; none if there is no file. A new file may get the inode of an old
+/// one, so its time of creation is part of it.
+pub fn identity(path: &Path) -> Option<u64> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let file = std::fs::symlink_metadata(path).ok()?;
+    let mut hasher = DefaultHasher::new();
+    (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()).hash(&mut hasher);
+    Some(hasher.finish())
+}
