@@ -9,20 +9,23 @@ use kubelet_api::deviceplugin::v1beta1::registration_client::RegistrationClient;
 use kubelet_api::deviceplugin::v1beta1::{KUBELET_SOCKET, RegisterRequest, VERSION};
 use kubelet_api::unix::{SocketError, connect};
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::offer::Offer;
 use crate::podresources;
 use crate::service::{OPTIONS, healthy};
-use crate::serving::{Serving, ServingError, identity};
+use crate::serving::{Serving, ServingError, answers, identity};
 use crate::status::Status;
 
 /// Longest that kubelet may take to answer Register; it dials us back meanwhile, for up to 10 s.
 const REGISTER_LIMIT: Duration = Duration::from_secs(15);
 /// Longest that kubelet may take to open its stream after Register.
-const STREAM_LIMIT: Duration = Duration::from_secs(15);
+const STREAM_LIMIT: Duration = Duration::from_secs(5);
+/// How long an older plugin, whose socket was taken, may take to hang up on kubelet. A registration that meets its end
+/// may be dropped with it, which kubelet need not tell.
+const OLDER_ENDS: Duration = Duration::from_secs(1);
 /// Longest that kubelet may take to say what it offers.
 const OFFERED_LIMIT: Duration = Duration::from_secs(2);
 /// Looks in a row that must find kubelet not offering what it was told: it may still be at the last list.
@@ -49,6 +52,9 @@ pub enum RegistrationError {
     /// kubelet took it and does not call us.
     #[error("kubelet did not open its device stream within {STREAM_LIMIT:?}")]
     NotListenedTo,
+    /// Another file is where our socket was, or none.
+    #[error("our socket has vanished before kubelet had dialled it")]
+    SocketLost,
 }
 
 /// What is said while another plugin serves on our socket.
@@ -115,9 +121,12 @@ impl Registration {
 
     async fn stay_registered(&mut self, serving: &mut Option<Serving>) {
         let (mut after_error, mut after_loss) = (RETRY.0, RETRY.0);
+        let mut is_first = true;
         loop {
             let kubelet_before = self.kubelet();
-            match self.round(serving).await {
+            let round = self.round(serving, is_first).await;
+            is_first = false;
+            match round {
                 Ok(kubelet) => {
                     self.status.fine(self.offer.name);
                     tracing::info!("{} is registered", self.offer.name);
@@ -125,20 +134,17 @@ impl Registration {
                     let Some(current) = serving else { continue };
                     let lost = self.until_lost(kubelet, current).await;
                     self.status.problem(self.offer.name, lost.text());
-                    close(serving).await;
                     after_error = RETRY.0;
+                    if lost == Lost::NotOffered {
+                        // Its stream must not outlive the next one's beginning.
+                        close(serving).await;
+                    } else if since.elapsed() >= RETRY.1 {
+                        after_loss = RETRY.0;
+                    }
                     if lost != Lost::KubeletRestarted {
                         // Once may be chance; when it goes on, so does its cause.
-                        if since.elapsed() >= RETRY.1 {
-                            after_loss = RETRY.0;
-                        }
                         self.pause(after_loss, kubelet).await;
                         after_loss = longer(after_loss);
-                    }
-                    // A newer one is left alone: usually this one is about to end.
-                    if connect(&self.folder.join(self.offer.socket)).await.is_ok() {
-                        self.status.problem(self.offer.name, TAKEN);
-                        self.pause(RETRY.1, self.kubelet()).await;
                     }
                 }
                 Err(error) => {
@@ -154,24 +160,60 @@ impl Registration {
     }
 
     /// Serves if nobody does, then registers; the identity of the kubelet socket that took it.
-    async fn round(&self, serving: &mut Option<Serving>) -> Result<Option<u64>, RegistrationError> {
+    async fn round(
+        &mut self,
+        serving: &mut Option<Serving>,
+        is_first: bool,
+    ) -> Result<Option<u64>, RegistrationError> {
         if !serving.as_ref().is_some_and(Serving::is_up) {
             close(serving).await;
+            self.serve(serving, is_first).await?;
         }
-        let current = match serving {
-            Some(current) => current,
-            None => serving.insert(Serving::start(self.offer, &self.engine, &self.folder)?),
-        };
+        let Some(current) = serving else { return Err(RegistrationError::SocketLost) };
         current.answers().await?;
         let kubelet = self.kubelet();
         self.meet(kubelet);
-        let opened = current.streams.borrow().opened;
-        timeout(REGISTER_LIMIT, self.register()).await.map_err(|_| RegistrationError::Unanswered)??;
-        // Until kubelet listens, nothing of ours is advertised.
-        let listening = current.streams.wait_for(|streams| streams.opened > opened);
-        match timeout(STREAM_LIMIT, listening).await {
-            Ok(Ok(_)) => Ok(kubelet),
-            _ => Err(RegistrationError::NotListenedTo),
+        let (opened, mut streams) = (current.streams.borrow().opened, current.streams.clone());
+        let registered = async {
+            timeout(REGISTER_LIMIT, self.register()).await.map_err(|_| RegistrationError::Unanswered)??;
+            // Until kubelet listens, nothing of ours is advertised.
+            let listening = streams.wait_for(|streams| streams.opened > opened);
+            match timeout(STREAM_LIMIT, listening).await {
+                Ok(Ok(_)) => Ok(kubelet),
+                _ => Err(RegistrationError::NotListenedTo),
+            }
+        };
+        tokio::select! {
+            registered = registered => registered,
+            () = self.until_down(current) => Err(RegistrationError::SocketLost),
+        }
+    }
+
+    /// Of two plugins the newer one serves: usually the other is about to end. One that starts takes the socket, and lets
+    /// the older one hang up; one that has lost it waits until nobody answers there any more.
+    async fn serve(&mut self, serving: &mut Option<Serving>, is_first: bool) -> Result<(), ServingError> {
+        let socket = self.folder.join(self.offer.socket);
+        let mut has_older = answers(&socket).await;
+        while has_older && !is_first {
+            self.status.problem(self.offer.name, TAKEN);
+            self.pause(self.poll, self.kubelet()).await;
+            has_older = answers(&socket).await;
+        }
+        *serving = Some(Serving::start(self.offer, &self.engine, &self.folder)?);
+        if has_older {
+            sleep(OLDER_ENDS).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the server is not reached on its socket.
+    async fn until_down(&self, serving: &Serving) {
+        let mut folder_changed = self.folder_changed.clone();
+        while serving.is_up() {
+            tokio::select! {
+                () = sleep(self.poll) => {}
+                Ok(()) = folder_changed.changed() => {}
+            }
         }
     }
 
@@ -208,7 +250,8 @@ impl Registration {
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = 0;
         loop {
-            if self.kubelet() != kubelet {
+            // Without a socket a kubelet that goes on still has us.
+            if self.kubelet().is_some_and(|now| Some(now) != kubelet) {
                 return Lost::KubeletRestarted;
             }
             if !serving.is_up() {
@@ -228,14 +271,13 @@ impl Registration {
         }
     }
 
-    /// Whether kubelet offers what it was told. It may not although its stream is open: when the stream of an earlier
-    /// plugin of the resource ends late, kubelet marks what the newer one has listed as unhealthy
-    /// (facts/kubernetes.md §6). A kubelet that does not say is trusted.
+    /// Whether kubelet offers what it was told. It may not although our stream is open: where an earlier plugin's stream
+    /// ends while we register, kubelet drops what we have just listed. A kubelet that does not say is trusted.
     async fn is_offered(&self) -> bool {
         let Some(machine) = self.engine.machine() else { return true };
         let told = healthy(&machine, self.offer.resource);
         match podresources::offered(&self.kubelet_dir, self.offer.name, OFFERED_LIMIT).await {
-            Ok(offered) => offered == told,
+            Ok(offered) => told.is_subset(&offered),
             Err(error) => {
                 tracing::debug!("what kubelet offers of {} is not known: {error}", self.offer.name);
                 true

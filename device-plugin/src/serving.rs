@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubelet_api::deviceplugin::v1beta1::Empty;
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
@@ -19,6 +19,8 @@ use crate::engine::Engine;
 use crate::offer::Offer;
 use crate::service::{Service, Streams};
 
+/// Longest that a plugin may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Longest that a server may take to end.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -28,21 +30,19 @@ pub enum ServingError {
     /// The socket cannot be used.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// An old socket is in the way.
-    #[error("cannot remove the old socket {}: {why}", path.display())]
-    Stale {
+    /// The socket cannot be put in its place.
+    #[error("cannot put our socket at {}: {why}", path.display())]
+    NotMoved {
         /// The socket.
         path: PathBuf,
         /// What the operating system said.
         why: std::io::Error,
     },
     /// Our own server does not answer.
-    #[error("our own server on {} does not answer: {why}", path.display())]
+    #[error("our own server on {} does not answer", path.display())]
     Silent {
         /// The socket.
         path: PathBuf,
-        /// What came instead.
-        why: tonic::Status,
     },
 }
 
@@ -57,15 +57,19 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Serves `offer` in kubelet's plugin folder, in place of whoever served there before.
+    /// Serves `offer` in kubelet's plugin folder, in place of whoever served there before. The socket is made beside its
+    /// place and moved there: there is never none, and it is surely ours.
     pub fn start(offer: Offer, engine: &Arc<Engine>, folder: &Path) -> Result<Self, ServingError> {
         let socket = folder.join(offer.socket);
-        if let Err(why) = std::fs::remove_file(&socket)
-            && why.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(ServingError::Stale { path: socket, why });
+        // Two plugins on one node may both be process 1 of their containers.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let beside = folder.join(format!("{}.{:08x}", offer.socket, since.subsec_nanos()));
+        let listener = listen(&beside)?;
+        let identity = identity(&beside);
+        if let Err(why) = std::fs::rename(&beside, &socket) {
+            let _gone = std::fs::remove_file(&beside);
+            return Err(ServingError::NotMoved { path: socket, why });
         }
-        let listener = listen(&socket)?;
         let closing = CancellationToken::new();
         let counter = Arc::new(watch::Sender::new(Streams::default()));
         let streams = counter.subscribe();
@@ -79,14 +83,16 @@ impl Serving {
                 tracing::warn!("the server of {} failed: {error}", offer.name);
             }
         });
-        Ok(Serving { identity: identity(&socket), socket, closing, streams, task })
+        Ok(Serving { identity, socket, closing, streams, task })
     }
 
     /// Dials oneself: what kubelet is told of must answer.
     pub async fn answers(&self) -> Result<(), ServingError> {
-        let mut own = DevicePluginClient::new(connect(&self.socket).await?);
-        let answer = own.get_device_plugin_options(Empty {}).await;
-        answer.map(drop).map_err(|why| ServingError::Silent { path: self.socket.clone(), why })
+        if answers(&self.socket).await {
+            Ok(())
+        } else {
+            Err(ServingError::Silent { path: self.socket.clone() })
+        }
     }
 
     /// Whether the server runs and the socket is the one it listens on.
@@ -110,12 +116,21 @@ impl Serving {
     }
 }
 
+/// Whether a device plugin answers on the socket. One that is frozen does not, though it can be dialled.
+pub async fn answers(socket: &Path) -> bool {
+    let ask = async {
+        let mut plugin = DevicePluginClient::new(connect(socket).await.ok()?);
+        plugin.get_device_plugin_options(Empty {}).await.ok()
+    };
+    matches!(tokio::time::timeout(ANSWER_LIMIT, ask).await, Ok(Some(_)))
+}
+
 /// Tells one file from another of the same name; none if there is no file. A new file may get the inode of an old
-/// one, so its time of creation is part of it.
+/// one, so its time is part of it: of a socket, which is never written to, that of its creation.
 pub fn identity(path: &Path) -> Option<u64> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let file = std::fs::symlink_metadata(path).ok()?;
     let mut hasher = DefaultHasher::new();
-    (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()).hash(&mut hasher);
+    (file.dev(), file.ino(), file.mtime(), file.mtime_nsec()).hash(&mut hasher);
     Some(hasher.finish())
 }

@@ -273,11 +273,9 @@ async fn a_lost_stream_means_registering_again() {
 #[tokio::test]
 async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
     let (_node, hand, _plugin) = registered("inf2.24xlarge").await;
-    let streams = hand.streams.subscribe();
-    // As when the stream of an earlier plugin ends late: the newer one's stays open, and its devices are gone.
+    // Its stream stays open, and yet its devices are gone: as when an earlier plugin's stream ends at the wrong moment.
     hand.offered.send_replace(Some(Vec::new()));
     hand.registered(2).await;
-    assert!(streams.borrow().len() > 2, "no stream was lost, so nothing else made it register");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
 
 use crate::node::{Node, asks, until};
 
@@ -42,7 +43,7 @@ async fn a_dead_socket_in_the_place_of_ours_is_replaced() {
     // As a plugin that is killed leaves it behind.
     drop(UnixListener::bind(&socket).unwrap());
     until("somebody behind the socket", async || UnixStream::connect(&socket).ok().map(drop)).await;
-    node.shows("aws.amazon.com/neuron", 1).await;
+    a_pod_runs(&node, 1).await;
 }
 
 #[tokio::test]
@@ -51,12 +52,22 @@ async fn of_two_plugins_the_newer_one_serves_and_goes_on_when_the_older_ends() {
     node.place("p", asks("neuron", 2), &[("main", "0,1", "")]).await;
     node.phase("p", "Running").await;
     let socket = node.socket("neuron-devplugin.sock");
-    let inode = fs::metadata(&socket).unwrap().ino();
+    let (inode, mut newers) = (fs::metadata(&socket).unwrap().ino(), 0);
     let _newer = node.plugin();
-    let taken = async || fs::metadata(&socket).ok().filter(|file| file.ino() != inode).map(drop);
-    until("the newer one's socket", taken).await;
+    until("the newer one's socket", async || {
+        newers = fs::metadata(&socket).ok()?.ino();
+        (newers != inode).then_some(())
+    })
+    .await;
+    a_pod_runs(&node, 1).await;
+    // Ten looks of the older one.
+    let end = Instant::now() + node.config.poll * 10;
+    while Instant::now() < end {
+        assert_eq!(fs::metadata(&socket).unwrap().ino(), newers, "the older one took the socket back");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     older.stop().await;
-    a_pod_of_four_runs(&node).await;
+    a_pod_runs(&node, 2).await;
     node.shows("aws.amazon.com/neuron", 6).await;
     node.shows("aws.amazon.com/neuroncore", 12).await;
 }
@@ -70,16 +81,16 @@ async fn an_older_plugin_serves_again_when_the_newer_one_has_gone() {
     let taken = async || fs::metadata(&socket).ok().filter(|file| file.ino() != inode).map(drop);
     until("the newer one's socket", taken).await;
     newer.stop().await;
-    a_pod_of_four_runs(&node).await;
+    a_pod_runs(&node, 6).await;
 }
 
 /// Until kubelet has heard of the change it may refuse a pod.
-async fn a_pod_of_four_runs(node: &Node) {
+async fn a_pod_runs(node: &Node, devices: u32) {
     let mut tries = 0;
     until("a pod to run", async || {
         tries += 1;
-        let name = format!("try-{tries}");
-        node.place(&name, asks("neuron", 4), &[("main", "2,3,4,5", "")]).await;
+        let name = format!("{devices}-{tries}");
+        node.place(&name, asks("neuron", devices), &[]).await;
         let ended = async || {
             let status = node.pods().get(&name).await.unwrap().status;
             status?.phase.filter(|phase| phase == "Running" || phase == "Failed")

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::Empty;
@@ -36,6 +36,22 @@ pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path)
     Ok(())
 }
 
+/// One more that waits while this lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Takes over every list until the stream ends or this plugin is dropped, whoever serves the resource by then.
 async fn follow(
     shared: Arc<Shared>,
@@ -44,10 +60,10 @@ async fn follow(
     dropped: CancellationToken,
 ) {
     let lists = async {
-        shared.lists_waiting.fetch_add(1, Ordering::SeqCst);
+        let waiting = Waiting::begin(&shared.lists_waiting);
         // The only error is a sender that is gone, and `shared` holds it.
         let _open = shared.lists_held.subscribe().wait_for(|held| !held).await.is_ok();
-        shared.lists_waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(waiting);
         let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
         while let Some(list) = lists.message().await? {
             locked(&shared.books).list(&resource, list.devices);
