@@ -99,12 +99,12 @@ fn why_in_vain(index: &Index, pod: &BoundPod) -> Option<(&'static str, String)> 
         let texts: BTreeSet<String> = denials.iter().map(|(_, denial)| denial.to_string()).collect();
         return Some((UNSUPPORTED, texts.into_iter().collect::<Vec<_>>().join(" ")));
     }
-    let unlinked: Vec<String> = denials
+    let unlinked: BTreeSet<String> = denials
         .iter()
         .filter(|(_, denial)| matches!(denial, Denial::Refused(Refusal::NotLinked { .. })))
         .map(|(node, denial)| format!("{node}: {denial}"))
         .collect();
-    (!unlinked.is_empty()).then(|| (NO_LINKED_SET, unlinked.join("; ")))
+    (!unlinked.is_empty()).then(|| (NO_LINKED_SET, unlinked.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
 fn about(node: &str, pod: &BoundPod, reason: &'static str, note: String) -> Explanation {

@@ -95,47 +95,44 @@ impl Judge<'_> {
         nodes: Vec<(NodeName<'a>, T)>,
         answer: &mut FilterResult<'a>,
     ) -> Vec<(NodeName<'a>, T)> {
-        // Views are snapshots: the lock is let go before placement looks at any of them.
-        let views: Vec<Option<Seen>> = self.cluster.read(|index| {
-            let seen = |NodeName(name): &NodeName<'_>| {
-                let reserved = index.has_reservation(&self.pod.metadata.uid, name);
-                index.view(name).map(|view| Seen { view: view.clone(), reserved })
-            };
-            nodes.iter().map(|(name, _)| seen(name)).collect()
-        });
+        let (cluster, uid) = (self.cluster, &self.pod.metadata.uid);
         let mut kept = Vec::with_capacity(nodes.len());
-        for (node, seen) in nodes.into_iter().zip(views) {
-            match self.admits(seen) {
-                Ok(()) => kept.push(node),
-                Err(dropped) => {
-                    let Dropped { why, is_permanent, is_unclear } = dropped;
-                    if is_unclear {
-                        self.unclear.push(format!("{}: {why}", node.0));
+        cluster.read(|index| {
+            let reserved = index.reservations_of(uid);
+            for (node, asked) in nodes {
+                let view = index.view(&node.0);
+                let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
+                match self.admits(view, is_reserved) {
+                    Ok(()) => kept.push((node, asked)),
+                    Err(Dropped { why, is_permanent, is_unclear }) => {
+                        if is_unclear {
+                            self.unclear.push(format!("{node}: {why}"));
+                        }
+                        let failed = if is_permanent {
+                            &mut answer.failed_and_unresolvable_nodes
+                        } else {
+                            &mut answer.failed_nodes
+                        };
+                        failed.insert(node, why);
                     }
-                    let failed = if is_permanent {
-                        &mut answer.failed_and_unresolvable_nodes
-                    } else {
-                        &mut answer.failed_nodes
-                    };
-                    failed.insert(node.0, why);
                 }
             }
-        }
+        });
         kept
     }
 
-    fn admits(&self, seen: Option<Seen>) -> Result<(), Dropped> {
+    fn admits(&self, view: Option<&Arc<NodeView>>, is_reserved: bool) -> Result<(), Dropped> {
         let never = |why: &str| Dropped { why: why.to_owned(), is_permanent: true, is_unclear: false };
         let request = self.request.as_ref().map_err(|why| never(why))?;
         if request.is_empty() {
             return Ok(());
         }
-        let seen = seen.ok_or_else(|| never("the Neuron scheduler knows no node of this name"))?;
+        let view = view.ok_or_else(|| never("the Neuron scheduler knows no node of this name"))?;
         // Its own earlier bind, whose outcome is not known yet, holds what it would get.
-        if seen.reserved {
+        if is_reserved {
             return Ok(());
         }
-        seen.view.admits(request).map_err(|denial| Dropped {
+        view.admits(request).map_err(|denial| Dropped {
             is_permanent: denial.is_permanent(),
             is_unclear: denial.is_unclear(),
             why: denial.to_string(),
@@ -151,9 +148,4 @@ impl Judge<'_> {
             fitting => debug!("pod {namespace}/{name} fits {fitting} of {} nodes", fitting + refused),
         }
     }
-}
-
-struct Seen {
-    view: Arc<NodeView>,
-    reserved: bool,
 }

@@ -17,7 +17,7 @@ use crate::view::{NodeView, ShapedNode};
 pub(crate) struct Index {
     shapes: Shapes,
     nodes: BTreeMap<String, ShapedNode>,
-    views: BTreeMap<String, Arc<NodeView>>,
+    views: HashMap<String, Arc<NodeView>>,
     bound: HashMap<String, Vec<BoundPod>>,
     /// The node of each bound pod, by UID.
     homes: HashMap<String, String>,
@@ -48,7 +48,7 @@ impl Index {
         Self {
             shapes,
             nodes: BTreeMap::new(),
-            views: BTreeMap::new(),
+            views: HashMap::new(),
             bound: HashMap::new(),
             homes: HashMap::new(),
             pending: HashMap::new(),
@@ -123,7 +123,7 @@ impl Index {
         self.views.get(node)
     }
 
-    /// Every node, by name.
+    /// Every node, in no order.
     pub(crate) fn views(&self) -> impl Iterator<Item = &Arc<NodeView>> {
         self.views.values()
     }
@@ -140,7 +140,12 @@ impl Index {
 
     /// Whether the pod has a reservation on the node.
     pub(crate) fn has_reservation(&self, uid: &str, node: &str) -> bool {
-        self.overlay.contains(uid, node)
+        self.reservations_of(uid).is_some_and(|nodes| nodes.contains_key(node))
+    }
+
+    /// The pod's reservations by node; mostly there are none.
+    pub(crate) fn reservations_of(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
+        self.overlay.of_pod(uid)
     }
 
     /// The reservation that the pod already has on the node, which one more bind now uses.

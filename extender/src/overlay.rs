@@ -91,9 +91,9 @@ impl Overlay {
         nodes
     }
 
-    /// Whether the pod has a reservation on the node.
-    pub(crate) fn contains(&self, uid: &str, node: &str) -> bool {
-        self.by_pod.get(uid).is_some_and(|nodes| nodes.contains_key(node))
+    /// The pod's reservations by node.
+    pub(crate) fn of_pod(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
+        self.by_pod.get(uid)
     }
 
     /// Every core reserved on the node.
