@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::node::{Node, asks, until};
@@ -60,12 +61,7 @@ async fn of_two_plugins_the_newer_one_serves_and_goes_on_when_the_older_ends() {
     })
     .await;
     a_pod_runs(&node, 1).await;
-    // Ten looks of the older one.
-    let end = Instant::now() + node.config.poll * 10;
-    while Instant::now() < end {
-        assert_eq!(fs::metadata(&socket).unwrap().ino(), newers, "the older one took the socket back");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stays(&node, &socket, newers).await;
     older.stop().await;
     a_pod_runs(&node, 2).await;
     node.shows("aws.amazon.com/neuron", 6).await;
@@ -82,6 +78,26 @@ async fn an_older_plugin_serves_again_when_the_newer_one_has_gone() {
     until("the newer one's socket", taken).await;
     newer.stop().await;
     a_pod_runs(&node, 6).await;
+}
+
+#[tokio::test]
+async fn a_kubelet_that_goes_on_without_its_socket_keeps_the_devices() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.xlarge").await;
+    let socket = node.socket("neuron-devplugin.sock");
+    let inode = fs::metadata(&socket).unwrap().ino();
+    fs::remove_file(node.socket("kubelet.sock")).unwrap();
+    stays(&node, &socket, inode).await;
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    node.phase("p", "Running").await;
+}
+
+/// Looks for as long as ten looks of a plugin take.
+async fn stays(node: &Node, socket: &Path, inode: u64) {
+    let end = Instant::now() + node.config.poll * 10;
+    while Instant::now() < end {
+        assert_eq!(fs::metadata(socket).unwrap().ino(), inode, "another socket is in its place");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Until kubelet has heard of the change it may refuse a pod.
