@@ -1,7 +1,6 @@
 //! Keeps one resource registered with kubelet: serve first, dial oneself, register last; once more when kubelet
 //! restarts, when our socket vanishes, when kubelet's stream ends or when kubelet no longer offers what it was told.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::offer::Offer;
 use crate::podresources;
@@ -78,13 +78,9 @@ pub struct Registration {
     pub engine: Arc<Engine>,
     /// Where problems are said.
     pub status: Arc<Status>,
-    /// kubelet's folder.
-    pub kubelet_dir: PathBuf,
-    /// kubelet's plugin folder.
-    pub folder: PathBuf,
-    /// How often sockets and what kubelet offers are looked at.
-    pub poll: Duration,
-    /// Told when the folder changes.
+    /// Where kubelet's folders are, and how often sockets and what kubelet offers are looked at.
+    pub config: Config,
+    /// Told when kubelet's plugin folder changes.
     pub folder_changed: watch::Receiver<()>,
 }
 
@@ -192,14 +188,14 @@ impl Registration {
     /// Of two plugins the newer one serves: usually the other is about to end. One that starts takes the socket, and lets
     /// the older one hang up; one that has lost it waits until nobody answers there any more.
     async fn serve(&mut self, serving: &mut Option<Serving>, is_first: bool) -> Result<(), ServingError> {
-        let socket = self.folder.join(self.offer.socket);
+        let socket = self.config.plugin_dir().join(self.offer.socket);
         let mut has_older = answers(&socket).await;
         while has_older && !is_first {
             self.status.problem(self.offer.name, TAKEN);
-            self.pause(self.poll, self.kubelet()).await;
+            self.pause(self.config.poll, self.kubelet()).await;
             has_older = answers(&socket).await;
         }
-        *serving = Some(Serving::start(self.offer, &self.engine, &self.folder)?);
+        *serving = Some(Serving::start(self.offer, &self.engine, &self.config.plugin_dir())?);
         if has_older {
             sleep(OLDER_ENDS).await;
         }
@@ -211,7 +207,7 @@ impl Registration {
         let mut folder_changed = self.folder_changed.clone();
         while serving.is_up() {
             tokio::select! {
-                () = sleep(self.poll) => {}
+                () = sleep(self.config.poll) => {}
                 Ok(()) = folder_changed.changed() => {}
             }
         }
@@ -224,13 +220,14 @@ impl Registration {
             resource_name: self.offer.name.to_owned(),
             options: Some(OPTIONS),
         };
-        let mut client = RegistrationClient::new(connect(&self.folder.join(KUBELET_SOCKET)).await?);
+        let mut client =
+            RegistrationClient::new(connect(&self.config.plugin_dir().join(KUBELET_SOCKET)).await?);
         client.register(request).await.map(drop).map_err(RegistrationError::Refused)
     }
 
     /// The identity of kubelet's socket; none while there is none.
     fn kubelet(&self) -> Option<u64> {
-        identity(&self.folder.join(KUBELET_SOCKET))
+        identity(&self.config.plugin_dir().join(KUBELET_SOCKET))
     }
 
     /// Tells the ledger when another kubelet process listens: it knows only what the last one had written down.
@@ -246,7 +243,7 @@ impl Registration {
 
     /// Waits until kubelet no longer has us, and says why.
     async fn until_lost(&mut self, kubelet: Option<u64>, serving: &mut Serving) -> Lost {
-        let mut polls = interval_at(Instant::now() + self.poll, self.poll);
+        let mut polls = interval_at(Instant::now() + self.config.poll, self.config.poll);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = 0;
         loop {
@@ -276,7 +273,7 @@ impl Registration {
     async fn is_offered(&self) -> bool {
         let Some(machine) = self.engine.machine() else { return true };
         let told = healthy(&machine, self.offer.resource);
-        match podresources::offered(&self.kubelet_dir, self.offer.name, OFFERED_LIMIT).await {
+        match podresources::offered(&self.config.kubelet_dir, self.offer.name, OFFERED_LIMIT).await {
             Ok(offered) => told.is_subset(&offered),
             Err(error) => {
                 tracing::debug!("what kubelet offers of {} is not known: {error}", self.offer.name);
@@ -288,7 +285,7 @@ impl Registration {
     /// Waits for so long, or until another kubelet listens than this, or whoever has our socket has gone.
     async fn pause(&mut self, wait: Duration, kubelet: Option<u64>) {
         let end = Instant::now() + wait;
-        let socket = self.folder.join(self.offer.socket);
+        let socket = self.config.plugin_dir().join(self.offer.socket);
         let is_taken = socket.exists();
         loop {
             self.folder_changed.mark_unchanged();

@@ -73,9 +73,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 offer,
                 engine: Arc::clone(&engine),
                 status: Arc::clone(&status),
-                kubelet_dir: config.kubelet_dir.clone(),
-                folder: config.plugin_dir(),
-                poll: config.poll,
+                config: config.clone(),
                 folder_changed: folder_changed.clone(),
             };
             tasks.spawn(registration.run(shutdown.clone()));

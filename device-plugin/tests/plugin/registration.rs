@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::node::{Node, asks, until};
+use crate::node::{Node, Plugin, asks, until};
 
 #[tokio::test]
 async fn a_restarted_kubelet_is_registered_with_again() {
@@ -52,16 +52,9 @@ async fn of_two_plugins_the_newer_one_serves_and_goes_on_when_the_older_ends() {
     let (node, _kubelet, older) = Node::running("inf2.24xlarge").await;
     node.place("p", asks("neuron", 2), &[("main", "0,1", "")]).await;
     node.phase("p", "Running").await;
-    let socket = node.socket("neuron-devplugin.sock");
-    let (inode, mut newers) = (fs::metadata(&socket).unwrap().ino(), 0);
-    let _newer = node.plugin();
-    until("the newer one's socket", async || {
-        newers = fs::metadata(&socket).ok()?.ino();
-        (newers != inode).then_some(())
-    })
-    .await;
+    let (_newer, inode) = newer_plugin(&node).await;
     a_pod_runs(&node, 1).await;
-    stays(&node, &socket, newers).await;
+    stays(&node, &node.socket("neuron-devplugin.sock"), inode).await;
     older.stop().await;
     a_pod_runs(&node, 2).await;
     node.shows("aws.amazon.com/neuron", 6).await;
@@ -71,11 +64,7 @@ async fn of_two_plugins_the_newer_one_serves_and_goes_on_when_the_older_ends() {
 #[tokio::test]
 async fn an_older_plugin_serves_again_when_the_newer_one_has_gone() {
     let (node, _kubelet, _older) = Node::running("inf2.24xlarge").await;
-    let socket = node.socket("neuron-devplugin.sock");
-    let inode = fs::metadata(&socket).unwrap().ino();
-    let newer = node.plugin();
-    let taken = async || fs::metadata(&socket).ok().filter(|file| file.ino() != inode).map(drop);
-    until("the newer one's socket", taken).await;
+    let (newer, _) = newer_plugin(&node).await;
     newer.stop().await;
     a_pod_runs(&node, 6).await;
 }
@@ -89,6 +78,15 @@ async fn a_kubelet_that_goes_on_without_its_socket_keeps_the_devices() {
     stays(&node, &socket, inode).await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
     node.phase("p", "Running").await;
+}
+
+/// A second plugin once it has taken the first one's socket, and the inode of its own.
+async fn newer_plugin(node: &Node) -> (Plugin, u64) {
+    let inode = || fs::metadata(node.socket("neuron-devplugin.sock")).unwrap().ino();
+    let older = inode();
+    let newer = node.plugin();
+    let newers = until("the newer one's socket", async || Some(inode()).filter(|now| *now != older)).await;
+    (newer, newers)
 }
 
 /// Looks for as long as ten looks of a plugin take.
