@@ -1,11 +1,13 @@
 //! The two API calls of a bind: the Binding itself, and the look at the pod where its outcome is not clear.
 //! Called by the binder.
 
+mod protobuf;
+
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Binding, ObjectReference};
-use kube::api::{ObjectMeta, PostParams};
-use kube::core::Status;
+use axum::http::{HeaderValue, header};
+use kube::api::PostParams;
+use kube::core::{Request, Resource as _, Status};
 use kube::{Api, Client};
 use neuron_core::pod::BoundPod;
 use tokio::time::{Instant, timeout_at};
@@ -51,25 +53,15 @@ pub(crate) struct LivePod {
 
 /// Writes record and binding in one request, with the pod's UID as a precondition.
 pub(crate) async fn post(client: &Client, order: &Order, until: Instant) -> Outcome {
-    let annotations = (!order.annotations.is_empty()).then(|| order.annotations.clone());
-    let metadata = ObjectMeta {
-        name: Some(order.name.clone()),
-        namespace: Some(order.namespace.clone()),
-        uid: Some(order.uid.clone()),
-        annotations,
-        ..ObjectMeta::default()
+    let pods = Request::new(ApiPod::url_path(&(), Some(&order.namespace)));
+    let body = protobuf::binding(order);
+    let mut request = match pods.create_subresource("binding", &order.name, &PostParams::default(), body) {
+        Ok(request) => request,
+        Err(error) => return Outcome::Refused(error.to_string()),
     };
-    let target = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(order.node.clone()),
-        ..ObjectReference::default()
-    };
-    let binding = Binding { metadata, target };
-    let api = pods(client, &order.namespace);
-    let params = PostParams::default();
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::CONTENT_TYPE));
     // kube repeats a request that meets 429, 503 or 504 by itself, for many minutes: the deadline ends that.
-    let call = api.create_subresource::<_, Status>("binding", &order.name, &params, &binding);
+    let call = client.request::<Status>(request);
     match timeout_at(until, call).await {
         Ok(Ok(_)) => Outcome::Bound,
         Ok(Err(kube::Error::Api(status))) => match status.code {

@@ -22,6 +22,35 @@ pub(super) struct Machine {
     pub(super) build: &'static str,
 }
 
+/// How long all processors together have been there and how long of it they were kept for other machines on the same
+/// hardware (`steal` of /proc/stat), in hundredths of seconds since the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ProcessorTime {
+    all: f64,
+    stolen: f64,
+}
+
+impl ProcessorTime {
+    /// Until now; none where the system does not say.
+    pub(super) fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        let fields = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        // user, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen; what guests use is in user.
+        let ticks: Vec<f64> =
+            fields.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
+        let stolen = *ticks.get(7)?;
+        Some(Self { all: ticks.iter().sum(), stolen })
+    }
+
+    /// The share of the time since `before` that was kept for others, from 0 to 1.
+    pub(super) fn stolen_since(self, before: Self) -> f64 {
+        (self.stolen - before.stolen) / (self.all - before.all).max(1.0)
+    }
+}
+
 impl Machine {
     /// Looks at this one; what the system does not say reads `unknown`.
     pub(super) fn look() -> Self {
@@ -58,5 +87,20 @@ impl Machine {
             self.scheduler,
             self.build
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_took_is_a_share_of_all_time() {
+        let before =
+            ProcessorTime::parse("cpu  100 0 0 100 0 0 0 10 7 7\ncpu0 1 2 3 4 5 6 7 8 9 9\n").unwrap();
+        let after = ProcessorTime::parse("cpu  150 10 5 110 5 5 5 20 9 9\n").unwrap();
+        assert_eq!(after.stolen_since(before), 0.1);
+        assert_eq!(after.stolen_since(after), 0.0);
+        assert_eq!(ProcessorTime::parse("cpu  1 2 3\n"), None);
     }
 }

@@ -3,6 +3,7 @@
 //! `scheduler` is the measurement; it starts the extenders it compares as processes of this same program
 //! (`serve`): ours, and one that does nothing but pass and bind (`passing`).
 
+mod garbage;
 mod machine;
 mod nodes;
 mod passing;

@@ -15,6 +15,7 @@ use neuron_core::record::{Allocation, Recorded};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+use super::machine::ProcessorTime;
 use crate::kind::wait::until;
 
 /// The scheduler that the pods name.
@@ -72,7 +73,7 @@ impl Pods {
         let version = now.metadata.resource_version.context("a list without a version")?;
         let events = bindings(&self.api, &version).await?;
         let api = self.api.clone();
-        Ok(BindWatch { api, version, events, bound: HashSet::new(), wanted: self.count, times: None })
+        Ok(BindWatch { api, version, events, bound: HashSet::new(), wanted: self.count, first: None })
     }
 
     /// Whether every pod has a record that names devices of its own; an error says which has not.
@@ -128,13 +129,22 @@ pub(super) struct BindWatch {
     events: Bindings,
     bound: HashSet<String>,
     wanted: usize,
-    /// When the first and the last event came.
-    times: Option<(Instant, Instant)>,
+    /// When the first event came, and the processors' time then.
+    first: Option<(Instant, Option<ProcessorTime>)>,
+}
+
+/// What it took to bind the pods, from the first one to the last one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    /// Time.
+    pub(super) time: Duration,
+    /// Share of the processors' time that other machines had meanwhile; none where the system does not say.
+    pub(super) stolen: Option<f64>,
 }
 
 impl BindWatch {
-    /// The time from the first pod bound to the last one. An error after some minutes, with how many were bound.
-    pub(super) async fn all_bound(mut self) -> anyhow::Result<Duration> {
+    /// Waits until all are bound. An error after some minutes, with how many were.
+    pub(super) async fn all_bound(mut self) -> anyhow::Result<Took> {
         let deadline = Instant::now() + LONGEST;
         while self.bound.len() < self.wanted {
             let counted = format!("{} of {} pods were bound", self.bound.len(), self.wanted);
@@ -149,12 +159,11 @@ impl BindWatch {
                 WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
             };
             self.version = pod.metadata.resource_version.unwrap_or(self.version);
-            if self.bound.insert(pod.metadata.uid.unwrap_or_default()) {
-                let now = Instant::now();
-                self.times = Some((self.times.map_or(now, |(first, _)| first), now));
-            }
+            self.bound.insert(pod.metadata.uid.unwrap_or_default());
+            self.first.get_or_insert_with(|| (Instant::now(), ProcessorTime::now()));
         }
-        let (first, last) = self.times.context("there are no pods to bind")?;
-        Ok(last - first)
+        let (first, before) = self.first.context("there are no pods to bind")?;
+        let stolen = ProcessorTime::now().zip(before).map(|(now, before)| now.stolen_since(before));
+        Ok(Took { time: first.elapsed(), stolen })
     }
 }

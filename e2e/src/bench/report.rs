@@ -18,6 +18,10 @@ pub(super) struct Measured {
     pub(super) variant: Variant,
     /// Pods bound in a second, from the first one to the last one.
     pub(super) pods_per_second: f64,
+    /// Share of the processors' time that other machines on the same hardware had, from 0 to 1; none where the system does
+    /// not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stolen: Option<f64>,
     /// Processor time of the extender in milliseconds for each pod; none where there is no extender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extender_ms_per_pod: Option<f64>,
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
 
     fn measured(round: usize, variant: Variant, pods_per_second: f64) -> Measured {
-        Measured { round, variant, pods_per_second, extender_ms_per_pod: None }
+        Measured { round, variant, pods_per_second, stolen: None, extender_ms_per_pod: None }
     }
 
     #[test]

@@ -13,10 +13,7 @@ use super::{ApiServer, object, reply};
 
 /// Binds a pod to the node that the Binding names. 409 when the pod is bound already, is being deleted, has
 /// scheduling gates, or is not the one that `metadata.uid` or `metadata.resourceVersion` of the Binding name.
-pub(super) fn bind(server: &ApiServer, key: &Key, body: Value) -> Result<Response, ApiError> {
-    let binding: Binding = serde_json::from_value(body).map_err(|error| {
-        ApiError::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
-    })?;
+pub(super) fn bind(server: &ApiServer, key: &Key, binding: Binding) -> Result<Response, ApiError> {
     let node = binding.target.name.unwrap_or_default();
     check_target(&key.name, &node, binding.target.kind.as_deref().unwrap_or_default())?;
 

@@ -11,6 +11,7 @@ mod event;
 mod object;
 mod patch;
 mod pod;
+mod protobuf;
 mod quantity;
 mod read;
 mod reply;
