@@ -17,6 +17,11 @@ use super::variant::{Extender, Form, Variant};
 use crate::kind::Phase;
 use crate::kind::bare::Bare;
 
+/// Share of the processors' time, from 0 to 1, that other machines may have during a run that counts.
+const STOLEN: f64 = 0.02;
+/// How often a run during which they had more is made anew; then it counts all the same.
+const ANEW: usize = 3;
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
@@ -63,11 +68,6 @@ pub(super) async fn measure(name: &str, node_image: Option<String>, size: Size) 
     }
     Ok(Report::new(machine, size, measured))
 }
-
-/// Share of the processors' time that other machines may have of a run that counts.
-const STOLEN: f64 = 0.02;
-/// How often a run is made anew that had less; then it counts all the same.
-const ANEW: usize = 3;
 
 struct Bench<'a> {
     cluster: &'a Bare,
