@@ -88,17 +88,14 @@ struct Seen {
 impl Bench<'_> {
     /// One run of one variant that other machines on the same hardware left the processors for, if there is one.
     async fn run_undisturbed(&self, variant: Variant) -> anyhow::Result<Seen> {
+        let mut seen = self.run(variant).await?;
         for _ in 0..ANEW {
-            let seen = self.run(variant).await?;
-            match seen.took.stolen {
-                Some(stolen) if stolen > STOLEN => {
-                    let percent = stolen * 100.0;
-                    eprintln!("other machines had {percent:.0} % of the processors: {} anew", variant.name());
-                }
-                _ => return Ok(seen),
-            }
+            let Some(stolen) = seen.took.stolen.filter(|stolen| *stolen > STOLEN) else { break };
+            let percent = stolen * 100.0;
+            eprintln!("other machines had {percent:.0} % of the processors: {} anew", variant.name());
+            seen = self.run(variant).await?;
         }
-        self.run(variant).await
+        Ok(seen)
     }
 
     /// One run of one variant; its pods are gone afterwards.

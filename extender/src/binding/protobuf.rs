@@ -1,5 +1,5 @@
 //! A Binding as Kubernetes' protobuf, as kube-scheduler itself sends it: to read one with a record as JSON takes the API
-//! server 0.1 ms (docs/performance.md). Called by [`super::post`].
+//! server 0.08 ms (docs/performance.md). Called by [`super::post`].
 //!
 //! Written down here are the fields that a Binding of ours has (k8s.io/api/core/v1/generated.proto and
 //! k8s.io/apimachinery/pkg/{apis/meta/v1,runtime}/generated.proto); their numbers never change.
@@ -23,10 +23,7 @@ pub(super) fn binding(order: &Order) -> Vec<u8> {
     let raw = Binding { metadata: Some(metadata), target: Some(target) }.encode_to_vec();
     let type_meta = TypeMeta { api_version: "v1".to_owned(), kind: "Binding".to_owned() };
     let object = Unknown { type_meta: Some(type_meta), raw };
-    let mut body = MAGIC.to_vec();
-    // A vector takes as much as there is, so this cannot fail.
-    let _ = object.encode(&mut body);
-    body
+    [MAGIC, &object.encode_to_vec()].concat()
 }
 
 /// An object of any type.

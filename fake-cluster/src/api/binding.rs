@@ -1,7 +1,8 @@
 //! `POST pods/{name}/binding`: node and annotations reach the pod in one write.
 
 use axum::response::Response;
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::core::v1::Binding;
 use serde_json::{Value, json};
 
@@ -9,7 +10,20 @@ use super::error::{ApiError, FieldError};
 use super::object::{map_mut, metadata_mut};
 use super::resource::PODS;
 use super::store::Key;
-use super::{ApiServer, object, reply};
+use super::{ApiServer, object, protobuf, reply};
+
+/// The Binding in a request's body, as JSON or protobuf; 400 if it is none.
+pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Binding, ApiError> {
+    let is_protobuf = headers.get(CONTENT_TYPE).is_some_and(|kind| kind == protobuf::CONTENT_TYPE);
+    let read = if is_protobuf {
+        protobuf::binding(body)
+    } else {
+        serde_json::from_slice(body).map_err(|error| error.to_string())
+    };
+    read.map_err(|why| {
+        ApiError::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {why}"))
+    })
+}
 
 /// Binds a pod to the node that the Binding names. 409 when the pod is bound already, is being deleted, has
 /// scheduling gates, or is not the one that `metadata.uid` or `metadata.resourceVersion` of the Binding name.

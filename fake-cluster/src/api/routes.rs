@@ -20,7 +20,7 @@ use super::selector::Filter;
 use super::store::Key;
 use super::watch::{self, WatchOptions};
 use super::write::{self, Part};
-use super::{ApiServer, binding, deletion, protobuf, read};
+use super::{ApiServer, binding, deletion, read};
 
 /// The largest request that the real API server takes, in bytes.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
@@ -247,16 +247,7 @@ async fn bind(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
-    let is_protobuf = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == protobuf::CONTENT_TYPE);
-    let binding = if is_protobuf {
-        protobuf::binding(&body)?
-    } else {
-        serde_json::from_slice(&body).map_err(|error| {
-            ApiError::bad_request(format!(
-                "Binding in version \"v1\" cannot be handled as a Binding: {error}"
-            ))
-        })?
-    };
+    let binding = binding::read(&headers, &body)?;
     binding::bind(&endpoint.server, &address.key(), binding)
 }
 
