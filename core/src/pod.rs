@@ -138,14 +138,13 @@ pub struct BoundPod {
 impl BoundPod {
     /// Keeps what decides about a pod. `annotations` may be all that the pod has.
     pub fn new(
-        namespace: &str,
-        name: &str,
-        uid: &str,
-        annotations: &BTreeMap<String, String>,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        uid: impl Into<String>,
+        mut annotations: BTreeMap<String, String>,
         spec: &PodSpec,
         status: Option<&PodStatus>,
     ) -> Self {
-        let ours = annotations.iter().filter(|(key, _)| names::POD_ANNOTATIONS.contains(&key.as_str()));
         let scheduled = status.and_then(|status| {
             status
                 .conditions
@@ -153,13 +152,14 @@ impl BoundPod {
                 .find(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
         });
         let phase = status.and_then(|status| status.phase.as_deref());
+        annotations.retain(|key, _| names::POD_ANNOTATIONS.contains(&key.as_str()));
         BoundPod {
-            uid: uid.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            uid: uid.into(),
+            namespace: namespace.into(),
+            name: name.into(),
             request: PodRequest::of(spec),
-            record: Allocation::parse(annotations),
-            annotations: ours.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            record: Allocation::parse(&annotations),
+            annotations,
             scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
             terminal: matches!(phase, Some("Succeeded" | "Failed")),
         }

@@ -30,7 +30,7 @@ fn pod_of(uid: &str, spec: Value, annotations: &[(&str, &str)]) -> BoundPod {
     let spec: PodSpec = serde_json::from_value(spec).unwrap();
     let annotations: BTreeMap<_, _> =
         annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    BoundPod::new("ns", uid, uid, &annotations, &spec, None)
+    BoundPod::new("ns", uid, uid, annotations, &spec, None)
 }
 
 fn record(containers: &str) -> String {

@@ -62,7 +62,7 @@ fn pod(place: usize, case: &Case) -> BoundPod {
     BoundPod {
         scheduled_at,
         terminal: case.terminal,
-        ..BoundPod::new("ns", &uid, &uid, &annotations, &spec, None)
+        ..BoundPod::new("ns", &uid, &uid, annotations, &spec, None)
     }
 }
 

@@ -63,7 +63,7 @@ proptest! {
             prop_assert!(!allocation.hardware(&topology).intersects(before.occupancy.held()));
             let uid = format!("u{place_in_line}");
             let annotations = allocation.annotations(false, "1");
-            bound.push(BoundPod::new("ns", &uid, &uid, &annotations, &spec, None));
+            bound.push(BoundPod::new("ns", &uid, &uid, annotations.clone(), &spec, None));
 
             let after = settle(&NodeFacts { name: "n1", topology: topology.clone(), report: None, pods: &bound });
             prop_assert!(after.ignored.is_empty(), "{:?}", after.ignored);

@@ -221,10 +221,10 @@ fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
 fn node_pod(pod: &Pod) -> Option<NodePod> {
     let status = pod.status.as_ref();
     let bound = BoundPod::new(
-        &pod.namespace().unwrap_or_default(),
-        &pod.name_any(),
-        &pod.uid().unwrap_or_default(),
-        pod.annotations(),
+        pod.namespace().unwrap_or_default(),
+        pod.name_any(),
+        pod.uid().unwrap_or_default(),
+        pod.annotations().clone(),
         &pod.spec,
         status,
     );

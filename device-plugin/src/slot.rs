@@ -118,7 +118,7 @@ mod tests {
         let status = serde_json::from_value(json!({"conditions": [bound]})).unwrap();
         let annotations = BTreeMap::from([(NEURON_ALLOC_TIME.to_owned(), chosen_at.to_owned())]);
         let spec = serde_json::from_value(spec).unwrap();
-        let pod = BoundPod::new("ns", uid, uid, &annotations, &spec, Some(&status));
+        let pod = BoundPod::new("ns", uid, uid, annotations, &spec, Some(&status));
         NodePod { pod, version: 1, admitted: false }
     }
 

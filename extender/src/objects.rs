@@ -1,109 +1,70 @@
-//! Pods and nodes as the API server sends them, reduced to what decides: what is not named here is skipped while it is
-//! read. Read by the watches and by [`crate::binding`].
+//! What pods and nodes in the API server's protobuf say of what decides. Called by the watches and by
+//! [`crate::binding`].
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT};
+use neuron_core::pod::{self, Amounts, BoundPod, Resources};
+use neuron_core::quantity::Quantity;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::core::{ClusterResourceScope, NamespaceResourceScope, ObjectMeta, Resource};
-use neuron_core::pod::{PodSpec, PodStatus};
-use serde::{Deserialize, Deserializer};
+use crate::protobuf;
+use crate::seen::{SeenNode, SeenPod};
 
-/// A pod.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ApiPod {
-    /// Name, namespace, UID, annotations.
-    #[serde(deserialize_with = "used")]
-    pub(crate) metadata: ObjectMeta,
-    /// What it asks for and where it runs.
-    pub(crate) spec: PodSpec,
-    /// How it fares.
-    pub(crate) status: Option<PodStatus>,
+/// The pod as it is kept, whether or not it has to do with Neuron hardware.
+pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
+    let protobuf::Pod { metadata, spec, status } = pod;
+    let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
+    let status = pod_status(status);
+    let unschedulable = status.conditions.iter().any(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    let protobuf::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
+    let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
+    SeenPod { node, unschedulable, pod }
 }
 
-/// A node.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ApiNode {
-    /// Name, labels, annotations.
-    #[serde(deserialize_with = "used")]
-    pub(crate) metadata: ObjectMeta,
-}
-
-/// The part of an object's metadata that is used, among it what kube's watch needs. The rest, `managedFields` above
-/// all, can be half of an object.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct UsedMetadata {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-fn used<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let UsedMetadata { name, namespace, uid, resource_version, labels, annotations } =
-        UsedMetadata::deserialize(deserializer)?;
-    Ok(ObjectMeta { name, namespace, uid, resource_version, labels, annotations, ..ObjectMeta::default() })
-}
-
-/// The resource is that of the Kubernetes type.
-macro_rules! resource_of {
-    ($ours:ty, $theirs:ty, $scope:ty) => {
-        impl Resource for $ours {
-            type DynamicType = ();
-            type Scope = $scope;
-
-            fn kind(_: &()) -> Cow<'_, str> {
-                <$theirs as Resource>::kind(&())
-            }
-
-            fn group(_: &()) -> Cow<'_, str> {
-                <$theirs as Resource>::group(&())
-            }
-
-            fn version(_: &()) -> Cow<'_, str> {
-                <$theirs as Resource>::version(&())
-            }
-
-            fn plural(_: &()) -> Cow<'_, str> {
-                <$theirs as Resource>::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-resource_of!(ApiPod, Pod, NamespaceResourceScope);
-resource_of!(ApiNode, Node, ClusterResourceScope);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_decides_is_read_and_the_rest_is_not() {
-        let text = r#"{"metadata": {"name": "p", "namespace": "d", "uid": "u", "resourceVersion": "7",
-            "annotations": {"a": "b"}, "managedFields": [{"fieldsV1": {"f:spec": {}}}]},
-            "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]}}"#;
-        let pod: ApiPod = serde_json::from_str(text).unwrap();
-        assert_eq!(pod.metadata.resource_version.as_deref(), Some("7"));
-        assert_eq!(pod.metadata.annotations.unwrap()["a"], "b");
-        assert_eq!(pod.metadata.managed_fields, None);
-        assert_eq!(pod.spec.node_name.as_deref(), Some("n"));
+/// The node as it is kept.
+pub(crate) fn seen_node(node: protobuf::Node) -> SeenNode {
+    let protobuf::ObjectMeta { name, mut labels, mut annotations, .. } = node.metadata;
+    SeenNode {
+        name,
+        instance_type: labels.remove(INSTANCE_TYPE_LABEL),
+        report: annotations.remove(NODE_REPORT),
     }
+}
 
-    #[test]
-    fn both_are_where_kubernetes_keeps_them() {
-        assert_eq!(ApiPod::url_path(&(), Some("d")), "/api/v1/namespaces/d/pods");
-        assert_eq!(ApiNode::url_path(&(), None), "/api/v1/nodes");
+fn pod_spec(spec: protobuf::PodSpec) -> pod::PodSpec {
+    let protobuf::PodSpec { containers, node_name, init_containers } = spec;
+    pod::PodSpec {
+        node_name: (!node_name.is_empty()).then_some(node_name),
+        scheduler_name: None,
+        init_containers: init_containers.into_iter().map(container).collect(),
+        containers: containers.into_iter().map(container).collect(),
+    }
+}
+
+fn container(container: protobuf::Container) -> pod::Container {
+    let protobuf::Container { name, resources, restart_policy } = container;
+    let amount = |resource: &str| resources.limits.get(resource).map(|amount| Quantity::new(&amount.text));
+    let limits = Amounts {
+        neuron: amount(NEURON),
+        neuroncore: amount(NEURONCORE),
+        neurondevice: amount(NEURONDEVICE),
+    };
+    pod::Container { name, restart_policy, resources: Resources { limits, requests: Amounts::default() } }
+}
+
+fn pod_status(status: protobuf::PodStatus) -> pod::PodStatus {
+    let set = |text: String| (!text.is_empty()).then_some(text);
+    let conditions = status.conditions.into_iter().map(|condition| pod::PodCondition {
+        type_: condition.kind,
+        status: condition.status,
+        last_transition_time: condition.last_transition_time.and_then(protobuf::Time::text),
+        reason: set(condition.reason),
+    });
+    pod::PodStatus {
+        phase: set(status.phase),
+        conditions: conditions.collect(),
+        ..pod::PodStatus::default()
     }
 }

@@ -1,127 +1,173 @@
 //! Keeps the cluster's index fed: one watch of pods, one of nodes. Started by [`crate::serve`].
 //!
-//! Only the fields that decide are kept; the list after a cut watch frees what went away meanwhile.
+//! Only the fields that decide are kept; the list after a cut watch frees what went away meanwhile. Lists and watches are
+//! in protobuf, which kube's own cannot read: an event as JSON costs the API server, which has it in protobuf for
+//! kube-scheduler anyway, more than kube-scheduler's (docs/performance.md).
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::core::Resource;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
-use neuron_core::names::{INSTANCE_TYPE_LABEL, NODE_REPORT};
-use neuron_core::pod::BoundPod;
-use serde::de::DeserializeOwned;
-use tokio::time::sleep;
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use kube::api::{ListParams, WatchParams};
+use kube::core::{Request, Resource as _};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use crate::api::{self, ApiError, Event};
 use crate::cluster::Cluster;
-use crate::objects::{ApiNode, ApiPod};
-use crate::seen::{Change, SeenNode, SeenPod};
+use crate::objects::{seen_node, seen_pod};
+use crate::protobuf::{self, List, NotRead, Object};
+use crate::seen::{Change, SeenPod};
 
 /// First and longest wait before a watch that was cut is taken up again. Pods that end meanwhile still count as
 /// holders, so the longest is short.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// How many objects are listed at a time.
+const PAGE: u32 = 500;
 
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
-    // A pod that ends leaves the selection, which the watch reports as a deletion: it holds nothing any more.
-    let config = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    follow(Api::<ApiPod>::all(client), config, "pods", uid, seen_pod, |change| {
-        cluster.write(|index| index.pods(change))
-    })
-    .await;
+    let pods = Watched {
+        what: "pods",
+        path: Pod::url_path(&(), None),
+        // A pod that ends leaves the selection, which the watch reports as a deletion: it holds nothing any more.
+        selector: Some("status.phase!=Succeeded,status.phase!=Failed"),
+        key: |pod: &protobuf::Pod| pod.metadata.uid.clone(),
+        seen: |pod| Some(seen_pod(pod)).filter(decides),
+    };
+    follow(&client, &pods, |change| cluster.write(|index| index.pods(change))).await;
 }
 
 /// Watches nodes until the future is dropped.
 pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
-    let config = watcher::Config::default();
-    follow(Api::<ApiNode>::all(client), config, "nodes", name, seen_node, |change| {
-        cluster.write(|index| index.nodes(change))
-    })
-    .await;
+    let nodes = Watched {
+        what: "nodes",
+        path: Node::url_path(&(), None),
+        selector: None,
+        key: |node: &protobuf::Node| node.metadata.name.clone(),
+        seen: |node| Some(seen_node(node)),
+    };
+    follow(&client, &nodes, |change| cluster.write(|index| index.nodes(change))).await;
 }
 
-/// The pod as the index keeps it; `None` if it neither asks for Neuron hardware nor carries a record.
-pub(crate) fn seen_pod(pod: ApiPod) -> Option<SeenPod> {
-    let metadata = pod.metadata;
-    let kept = BoundPod::new(
-        &metadata.namespace.unwrap_or_default(),
-        &metadata.name.unwrap_or_default(),
-        &metadata.uid.unwrap_or_default(),
-        &metadata.annotations.unwrap_or_default(),
-        &pod.spec,
-        pod.status.as_ref(),
-    );
-    if kept.annotations.is_empty() && kept.request.as_ref().is_ok_and(|request| request.is_empty()) {
-        return None;
-    }
-    let unschedulable = pod.status.iter().flat_map(|status| &status.conditions).any(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("Unschedulable")
-    });
-    let node = pod.spec.node_name.filter(|node| !node.is_empty());
-    Some(SeenPod { node, unschedulable, pod: kept })
+/// Whether the pod asks for Neuron hardware or carries a record.
+fn decides(seen: &SeenPod) -> bool {
+    !seen.pod.annotations.is_empty() || !seen.pod.request.as_ref().is_ok_and(|request| request.is_empty())
 }
 
-fn seen_node(node: ApiNode) -> Option<SeenNode> {
-    let metadata = node.metadata;
-    Some(SeenNode {
-        name: metadata.name?,
-        instance_type: metadata.labels.and_then(|mut labels| labels.remove(INSTANCE_TYPE_LABEL)),
-        report: metadata.annotations.and_then(|mut annotations| annotations.remove(NODE_REPORT)),
-    })
+/// What is watched, and what is kept of it.
+struct Watched<K, T> {
+    /// As the log calls it.
+    what: &'static str,
+    /// Its collection.
+    path: String,
+    /// Which of them, by their fields.
+    selector: Option<&'static str>,
+    /// What [`Change::Gone`] calls an object.
+    key: fn(&K) -> String,
+    /// What is kept of an object, if anything.
+    seen: fn(K) -> Option<T>,
 }
 
-fn uid<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    object.meta().uid.clone().unwrap_or_default()
+/// Why a watch has to begin anew with a list.
+#[derive(Debug, thiserror::Error)]
+enum Cut {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("the API server ended it as soon as it had begun")]
+    Ended,
 }
 
-fn name<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    object.meta().name.clone().unwrap_or_default()
-}
-
-async fn follow<K, T>(
-    api: Api<K>,
-    config: watcher::Config,
-    what: &str,
-    key: impl Fn(&K) -> String,
-    seen: impl Fn(K) -> Option<T>,
-    change: impl Fn(Change<T>),
-) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-{
+async fn follow<K: Object, T>(client: &Client, watched: &Watched<K, T>, change: impl Fn(Change<T>)) {
     let mut wait = RETRY.0;
     loop {
-        let mut events = std::pin::pin!(watcher(api.clone(), config.clone()));
-        let mut listed = Vec::new();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => {
-                    listed.clear();
-                    change(Change::ListBegins);
-                }
-                Ok(Event::InitApply(object)) => listed.extend(seen(object)),
-                Ok(Event::InitDone) => {
-                    change(Change::Listed(std::mem::take(&mut listed)));
-                    wait = RETRY.0;
-                }
-                Ok(Event::Apply(object)) => {
-                    let key = key(&object);
-                    change(seen(object).map_or(Change::Gone(key), Change::Applied));
-                }
-                Ok(Event::Delete(object)) => change(Change::Gone(key(&object))),
-                // Taken up where it was cut, a watch would not say when it has caught up; a list does.
-                Err(error) => {
-                    warn!("the watch of {what} was cut and is taken up again: {error}");
-                    change(Change::Cut);
-                    break;
-                }
+        change(Change::ListBegins);
+        let cut = match list(client, watched).await {
+            Ok((listed, version)) => {
+                change(Change::Listed(listed));
+                wait = RETRY.0;
+                watch(client, watched, version, &change).await
             }
-        }
+            Err(error) => error.into(),
+        };
+        // Taken up where it was cut, a watch would not say when it has caught up; a list does.
+        warn!("the watch of {} was cut and is taken up again: {cut}", watched.what);
+        change(Change::Cut);
         sleep(wait).await;
         wait = (wait * 2).min(RETRY.1);
     }
+}
+
+/// All of it, and the version of which that is true.
+async fn list<K: Object, T>(
+    client: &Client,
+    watched: &Watched<K, T>,
+) -> Result<(Vec<T>, String), ApiError> {
+    let mut parameters = ListParams::default().limit(PAGE);
+    parameters.field_selector = watched.selector.map(str::to_owned);
+    let mut listed = Vec::new();
+    loop {
+        let request = Request::new(&watched.path).list(&parameters).map_err(kube::Error::BuildRequest)?;
+        let List { metadata, items } = api::read(client, request).await?;
+        for item in items {
+            listed.extend((watched.seen)(K::decode(item).map_err(NotRead::from)?));
+        }
+        let metadata = metadata.unwrap_or_default();
+        if metadata.continue_token.is_empty() {
+            return Ok((listed, metadata.resource_version));
+        }
+        parameters.continue_token = Some(metadata.continue_token);
+    }
+}
+
+/// Reports the changes since the version until the watch is cut.
+async fn watch<K: Object, T>(
+    client: &Client,
+    watched: &Watched<K, T>,
+    mut version: String,
+    change: impl Fn(Change<T>),
+) -> Cut {
+    loop {
+        let began = Instant::now();
+        if let Err(error) = watch_once(client, watched, &mut version, &change).await {
+            return error.into();
+        }
+        // The API server ends every watch after some minutes; it goes on where it was.
+        if began.elapsed() < RETRY.0 {
+            return Cut::Ended;
+        }
+    }
+}
+
+/// Reports the changes since the version, which it moves on, until the API server ends the watch.
+async fn watch_once<K: Object, T>(
+    client: &Client,
+    watched: &Watched<K, T>,
+    version: &mut String,
+    change: impl Fn(Change<T>),
+) -> Result<(), ApiError> {
+    let parameters = WatchParams {
+        field_selector: watched.selector.map(str::to_owned),
+        bookmarks: true,
+        ..WatchParams::default()
+    };
+    let request = Request::new(&watched.path).watch(&parameters, version);
+    let mut events = api::watch::<K>(client, request.map_err(kube::Error::BuildRequest)?).await?;
+    while let Some(event) = events.try_next().await? {
+        match event {
+            Event::Applied(object) => {
+                version.clone_from(&object.metadata().resource_version);
+                let key = (watched.key)(&object);
+                change((watched.seen)(object).map_or(Change::Gone(key), Change::Applied));
+            }
+            Event::Deleted(object) => {
+                version.clone_from(&object.metadata().resource_version);
+                change(Change::Gone((watched.key)(&object)));
+            }
+            Event::Bookmark(object) => version.clone_from(&object.metadata().resource_version),
+        }
+    }
+    Ok(())
 }

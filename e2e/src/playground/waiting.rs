@@ -70,10 +70,10 @@ pub(super) fn bound(pod: &Pod) -> BoundPod {
     let meta = &pod.metadata;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     BoundPod::new(
-        &text(&meta.namespace),
-        &text(&meta.name),
-        &text(&meta.uid),
-        &meta.annotations.clone().unwrap_or_default(),
+        text(&meta.namespace),
+        text(&meta.name),
+        text(&meta.uid),
+        meta.annotations.clone().unwrap_or_default(),
         &read::<PodSpec>(pod.spec.as_ref()),
         Some(&read::<PodStatus>(pod.status.as_ref())),
     )

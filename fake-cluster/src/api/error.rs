@@ -112,6 +112,12 @@ impl ApiError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// An answer was asked for in protobuf that this server has in JSON alone.
+    pub(super) fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json";
+        Self::new(406, "NotAcceptable", message)
+    }
+
     /// The failure as a Status object.
     pub(super) fn to_status(&self) -> Value {
         let mut status = json!(self.0);

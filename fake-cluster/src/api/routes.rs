@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ApiError;
 use super::patch::PatchKind;
+use super::protobuf::answer_as_asked;
 use super::resource::{self, PODS, Resource};
 use super::selector::Filter;
 use super::store::Key;
@@ -98,6 +99,7 @@ pub(super) fn router(server: &ApiServer, closing: &CancellationToken) -> Router 
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(middleware::from_fn_with_state(server.clone(), refuse_while_unavailable))
+        .layer(middleware::from_fn(answer_as_asked))
 }
 
 fn routes_of(resource: &'static Resource) -> Router<Endpoint> {
