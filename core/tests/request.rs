@@ -149,9 +149,7 @@ fn a_bound_pod_keeps_what_decides() {
     let annotations = ["AWS_NEURON_IDS", "NEURON_CORES", "neuron-scheduler/allocation", "other"];
     let annotations: BTreeMap<String, String> =
         annotations.iter().map(|key| (key.to_string(), "0".into())).collect();
-    let pod_with = |status| {
-        BoundPod::new("ns", "pod", "u1", annotations.clone(), &asking(json!({})), status)
-    };
+    let pod_with = |status| BoundPod::new("ns", "pod", "u1", annotations.clone(), &asking(json!({})), status);
     let pod = pod_with(Some(&status));
     assert_eq!(pod.full_name(), "ns/pod");
     assert_eq!(pod.scheduled_at.as_deref(), Some("2026-01-01T00:00:01Z"));

@@ -60,6 +60,13 @@ pub(crate) async fn read<T: Message + Default>(
     Ok(protobuf::unwrap(body)?)
 }
 
+/// Has the API server do what the request says.
+pub(crate) async fn write(client: &Client, request: Request<Vec<u8>>) -> Result<(), ApiError> {
+    // Read to its end, so that the connection serves again.
+    send(client, request).await?.into_body().collect().await?;
+    Ok(())
+}
+
 /// The events of the watch that the request asks for, until the API server ends it. An error ends it too.
 pub(crate) async fn watch<T: Object>(
     client: &Client,
@@ -95,10 +102,31 @@ async fn send(client: &Client, mut request: Request<Vec<u8>>) -> Result<Response
     }
     let code = answer.status().as_u16();
     let body = answer.into_body().collect().await?.to_bytes();
-    // What stands before the API server answers in words of its own.
-    let message = match protobuf::unwrap::<Status>(body.clone()) {
+    Err(ApiError::Status { code, message: reason(&body) })
+}
+
+/// What a refusal says: a Status in protobuf, or what stands before the API server answers, a Status in JSON or words.
+fn reason(body: &Bytes) -> String {
+    if let Ok(Status { message, .. }) = protobuf::unwrap(body.clone()) {
+        return message;
+    }
+    match serde_json::from_slice::<kube::core::Status>(body) {
         Ok(status) => status.message,
-        Err(_) => String::from_utf8_lossy(&body).trim().to_owned(),
-    };
-    Err(ApiError::Status { code, message })
+        Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::protobuf(protobuf::wrap("Status", &Status { message: "told so".to_owned(), code: 403 }))]
+    #[case::json(br#"{"kind": "Status", "status": "Failure", "message": "told so", "code": 403}"#.to_vec())]
+    #[case::words(b"told so\n".to_vec())]
+    fn a_refusal_says_why(#[case] body: Vec<u8>) {
+        assert_eq!(reason(&body.into()), "told so");
+    }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Binder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// With this record.
-    Recorded(BTreeMap<String, String>),
+    Recorded(Arc<BTreeMap<String, String>>),
     /// Without one: it asks for no Neuron hardware.
     Plain,
     /// It was bound before, with a record that counts.
@@ -78,7 +78,7 @@ impl Binder {
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
-        let mut order = Order { namespace, name, uid, node, annotations: BTreeMap::new() };
+        let mut order = Order { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {
             return self.carry_out(&order, write_until, until).await.map(|()| Bound::Plain);
         }
@@ -176,7 +176,11 @@ impl Binder {
 }
 
 /// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node.
-fn reserve(index: &mut Index, pod: &BoundPod, order: &Order) -> Result<BTreeMap<String, String>, BindError> {
+fn reserve(
+    index: &mut Index,
+    pod: &BoundPod,
+    order: &Order,
+) -> Result<Arc<BTreeMap<String, String>>, BindError> {
     if let Some(reservation) = index.join_reservation(&order.uid, &order.node) {
         return Ok(reservation.annotations);
     }
@@ -186,7 +190,8 @@ fn reserve(index: &mut Index, pod: &BoundPod, order: &Order) -> Result<BTreeMap<
     let topology = occupancy.topology();
     let cores = placement.hardware(topology);
     let allocation = Allocation::of(&order.node, topology, &placement);
-    let annotations = allocation.annotations(false, &Timestamp::now().as_nanosecond().to_string());
+    let now = Timestamp::now().as_nanosecond().to_string();
+    let annotations = Arc::new(allocation.annotations(false, &now));
     index.reserve(&order.uid, &order.node, cores, annotations.clone());
     Ok(annotations)
 }

@@ -2,12 +2,13 @@
 //! Called by the binder.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::http::{HeaderValue, header};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{GetParams, PostParams};
-use kube::core::{Request, Resource as _, Status};
+use kube::core::{Request, Resource as _};
 use neuron_core::pod::BoundPod;
 use tokio::time::{Instant, timeout_at};
 
@@ -28,7 +29,7 @@ pub(crate) struct Order {
     /// The node.
     pub(crate) node: String,
     /// The allocation record.
-    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) annotations: Arc<BTreeMap<String, String>>,
 }
 
 /// What became of a Binding.
@@ -56,19 +57,20 @@ pub(crate) struct LivePod {
 /// Writes record and binding in one request, with the pod's UID as a precondition.
 pub(crate) async fn post(client: &Client, order: &Order, until: Instant) -> Outcome {
     let body = body(order);
-    let mut request = match pods(&order.namespace).create_subresource("binding", &order.name, &PostParams::default(), body) {
-        Ok(request) => request,
-        Err(error) => return Outcome::Refused(error.to_string()),
-    };
+    let mut request =
+        match pods(&order.namespace).create_subresource("binding", &order.name, &PostParams::default(), body)
+        {
+            Ok(request) => request,
+            Err(error) => return Outcome::Refused(error.to_string()),
+        };
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::CONTENT_TYPE));
     // kube repeats a request that meets 429, 503 or 504 by itself, for many minutes: the deadline ends that.
-    let call = client.request::<Status>(request);
-    match timeout_at(until, call).await {
-        Ok(Ok(_)) => Outcome::Bound,
-        Ok(Err(kube::Error::Api(status))) => match status.code {
-            409 => Outcome::Conflict(status.message),
-            400..500 if status.code != 408 => Outcome::Refused(status.message),
-            _ => Outcome::Unclear(status.message),
+    match timeout_at(until, api::write(client, request)).await {
+        Ok(Ok(())) => Outcome::Bound,
+        Ok(Err(ApiError::Status { code, message })) => match code {
+            409 => Outcome::Conflict(message),
+            400..500 if code != 408 => Outcome::Refused(message),
+            _ => Outcome::Unclear(message),
         },
         Ok(Err(error)) => Outcome::Unclear(error.to_string()),
         Err(_) => Outcome::Unclear("the API server did not answer in time".to_owned()),
@@ -105,6 +107,7 @@ fn pods(namespace: &str) -> Request {
 /// The Binding in protobuf: to read one with a record as JSON takes the API server 0.08 ms (docs/performance.md).
 fn body(order: &Order) -> Vec<u8> {
     let Order { namespace, name, uid, node, annotations } = order.clone();
+    let annotations = BTreeMap::clone(&annotations);
     let metadata = ObjectMeta { name, namespace, uid, annotations, ..ObjectMeta::default() };
     let target = ObjectReference { kind: "Node".to_owned(), name: node, api_version: "v1".to_owned() };
     protobuf::wrap("Binding", &Binding { metadata, target })
@@ -121,7 +124,7 @@ mod tests {
             name: "p".to_owned(),
             uid: "u".to_owned(),
             node: "n".to_owned(),
-            annotations: BTreeMap::from([("a".to_owned(), "1".to_owned())]),
+            annotations: Arc::new(BTreeMap::from([("a".to_owned(), "1".to_owned())])),
         };
         // Each field is its number and kind in a byte (2: so many bytes follow), its length, and itself.
         let wanted = [

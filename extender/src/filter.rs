@@ -1,8 +1,6 @@
 //! `/filter`: which of the asked nodes can take a pod now, and why not the others. Writes nothing, so that
 //! autoscalers may call it freely. Called by the routes.
 
-use std::sync::Arc;
-
 use neuron_core::request::PodRequest;
 use serde_json::value::RawValue;
 use tracing::{debug, info};
@@ -78,50 +76,54 @@ struct Dropped {
 
 impl Judge<'_> {
     fn full_nodes<'a>(&mut self, nodes: NodeList<'a>, answer: &mut FilterResult<'a>) -> FittingNodes<'a> {
-        let nodes = nodes.items.unwrap_or_default();
-        let kept = self.judge(nodes.into_iter().map(|node| (node.name, node.json)).collect(), answer);
-        let items: Vec<&RawValue> = kept.into_iter().map(|(_, json)| json).collect();
+        let mut nodes = nodes.items.unwrap_or_default();
+        self.judge(&mut nodes, |node| &node.name, answer);
+        let items: Vec<&RawValue> = nodes.into_iter().map(|node| node.json).collect();
         FittingNodes { items, ..FittingNodes::default() }
     }
 
-    fn names<'a>(&mut self, names: Vec<NodeName<'a>>, answer: &mut FilterResult<'a>) -> Vec<NodeName<'a>> {
-        let kept = self.judge(names.into_iter().map(|name| (name, ())).collect(), answer);
-        kept.into_iter().map(|(name, ())| name).collect()
+    fn names<'a>(
+        &mut self,
+        mut names: Vec<NodeName<'a>>,
+        answer: &mut FilterResult<'a>,
+    ) -> Vec<NodeName<'a>> {
+        self.judge(&mut names, |name| name, answer);
+        names
     }
 
-    /// The nodes that can take the pod, in the order asked; why not the others goes to `answer`.
+    /// Takes out the nodes that cannot take the pod; why not goes to `answer`.
     fn judge<'a, T>(
         &mut self,
-        nodes: Vec<(NodeName<'a>, T)>,
+        nodes: &mut Vec<T>,
+        name: fn(&T) -> &NodeName<'a>,
         answer: &mut FilterResult<'a>,
-    ) -> Vec<(NodeName<'a>, T)> {
+    ) {
         let (cluster, uid) = (self.cluster, &self.pod.metadata.uid);
-        let mut kept = Vec::with_capacity(nodes.len());
         cluster.read(|index| {
             let reserved = index.reservations_of(uid);
-            for (node, asked) in nodes {
-                let view = index.view(&node.0);
+            nodes.retain(|node| {
+                let node = name(node);
                 let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
-                match self.admits(view, is_reserved) {
-                    Ok(()) => kept.push((node, asked)),
-                    Err(Dropped { why, is_permanent, is_unclear }) => {
-                        if is_unclear {
-                            self.unclear.push(format!("{node}: {why}"));
-                        }
-                        let failed = if is_permanent {
-                            &mut answer.failed_and_unresolvable_nodes
-                        } else {
-                            &mut answer.failed_nodes
-                        };
-                        failed.insert(node, why);
-                    }
+                let Err(Dropped { why, is_permanent, is_unclear }) =
+                    self.admits(index.view(&node.0), is_reserved)
+                else {
+                    return true;
+                };
+                if is_unclear {
+                    self.unclear.push(format!("{node}: {why}"));
                 }
-            }
+                let failed = if is_permanent {
+                    &mut answer.failed_and_unresolvable_nodes
+                } else {
+                    &mut answer.failed_nodes
+                };
+                failed.insert(node.clone(), why);
+                false
+            });
         });
-        kept
     }
 
-    fn admits(&self, view: Option<&Arc<NodeView>>, is_reserved: bool) -> Result<(), Dropped> {
+    fn admits(&self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), Dropped> {
         let never = |why: &str| Dropped { why: why.to_owned(), is_permanent: true, is_unclear: false };
         let request = self.request.as_ref().map_err(|why| never(why))?;
         if request.is_empty() {

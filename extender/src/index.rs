@@ -17,7 +17,7 @@ use crate::view::{NodeView, ShapedNode};
 pub(crate) struct Index {
     shapes: Shapes,
     nodes: BTreeMap<String, ShapedNode>,
-    views: HashMap<String, Arc<NodeView>>,
+    views: HashMap<String, NodeView>,
     bound: HashMap<String, Vec<BoundPod>>,
     /// The node of each bound pod, by UID.
     homes: HashMap<String, String>,
@@ -119,12 +119,12 @@ impl Index {
     }
 
     /// The node as filter and bind see it; `None` if there is no such node.
-    pub(crate) fn view(&self, node: &str) -> Option<&Arc<NodeView>> {
+    pub(crate) fn view(&self, node: &str) -> Option<&NodeView> {
         self.views.get(node)
     }
 
     /// Every node, in no order.
-    pub(crate) fn views(&self) -> impl Iterator<Item = &Arc<NodeView>> {
+    pub(crate) fn views(&self) -> impl Iterator<Item = &NodeView> {
         self.views.values()
     }
 
@@ -159,7 +159,7 @@ impl Index {
         uid: &str,
         node: &str,
         cores: CoreSet,
-        annotations: BTreeMap<String, String>,
+        annotations: Arc<BTreeMap<String, String>>,
     ) {
         self.overlay.add(uid, node, cores, annotations);
         self.overlay_changed(node);
@@ -256,11 +256,15 @@ impl Index {
     fn refresh(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
-        let view = NodeView::new(node, pods).with_reserved(self.overlay.cores_on(name));
+        let mut view = NodeView::new(node, pods);
+        view.reserve(self.overlay.cores_on(name));
         let before = self.views.get(name).and_then(|view| view.topology());
         // Shapes are shared, so the same shape is the same allocation.
         self.fresh.shapes |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
-        self.views.insert(name.to_owned(), Arc::new(view));
+        match self.views.get_mut(name) {
+            Some(known) => *known = view,
+            None => drop(self.views.insert(name.to_owned(), view)),
+        }
         self.fresh.nodes.insert(name.to_owned());
     }
 
@@ -268,7 +272,7 @@ impl Index {
     fn overlay_changed(&mut self, name: &str) {
         let reserved = self.overlay.cores_on(name);
         if let Some(view) = self.views.get_mut(name) {
-            *view = Arc::new(view.with_reserved(reserved));
+            view.reserve(reserved);
         }
     }
 }

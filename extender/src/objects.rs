@@ -62,9 +62,5 @@ fn pod_status(status: protobuf::PodStatus) -> pod::PodStatus {
         last_transition_time: condition.last_transition_time.and_then(protobuf::Time::text),
         reason: set(condition.reason),
     });
-    pod::PodStatus {
-        phase: set(status.phase),
-        conditions: conditions.collect(),
-        ..pod::PodStatus::default()
-    }
+    pod::PodStatus { phase: set(status.phase), conditions: conditions.collect(), ..pod::PodStatus::default() }
 }

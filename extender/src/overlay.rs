@@ -3,6 +3,7 @@
 //! The watch lags the Binding, so a reservation counts like a holder until the watch shows its pod bound or gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
 
@@ -12,7 +13,7 @@ pub(crate) struct Reservation {
     /// Every logical core the pod takes under either name.
     pub(crate) cores: CoreSet,
     /// The annotations that its Binding carries; a repeated bind sends the same again.
-    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) annotations: Arc<BTreeMap<String, String>>,
     /// Binds that are under way with it: kube-scheduler may repeat a call before the first has ended.
     binds: u32,
     /// When the reservation was made, in lists of all pods begun so far.
@@ -40,7 +41,7 @@ impl Overlay {
         uid: &str,
         node: &str,
         cores: CoreSet,
-        annotations: BTreeMap<String, String>,
+        annotations: Arc<BTreeMap<String, String>>,
     ) {
         let reservation = Reservation { cores, annotations, binds: 1, lists_begun: self.lists_begun };
         self.by_pod.entry(uid.to_owned()).or_default().insert(node.to_owned(), reservation);

@@ -6,7 +6,7 @@
 //! has is skipped by its length while it is read, where JSON would have to be read to its end.
 
 mod core;
-mod meta;
+pub(crate) mod meta;
 
 use axum::body::Bytes;
 use prost::Message;

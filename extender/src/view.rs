@@ -15,18 +15,18 @@ use crate::seen::SeenNode;
 use crate::shapes::Shapes;
 
 /// One node.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct NodeView {
     /// Its name.
     pub(crate) name: String,
     standing: Standing,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Standing {
     /// Its shape is known.
     Known {
-        settled: Arc<Settled>,
+        settled: Box<Settled>,
         /// What the settled pods hold and what is reserved beside them.
         occupancy: Occupancy,
         /// Why it takes no Neuron pod for now, though its shape is known.
@@ -103,7 +103,7 @@ impl NodeView {
                 Standing::Known {
                     occupancy: settled.occupancy.clone(),
                     closed: unknown_holder(&settled),
-                    settled: Arc::new(settled),
+                    settled: Box::new(settled),
                 }
             }
             Err(denial) => {
@@ -114,14 +114,12 @@ impl NodeView {
         Self { name: seen.name.clone(), standing }
     }
 
-    /// The same node with `reserved` held beside what its pods hold.
-    pub(crate) fn with_reserved(&self, reserved: CoreSet) -> Self {
-        let mut view = self.clone();
-        if let Standing::Known { settled, occupancy, .. } = &mut view.standing {
+    /// Has `reserved`, and of what was reserved before only that, held beside what its pods hold.
+    pub(crate) fn reserve(&mut self, reserved: CoreSet) {
+        if let Standing::Known { settled, occupancy, .. } = &mut self.standing {
             *occupancy = settled.occupancy.clone();
             occupancy.hold(reserved);
         }
-        view
     }
 
     /// Whether the pod fits now.

@@ -39,8 +39,7 @@ pub(super) fn of(kind: &str) -> Option<Fields> {
 
 const LIST_META: Fields = &[("resourceVersion", 2, Text), ("continue", 3, Text)];
 
-const STATUS: Fields =
-    &[("status", 2, Text), ("message", 3, Text), ("reason", 4, Text), ("code", 6, Number)];
+const STATUS: Fields = &[("status", 2, Text), ("message", 3, Text), ("reason", 4, Text), ("code", 6, Number)];
 
 const META: Fields = &[
     ("name", 1, Text),

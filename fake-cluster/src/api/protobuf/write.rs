@@ -31,7 +31,9 @@ fn message(object: &Value, fields: Fields) -> Vec<u8> {
     for (name, number, kind) in fields {
         match object.get(name) {
             None | Some(Value::Null) => {}
-            Some(Value::Array(values)) => values.iter().for_each(|value| field(&mut written, *number, value, *kind)),
+            Some(Value::Array(values)) => {
+                values.iter().for_each(|value| field(&mut written, *number, value, *kind))
+            }
             Some(value) => field(&mut written, *number, value, *kind),
         }
     }
