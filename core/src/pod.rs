@@ -1,5 +1,5 @@
-//! The parts of a Pod that this project reads, and nothing else. Extender and device plugin each make a Kubernetes type
-//! of them, with the metadata that they need.
+//! The parts of a Pod that this project reads, and nothing else. The extender fills them from protobuf, the device plugin
+//! makes a Kubernetes type of them, with the metadata that it needs.
 
 use std::collections::BTreeMap;
 

@@ -219,6 +219,9 @@ fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
 
 /// What is kept of a pod; nothing of one that asks for no Neuron hardware.
 fn node_pod(pod: &Pod) -> Option<NodePod> {
+    if PodRequest::of(&pod.spec).is_ok_and(|request| request.is_empty()) {
+        return None;
+    }
     let status = pod.status.as_ref();
     let bound = BoundPod::new(
         pod.namespace().unwrap_or_default(),
@@ -228,9 +231,6 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
         &pod.spec,
         status,
     );
-    if bound.request.as_ref().is_ok_and(PodRequest::is_empty) {
-        return None;
-    }
     // kubelet writes its first status after it has admitted the pod; PodScheduled is the scheduler's.
     let by_kubelet = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
     let admitted = status.is_some_and(|status| {

@@ -10,10 +10,10 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use prost::Message;
-use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use tokio_util::codec::{FramedRead, LengthDelimitedCodec, LengthDelimitedCodecError};
 use tokio_util::io::StreamReader;
 
-use crate::protobuf::{self, CONTENT_TYPE, NotRead, Object, Status, WatchEvent};
+use crate::protobuf::{self, CONTENT_TYPE, NotRead, Object, Status, WatchEvent, text};
 
 /// The longest frame of a watch, in bytes: etcd holds objects of 1.5 MB.
 const LONGEST_FRAME: usize = 16 << 20;
@@ -34,7 +34,10 @@ pub(crate) enum ApiError {
     NotReached(#[from] kube::Error),
     /// A watch broke off.
     #[error("the connection broke: {0}")]
-    BrokeOff(#[from] io::Error),
+    BrokeOff(io::Error),
+    /// There was no answer.
+    #[error("the API server did not answer in time")]
+    Silent,
     /// An answer in words that are not understood here.
     #[error("the API server's answer is not understood: {0}")]
     NotUnderstood(#[from] NotRead),
@@ -75,7 +78,10 @@ pub(crate) async fn watch<T: Object>(
     let body = send(client, request).await?.into_body().into_data_stream();
     let bytes = StreamReader::new(body.map_err(io::Error::other));
     let frames = LengthDelimitedCodec::builder().max_frame_length(LONGEST_FRAME).new_codec();
-    let events = FramedRead::new(bytes, frames).map_err(ApiError::from);
+    let events = FramedRead::new(bytes, frames).map_err(|error| match error.get_ref() {
+        Some(inner) if inner.is::<LengthDelimitedCodecError>() => NotRead::TooLong.into(),
+        _ => ApiError::BrokeOff(error),
+    });
     Ok(events.and_then(|frame| std::future::ready(event(frame.freeze()))))
 }
 
@@ -88,7 +94,7 @@ fn event<T: Object>(frame: Bytes) -> Result<Event<T>, ApiError> {
         "BOOKMARK" => Ok(Event::Bookmark(protobuf::unwrap(object)?)),
         _ => {
             let Status { message, code } = protobuf::unwrap(object)?;
-            Err(ApiError::Status { code: u16::try_from(code).unwrap_or_default(), message })
+            Err(ApiError::Status { code: u16::try_from(code).unwrap_or_default(), message: text(message) })
         }
     }
 }
@@ -108,7 +114,7 @@ async fn send(client: &Client, mut request: Request<Vec<u8>>) -> Result<Response
 /// What a refusal says: a Status in protobuf, or what stands before the API server answers, a Status in JSON or words.
 fn reason(body: &Bytes) -> String {
     if let Ok(Status { message, .. }) = protobuf::unwrap(body.clone()) {
-        return message;
+        return text(message);
     }
     match serde_json::from_slice::<kube::core::Status>(body) {
         Ok(status) => status.message,
@@ -123,7 +129,7 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::protobuf(protobuf::wrap("Status", &Status { message: "told so".to_owned(), code: 403 }))]
+    #[case::protobuf(protobuf::wrap("Status", &Status { message: b"told so".to_vec(), code: 403 }))]
     #[case::json(br#"{"kind": "Status", "status": "Failure", "message": "told so", "code": 403}"#.to_vec())]
     #[case::words(b"told so\n".to_vec())]
     fn a_refusal_says_why(#[case] body: Vec<u8>) {

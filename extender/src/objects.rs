@@ -1,11 +1,15 @@
 //! What pods and nodes in the API server's protobuf say of what decides. Called by the watches and by
 //! [`crate::binding`].
 
-use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT};
+use std::collections::BTreeMap;
+
+use neuron_core::names::{
+    INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS,
+};
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
 
-use crate::protobuf;
+use crate::protobuf::{self, text};
 use crate::seen::{SeenNode, SeenPod};
 
 /// The pod as it is kept, whether or not it has to do with Neuron hardware.
@@ -19,6 +23,8 @@ pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
             && condition.reason.as_deref() == Some("Unschedulable")
     });
     let protobuf::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
+    let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
+    let annotations: BTreeMap<String, String> = ours.map(|(key, value)| (key, text(value))).collect();
     let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
     SeenPod { node, unschedulable, pod }
 }
@@ -29,7 +35,7 @@ pub(crate) fn seen_node(node: protobuf::Node) -> SeenNode {
     SeenNode {
         name,
         instance_type: labels.remove(INSTANCE_TYPE_LABEL),
-        report: annotations.remove(NODE_REPORT),
+        report: annotations.remove(NODE_REPORT).map(text),
     }
 }
 
@@ -55,12 +61,77 @@ fn container(container: protobuf::Container) -> pod::Container {
 }
 
 fn pod_status(status: protobuf::PodStatus) -> pod::PodStatus {
-    let set = |text: String| (!text.is_empty()).then_some(text);
+    let set = |bytes: Vec<u8>| (!bytes.is_empty()).then(|| text(bytes));
     let conditions = status.conditions.into_iter().map(|condition| pod::PodCondition {
-        type_: condition.kind,
-        status: condition.status,
+        type_: text(condition.kind),
+        status: text(condition.status),
         last_transition_time: condition.last_transition_time.and_then(protobuf::Time::text),
         reason: set(condition.reason),
     });
     pod::PodStatus { phase: set(status.phase), conditions: conditions.collect(), ..pod::PodStatus::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::request::Role;
+    use prost::Message;
+
+    use super::*;
+    use crate::protobuf::core::PodCondition;
+
+    /// A field of a message on the wire: its number, that so many bytes follow, and the bytes.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        // A number above 15 takes two bytes.
+        let mut written =
+            if number < 16 { vec![number << 3 | 2] } else { vec![number << 3 | 0x82, number >> 4] };
+        written.push(u8::try_from(bytes.len()).unwrap());
+        written.extend_from_slice(bytes);
+        written
+    }
+
+    fn entry(name: &str, value: &[u8]) -> Vec<u8> {
+        [field(1, name.as_bytes()), field(2, value)].concat()
+    }
+
+    #[test]
+    fn what_decides_is_read_off_the_wire_whatever_else_stands_there() {
+        let meta = [
+            field(1, b"p"),
+            field(3, b"d"),
+            field(5, b"u"),
+            field(12, &entry("NEURON_DEVS", b"\xff")),
+            field(12, &entry("other", b"x")),
+            field(17, b"managed"),
+        ];
+        let limits = field(1, &entry(NEURON, &field(1, b"2")));
+        let sidecar = [field(1, b"s"), field(8, &limits), field(24, b"Always")].concat();
+        let spec = [field(2, &[field(1, b"c"), field(8, b"")].concat()), field(20, &sidecar)];
+        let condition =
+            [field(1, b"PodScheduled"), field(2, b"False"), field(4, b""), field(5, b"Unschedulable")];
+        let status = [field(1, b"Pending"), field(2, &condition.concat())];
+        let pod = [field(1, &meta.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
+
+        let SeenPod { node, unschedulable, pod } = seen_pod(protobuf::Pod::decode(pod.as_slice()).unwrap());
+        assert_eq!((node, unschedulable), (None, true));
+        assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
+        assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
+        let [asks] = &pod.request.unwrap().containers[..] else { panic!("one container asks") };
+        assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
+    }
+
+    #[test]
+    fn a_bound_pod_says_where_and_since_when() {
+        let condition = PodCondition {
+            kind: b"PodScheduled".to_vec(),
+            status: b"True".to_vec(),
+            last_transition_time: Some(protobuf::Time { seconds: 1_795_348_800 }),
+            ..Default::default()
+        };
+        let status = protobuf::PodStatus { phase: b"Failed".to_vec(), conditions: vec![condition] };
+        let spec = protobuf::PodSpec { node_name: "n".to_owned(), ..Default::default() };
+        let SeenPod { node, unschedulable, pod } =
+            seen_pod(protobuf::Pod { spec, status, ..Default::default() });
+        assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
+        assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));
+    }
 }

@@ -1,11 +1,14 @@
 //! Kubernetes' protobuf, which kube-scheduler too speaks with the API server: the wrapping that every object has. The
-//! objects stand in the modules below. Used by [`crate::api`] and [`crate::binding`].
+//! objects stand in the modules below. Used by [`crate::api`], [`crate::objects`], [`crate::binding`] and the watches.
 //!
 //! Written down are the fields that are used here (k8s.io/api/core/v1/generated.proto and
 //! k8s.io/apimachinery/pkg/{apis/meta/v1,runtime}/generated.proto); their numbers never change. What else an object
 //! has is skipped by its length while it is read, where JSON would have to be read to its end.
+//!
+//! What nobody has checked to be text is read as bytes: a pod's author must not be able to write a list that cannot be
+//! read.
 
-mod core;
+pub(crate) mod core;
 pub(crate) mod meta;
 
 use axum::body::Bytes;
@@ -31,9 +34,20 @@ pub(crate) enum NotRead {
     /// Another encoding.
     #[error("it does not begin as Kubernetes' protobuf does")]
     NoMagic,
+    /// Longer than any object is.
+    #[error("it is longer than any object is")]
+    TooLong,
+    /// Without what the next watch would begin from.
+    #[error("it has no resourceVersion")]
+    NoVersion,
     /// Cut short, or no protobuf.
     #[error(transparent)]
     Malformed(#[from] prost::DecodeError),
+}
+
+/// The bytes as text, as JSON would have them: what is not UTF-8 is replaced.
+pub(crate) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// The object of this kind in v1, as a body.

@@ -2,7 +2,7 @@
 
 use neuron_core::pod::BoundPod;
 
-/// A pod that asks for Neuron hardware.
+/// A pod; the index is shown those that have to do with Neuron hardware.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenPod {
     /// The node it is bound to.

@@ -6,6 +6,7 @@
 mod garbage;
 mod machine;
 mod nodes;
+mod pace;
 mod passing;
 mod pods;
 mod program;

@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::machine::ProcessorTime;
+use super::pace::Pace;
 use crate::kind::wait::until;
 
 /// The scheduler that the pods name.
@@ -129,8 +130,15 @@ pub(super) struct BindWatch {
     events: Bindings,
     bound: HashSet<String>,
     wanted: usize,
-    /// When the first event came, and the processors' time then.
-    first: Option<(Instant, Option<ProcessorTime>)>,
+    /// What began with the first event.
+    first: Option<Begun>,
+}
+
+/// What is looked at while pods are bound.
+struct Begun {
+    at: Instant,
+    processors: Option<ProcessorTime>,
+    pace: Pace,
 }
 
 /// What it took to bind the pods, from the first one to the last one.
@@ -140,6 +148,8 @@ pub(super) struct Took {
     pub(super) time: Duration,
     /// Share of the processors' time that other machines had meanwhile; none where the system does not say.
     pub(super) stolen: Option<f64>,
+    /// Processor time of the same small piece of work, done over and over meanwhile.
+    pub(super) pace: Option<Duration>,
 }
 
 impl BindWatch {
@@ -160,10 +170,17 @@ impl BindWatch {
             };
             self.version = pod.metadata.resource_version.unwrap_or(self.version);
             self.bound.insert(pod.metadata.uid.unwrap_or_default());
-            self.first.get_or_insert_with(|| (Instant::now(), ProcessorTime::now()));
+            self.first.get_or_insert_with(Begun::now);
         }
-        let (first, before) = self.first.context("there are no pods to bind")?;
-        let stolen = ProcessorTime::now().zip(before).map(|(now, before)| now.stolen_since(before));
-        Ok(Took { time: first.elapsed(), stolen })
+        let Begun { at, processors, pace } = self.first.context("there are no pods to bind")?;
+        let time = at.elapsed();
+        let stolen = ProcessorTime::now().zip(processors).map(|(now, before)| now.stolen_since(before));
+        Ok(Took { time, stolen, pace: pace.end() })
+    }
+}
+
+impl Begun {
+    fn now() -> Self {
+        Self { at: Instant::now(), processors: ProcessorTime::now(), pace: Pace::begin() }
     }
 }

@@ -22,6 +22,10 @@ pub(super) struct Measured {
     /// not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stolen: Option<f64>,
+    /// Processor time in milliseconds of the same small piece of work, done over and over meanwhile: how slow the
+    /// processors were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pace_ms: Option<f64>,
     /// Processor time of the extender in milliseconds for each pod; none where there is no extender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extender_ms_per_pod: Option<f64>,
@@ -49,6 +53,8 @@ struct Rate {
     pods_per_second: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
     extender_ms_per_pod: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pace_ms: Option<Spread>,
 }
 
 /// Two variants compared round by round.
@@ -58,6 +64,9 @@ struct Ratio {
     of: Variant,
     to: Variant,
     ratio: Spread,
+    /// Of the pods that were bound while the processors got the same work done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_equal_pace: Option<Spread>,
 }
 
 /// A figure over all rounds.
@@ -94,12 +103,23 @@ impl Report {
                 extender_ms_per_pod: Spread::of(
                     of(variant).filter_map(|one| one.extender_ms_per_pod).collect(),
                 ),
+                pace_ms: Spread::of(of(variant).filter_map(|one| one.pace_ms).collect()),
             })
         };
         let ratio = |(above, below): (Variant, Variant)| {
             let in_round = |one: &Measured| of(below).find(|other| other.round == one.round).copied();
-            let each = of(above).filter_map(|one| Some(one.pods_per_second / in_round(one)?.pods_per_second));
-            Some(Ratio { of: above, to: below, ratio: Spread::of(each.collect())? })
+            let pairs = || of(above).filter_map(|one| Some((*one, in_round(one)?)));
+            let paced = |one: Measured| Some(one.pods_per_second * one.pace_ms?);
+            Some(Ratio {
+                of: above,
+                to: below,
+                ratio: Spread::of(
+                    pairs().map(|(one, other)| one.pods_per_second / other.pods_per_second).collect(),
+                )?,
+                at_equal_pace: Spread::of(
+                    pairs().filter_map(|(one, other)| Some(paced(one)? / paced(other)?)).collect(),
+                ),
+            })
         };
         let rates = Variant::ALL.into_iter().filter_map(rate).collect();
         let ratios = RATIOS.into_iter().filter_map(ratio).collect();
@@ -109,24 +129,26 @@ impl Report {
 
     /// For people.
     pub(super) fn told(&self) -> String {
-        let mut rates = table(["", "pods/s", "min", "max", "extender ms/pod"]);
-        for Rate { variant, pods_per_second, extender_ms_per_pod } in &self.rates {
+        let mut rates = table(["", "pods/s", "min", "max", "extender ms/pod", "pace ms"]);
+        for Rate { variant, pods_per_second, extender_ms_per_pod, pace_ms } in &self.rates {
             let Spread { median, min, max, .. } = pods_per_second;
-            let spent = extender_ms_per_pod.map_or(String::new(), |spent| format!("{:.2}", spent.median));
+            let spent = [extender_ms_per_pod, pace_ms]
+                .map(|spent| spent.map_or(String::new(), |spent| format!("{:.2}", spent.median)));
             let figures = [median, min, max].map(|figure| format!("{figure:.0}"));
-            rates.add_row([vec![variant.name().to_owned()], figures.to_vec(), vec![spent]].concat());
+            rates.add_row([vec![variant.name().to_owned()], figures.to_vec(), spent.to_vec()].concat());
         }
-        let mut ratios = table(["", "ratio", "min", "max", "mean"]);
-        for Ratio { of, to, ratio: Spread { median, min, max, mean, standard_error } } in &self.ratios {
-            let figures = [median, min, max].map(|figure| format!("{figure:.2}"));
-            let error = standard_error.map_or(String::new(), |error| format!(" ± {error:.2}"));
-            let mean = format!("{mean:.2}{error}");
+        let mut ratios = table(["", "ratio", "min", "max", "mean", "mean at equal pace"]);
+        for Ratio { of, to, ratio, at_equal_pace } in &self.ratios {
             let names = format!("{} / {}", of.name(), to.name());
-            ratios.add_row([vec![names], figures.to_vec(), vec![mean]].concat());
+            let figures = [ratio.median, ratio.min, ratio.max].map(|figure| format!("{figure:.2}"));
+            let means =
+                [Some(ratio), at_equal_pace.as_ref()].map(|of| of.map_or(String::new(), Spread::mean));
+            ratios.add_row([vec![names], figures.to_vec(), means.to_vec()].concat());
         }
         format!(
             "{} waiting pods, {} nodes of {}, {} rounds; medians of the rounds, ratios round by round, the means' \
-             standard errors\n{}\n{rates}\n\n{ratios}\n",
+             standard errors; at equal pace: for as much work as the processors get done meanwhile, worth something where the \
+             variants' paces are alike\n{}\n{rates}\n\n{ratios}\n",
             self.pods,
             self.nodes,
             self.instance_type,
@@ -149,6 +171,12 @@ impl Spread {
         let standard_error = (figures.len() > 1).then(|| (squares / (count - 1.0) / count).sqrt());
         Some(Self { median, min, max, mean, standard_error })
     }
+
+    /// The mean with its error.
+    fn mean(&self) -> String {
+        let error = self.standard_error.map_or(String::new(), |error| format!(" ± {error:.2}"));
+        format!("{:.2}{error}", self.mean)
+    }
 }
 
 fn table<const N: usize>(header: [&str; N]) -> Table {
@@ -165,7 +193,7 @@ mod tests {
     use super::*;
 
     fn measured(round: usize, variant: Variant, pods_per_second: f64) -> Measured {
-        Measured { round, variant, pods_per_second, stolen: None, extender_ms_per_pod: None }
+        Measured { round, variant, pods_per_second, stolen: None, pace_ms: None, extender_ms_per_pod: None }
     }
 
     #[test]
@@ -190,5 +218,18 @@ mod tests {
         assert_eq!([median, min, max, mean], [300.0, 200.0, 400.0, 300.0]);
         assert_eq!(standard_error, Some(100.0));
         assert!(report.told().contains("0.95 ± 0.05"), "{}", report.told());
+    }
+
+    #[test]
+    fn at_equal_pace_a_slow_machine_is_no_slow_extender() {
+        let paced = |variant, pods_per_second, pace| Measured {
+            pace_ms: Some(pace),
+            ..measured(1, variant, pods_per_second)
+        };
+        let all = vec![paced(Variant::PassingNames, 400.0, 0.2), paced(Variant::OursNames, 200.0, 0.38)];
+        let report = Report::new(Machine::look(), Size { nodes: 1, pods: 1, rounds: 1, form: None }, all);
+        let [ratio] = &report.ratios[..] else { panic!("{:?}", report.ratios) };
+        assert_eq!(ratio.ratio.mean, 0.5);
+        assert!((ratio.at_equal_pace.unwrap().mean - 0.95).abs() < 1e-9, "{ratio:?}");
     }
 }

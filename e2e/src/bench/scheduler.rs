@@ -147,6 +147,7 @@ impl Seen {
             // The first pod starts the clock.
             pods_per_second: (pods - 1.0) / self.took.time.as_secs_f64().max(f64::EPSILON),
             stolen: self.took.stolen,
+            pace_ms: self.took.pace.map(|pace| pace.as_secs_f64() * 1000.0),
             extender_ms_per_pod: self.extender_seconds.map(|seconds| seconds * 1000.0 / pods),
         }
     }

@@ -97,12 +97,12 @@ pub(crate) struct Quantity {
     pub(crate) text: String,
 }
 
-/// How a pod fares.
+/// How a pod fares. The API server does not look at the texts in here, so they may be any bytes.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-    #[prost(string, tag = "1")]
-    pub(crate) phase: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) phase: Vec<u8>,
     /// Conditions, such as `PodScheduled`.
     #[prost(message, repeated, tag = "2")]
     pub(crate) conditions: Vec<PodCondition>,
@@ -112,17 +112,17 @@ pub(crate) struct PodStatus {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PodCondition {
     /// `PodScheduled`, `Ready` and so on.
-    #[prost(string, tag = "1")]
-    pub(crate) kind: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) kind: Vec<u8>,
     /// `True`, `False` or `Unknown`.
-    #[prost(string, tag = "2")]
-    pub(crate) status: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) status: Vec<u8>,
     /// When the status last changed.
     #[prost(message, optional, tag = "4")]
     pub(crate) last_transition_time: Option<Time>,
     /// Why, in one word.
-    #[prost(string, tag = "5")]
-    pub(crate) reason: String,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) reason: Vec<u8>,
 }
 
 impl Object for Pod {

@@ -25,9 +25,9 @@ pub(crate) struct ObjectMeta {
     /// Labels.
     #[prost(btree_map = "string, string", tag = "11")]
     pub(crate) labels: BTreeMap<String, String>,
-    /// Annotations.
-    #[prost(btree_map = "string, string", tag = "12")]
-    pub(crate) annotations: BTreeMap<String, String>,
+    /// Annotations. The API server does not look at their values, so they may be any bytes.
+    #[prost(btree_map = "string, bytes", tag = "12")]
+    pub(crate) annotations: BTreeMap<String, Vec<u8>>,
 }
 
 /// A page of a list.
@@ -55,9 +55,9 @@ pub(crate) struct ListMeta {
 /// Why the API server did not do what it was asked.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Status {
-    /// In words.
-    #[prost(string, tag = "3")]
-    pub(crate) message: String,
+    /// In words, with what was asked in them.
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) message: Vec<u8>,
     /// As an HTTP status.
     #[prost(int32, tag = "6")]
     pub(crate) code: i32,
@@ -81,7 +81,7 @@ pub(crate) struct RawExtension {
     pub(crate) raw: Bytes,
 }
 
-/// A time, of which JSON shows whole seconds.
+/// A time, of which JSON shows whole seconds. Kubernetes writes no time as an empty one.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct Time {
     /// Since 1970.
@@ -90,8 +90,11 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// As JSON has it: RFC 3339 in UTC. `None` outside of what that can say.
+    /// As JSON has it: RFC 3339 in UTC. `None` for no time, and outside of what that can say.
     pub(crate) fn text(self) -> Option<String> {
+        if self.seconds == 0 {
+            return None;
+        }
         Timestamp::from_second(self.seconds).ok().map(|time| time.to_string())
     }
 }
@@ -105,5 +108,6 @@ mod tests {
         let text = |seconds| Time { seconds }.text();
         assert_eq!(text(1_795_348_800).as_deref(), Some("2026-11-22T12:00:00Z"));
         assert_eq!(text(i64::MAX), None);
+        assert_eq!(text(0), None);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! It serves pods, nodes, namespaces, events (core and events.k8s.io) and leases as Kubernetes 1.34 does, with
 //! the same texts and codes. Left out: field ownership, dry runs, finalizers, deletion of namespaces and of
-//! collections, and pages of lists (`limit` is read as "everything", which Kubernetes allows).
+//! collections, and pages of lists (`limit` is read as "everything", which Kubernetes allows). Protobuf is answered for
+//! pods and nodes, with the fields that Neuron's components read; for others, where nothing else is accepted, 406.
 
 mod binding;
 mod deletion;

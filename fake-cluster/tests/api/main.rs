@@ -13,6 +13,7 @@ mod events;
 mod http;
 mod objects;
 mod pods;
+mod protobuf;
 mod watch;
 
 use std::fmt::Debug;
