@@ -201,7 +201,7 @@ mod tests {
     /// A watch that says this, in pieces that end anywhere, and ends after so many seconds.
     fn events(seconds: u64, frames: &[Vec<u8>]) -> Body {
         let pieces: Vec<Vec<u8>> = frames.concat().chunks(7).map(<[u8]>::to_vec).collect();
-        let end = stream::once(sleep(Duration::from_secs(seconds))).map(|()| Vec::new());
+        let end = stream::once(async move { sleep(Duration::from_secs(seconds)).await }).map(|()| Vec::new());
         Body::from_stream(stream::iter(pieces).chain(end).map(Ok::<_, ApiError>))
     }
 
@@ -290,7 +290,8 @@ mod tests {
         fn added(name: &str, version: &str) -> Vec<u8> {
             frame("ADDED", wrap("Node", &node(name, version)))
         }
-        let half = stream::once(sleep(Duration::from_secs(9))).map(|()| added("n9", "9")[..20].to_vec());
+        let half = stream::once(async { sleep(Duration::from_secs(9)).await });
+        let half = half.map(|()| added("n9", "9")[..20].to_vec());
         let (asked, said) = follow_nodes(vec![
             page(&["n1"], "5", ""),
             events(1_000_000, &[added("n2", "6")]),
