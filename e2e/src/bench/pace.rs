@@ -1,63 +1,59 @@
-//! How fast the processors are during a run: a thread does the same small piece of work over and over. Begun and ended by
+//! How fast the processors are during a run: a task does the same small piece of work over and over. Begun and ended by
 //! `pods`.
 //!
 //! On shared hardware the same work takes up to twice the processor time from one run to the next, for neighbours that
 //! use the same caches and the other half of each core are nowhere counted as time. Rates that are compared are then
-//! taken for as much work as the processors get done meanwhile. What a variant itself takes of caches slows this thread
+//! taken for as much work as the processors get done meanwhile. What a variant itself takes of caches slows this task
 //! too, so the report shows each variant's pace beside.
 
 use std::hint::black_box;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long the thread rests between two pieces of work: so it takes some 2 % of a processor.
+/// How long the task rests between two pieces of work: so it takes some 2 % of a processor.
 const REST: Duration = Duration::from_millis(10);
 /// How many objects are read in a piece of work, which then is a fifth of a millisecond or so.
 const OBJECTS: usize = 100;
 
-/// The thread at work. Dropped, it stops soon.
+/// The task at work. Dropped, it stops soon.
 #[derive(Debug)]
 pub(super) struct Pace {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Duration>>,
+    stop: DropGuard,
+    task: JoinHandle<Duration>,
 }
 
 impl Pace {
-    /// Starts the thread.
+    /// Starts the task.
     pub(super) fn begin() -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = CancellationToken::new();
         let stopped = stop.clone();
-        let thread = thread::spawn(move || {
+        let task = tokio::spawn(async move {
             let text = text();
             let (mut spent, mut pieces) = (Duration::ZERO, 0);
-            while !stopped.load(Ordering::Relaxed) || pieces == 0 {
+            loop {
                 let before = processor_time();
                 // What everything here does for most of its time: read text, find memory for it and give it back.
                 black_box(serde_json::from_str::<Value>(black_box(&text)).ok());
                 spent += processor_time().saturating_sub(before);
                 pieces += 1;
-                thread::sleep(REST);
+                tokio::select! {
+                    () = stopped.cancelled() => return spent / pieces,
+                    () = sleep(REST) => {}
+                }
             }
-            spent / pieces
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop: stop.drop_guard(), task }
     }
 
-    /// Stops the thread: the processor time that a piece of work took on average. None if the thread has broken.
-    pub(super) fn end(mut self) -> Option<Duration> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take()?.join().ok()
-    }
-}
-
-impl Drop for Pace {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+    /// Stops the task: the processor time that a piece of work took on average. None if the task has broken.
+    pub(super) async fn end(self) -> Option<Duration> {
+        drop(self.stop);
+        self.task.await.ok()
     }
 }
 
@@ -80,9 +76,9 @@ fn text() -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_piece_of_work_takes_time() {
-        let pace = Pace::begin().end();
+    #[tokio::test]
+    async fn a_piece_of_work_takes_time() {
+        let pace = Pace::begin().end().await;
         assert!(pace.is_some_and(|pace| !pace.is_zero() && pace < Duration::from_secs(1)), "{pace:?}");
     }
 }

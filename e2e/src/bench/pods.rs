@@ -175,7 +175,7 @@ impl BindWatch {
         let Begun { at, processors, pace } = self.first.context("there are no pods to bind")?;
         let time = at.elapsed();
         let stolen = ProcessorTime::now().zip(processors).map(|(now, before)| now.stolen_since(before));
-        Ok(Took { time, stolen, pace: pace.end() })
+        Ok(Took { time, stolen, pace: pace.end().await })
     }
 }
 
