@@ -1,5 +1,5 @@
-//! What the API server has, read in protobuf: an object, a page of a list, the frames of a watch. Called by the watches
-//! and by [`crate::binding`].
+//! Calls of the API server in protobuf: an object, a page of a list, the frames of a watch, and what it is to do.
+//! Called by the watches and by [`crate::binding`].
 
 use std::io;
 
