@@ -28,6 +28,7 @@ pub mod playground;
 pub mod proxy;
 pub mod run;
 pub mod scenario;
+mod scheduler_configuration;
 pub mod step;
 pub mod verdict;
 pub mod wait;

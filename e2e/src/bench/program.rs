@@ -9,9 +9,10 @@ use serde_json::json;
 
 use crate::kind::bare::{Bare, FOLDER_IN_NODE};
 use crate::kind::wait::{found, until};
+use crate::scheduler_configuration::SchedulerConfiguration;
 
 const NAME: &str = "neuron-bench-scheduler";
-const FILE: &str = "bench-scheduler.json";
+const FILE: &str = "bench-scheduler.yaml";
 /// Lines of its log that an error shows.
 const LINES_SHOWN: i64 = 5;
 
@@ -36,9 +37,9 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Starts it with this configuration. It is not waited for: the pods it binds show that it runs.
-    pub(super) async fn start(&self, configuration: &serde_json::Value) -> anyhow::Result<()> {
+    pub(super) async fn start(&self, configuration: &SchedulerConfiguration) -> anyhow::Result<()> {
         let path = self.cluster.folder.join(FILE);
-        let text = configuration.to_string();
+        let text = configuration.to_yaml()?;
         tokio::fs::write(&path, text).await.with_context(|| format!("writing {}", path.display()))?;
         let host = |name: &str, path: &str| json!({"name": name, "hostPath": {"path": path}});
         let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});

@@ -1,12 +1,10 @@
 //! What is compared: no extender, one that only passes and binds, ours; and in which order a round tries them.
 
-use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::pods::SCHEDULER;
-use crate::kind;
+use crate::scheduler_configuration::{ExtenderEntry, SchedulerConfiguration};
 
 /// One way to schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -96,24 +94,14 @@ impl Variant {
     }
 
     /// kube-scheduler's configuration: the extender's entry is the one of `deploy/my-scheduler.yml`, at this address.
-    pub(super) fn configuration(self, address: &str) -> anyhow::Result<Value> {
-        let extenders = match self.extender() {
+    pub(super) fn configuration(self, address: &str) -> anyhow::Result<SchedulerConfiguration> {
+        let url = format!("http://{address}");
+        let extenders = match self.form() {
             None => Vec::new(),
-            Some(_) => {
-                let mut extender = kind::deployed_extender().context("the extender's configuration")?;
-                extender["urlPrefix"] = json!(format!("http://{address}"));
-                extender["nodeCacheCapable"] = json!(self.form() == Some(Form::Names));
-                vec![extender]
-            }
+            Some(Form::Names) => vec![ExtenderEntry::deployed_at(&url)?],
+            Some(Form::Nodes) => vec![ExtenderEntry::deployed_at(&url)?.with_whole_nodes()],
         };
-        Ok(json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": QPS, "burst": QPS},
-            "leaderElection": {"leaderElect": false},
-            "profiles": [{"schedulerName": SCHEDULER}],
-            "extenders": extenders,
-        }))
+        Ok(SchedulerConfiguration::of_bench(SCHEDULER, QPS, extenders))
     }
 }
 
@@ -123,14 +111,14 @@ mod tests {
 
     #[test]
     fn both_extenders_are_configured_alike_but_for_what_they_are_sent() {
-        let passing = Variant::PassingNames.configuration("10.0.0.1:1").unwrap();
-        assert_eq!(passing, Variant::OursNames.configuration("10.0.0.1:1").unwrap());
-        let mut full = Variant::OursNodes.configuration("10.0.0.1:1").unwrap();
-        assert_eq!(full["extenders"][0]["nodeCacheCapable"], false);
-        full["extenders"][0]["nodeCacheCapable"] = json!(true);
-        assert_eq!(passing, full);
-        let none = Variant::NoExtender.configuration("10.0.0.1:1").unwrap();
-        assert_eq!(none["extenders"], json!([]));
+        let extenders = |variant: Variant| variant.configuration("10.0.0.1:1").unwrap().extenders;
+        let passing = extenders(Variant::PassingNames);
+        assert_eq!(passing, extenders(Variant::OursNames));
+        assert_eq!(extenders(Variant::PassingNodes), extenders(Variant::OursNodes));
+        let [names, nodes] = [passing, extenders(Variant::OursNodes)].map(|mut one| one.remove(0));
+        assert!(names.node_cache_capable && !nodes.node_cache_capable);
+        assert_eq!(names.with_whole_nodes(), nodes);
+        assert_eq!(extenders(Variant::NoExtender), []);
     }
 
     #[test]

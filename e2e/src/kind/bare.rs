@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use kube::Client;
 
 use super::access::Access;
-pub(crate) use super::config::SCHEDULER_FOLDER as FOLDER_IN_NODE;
 use super::guard::{self, Guard};
+pub(crate) use super::kubeadm::SCHEDULER_FOLDER as FOLDER_IN_NODE;
 use super::{KindCluster, Options, gateway, nodes_of, program};
 
 /// A running cluster; it is deleted when dropped.

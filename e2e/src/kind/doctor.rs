@@ -134,10 +134,12 @@ fn memory(clusters: usize, said: &str) -> Finding {
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     let found = match available.map(|kib| kib / 1024) {
-        Some(mib) if mib < needed => Err(format!(
-            "{mib} MiB are available, {needed} are needed for {clusters} clusters; end other programs, or give \
-             fewer --clusters"
-        )),
+        Some(mib) if mib < needed => {
+            let (s, fewer) = if clusters > 1 { ("s", ", or give fewer --clusters") } else { ("", "") };
+            Err(format!(
+                "{mib} MiB are available, {needed} are needed for {clusters} cluster{s}; end other programs{fewer}"
+            ))
+        }
         Some(mib) => Ok(format!("{mib} MiB available")),
         // Not Linux: Docker has a machine of its own, whose memory it minds itself.
         None => Ok("unknown".to_owned()),
@@ -211,7 +213,12 @@ mod tests {
         assert_eq!(memory(0, said).found.unwrap(), "4096 MiB available");
         assert_eq!(memory(1, said).found.unwrap(), "4096 MiB available");
         let missing = memory(3, said).found.unwrap_err();
-        assert!(missing.starts_with("4096 MiB are available, 6144 are needed for 3 clusters"), "{missing}");
+        assert_eq!(
+            missing,
+            "4096 MiB are available, 6144 are needed for 3 clusters; end other programs, or give fewer --clusters"
+        );
+        let one = memory(1, "MemAvailable:  1024 kB\n").found.unwrap_err();
+        assert!(one.ends_with(" for 1 cluster; end other programs"), "{one}");
         assert_eq!(memory(3, "").found.unwrap(), "unknown");
     }
 }

@@ -16,6 +16,7 @@ mod images;
 mod install;
 mod jobs;
 mod kube_proxy;
+mod kubeadm;
 mod nodes;
 mod phases;
 mod pipe;
@@ -41,15 +42,16 @@ use tokio::time::Instant;
 use crate::cluster::SchedulerTexts;
 use crate::proxy::Proxy;
 use crate::scenario::NodeSpec;
+use crate::scheduler_configuration::SchedulerConfiguration;
 use access::Access;
-use config::{KindConfig, SCHEDULER_FILE};
+use config::KindConfig;
 use existing::Tenant;
 use guard::Guard;
 pub use images::WORKLOAD;
+use kubeadm::SCHEDULER_FILE;
 pub(crate) use phases::Phase;
 use phases::Phases;
 pub use scheduling::Scheduling;
-pub(crate) use scheduling::deployed_extender;
 use scheduling::{Forward, Route};
 
 /// Whose turn it is to be made.
@@ -211,11 +213,11 @@ impl KindCluster {
         let image = doctor::node_image(options.node_image.as_deref()).await;
         let folder = guard.scheduler_folder();
         let path = folder.join(SCHEDULER_FILE);
-        tokio::fs::write(&path, scheduling::without_extender())
+        tokio::fs::write(&path, SchedulerConfiguration::of_default(Vec::new()).to_yaml()?)
             .await
             .with_context(|| format!("writing {}", path.display()))?;
         let config =
-            KindConfig::new(options.workers, &folder).with_feature_gates(options.feature_gates).to_yaml()?;
+            KindConfig::new(options.workers, &folder)?.with_feature_gates(options.feature_gates).to_yaml()?;
         let kubeconfig = guard.kubeconfig();
         let arguments = [
             "create",

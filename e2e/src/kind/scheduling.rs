@@ -9,15 +9,16 @@ use clap::ValueEnum;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use super::KindCluster;
-use super::config::{SCHEDULER_FILE, SCHEDULER_FOLDER};
 use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM, of_release};
+use super::kubeadm::{SCHEDULER_FILE, SCHEDULER_FOLDER};
 use super::nodes::is_ready;
 use super::wait::until;
+use crate::scheduler_configuration::{CONFIG_KEY, ExtenderEntry, SchedulerConfiguration};
 
 /// Who places the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,50 +51,11 @@ pub(super) enum Route {
 const EXTENDER: &str = "k8s-neuron-scheduler";
 const MY: &str = "my-scheduler";
 const CONFIG_MAP: &str = "my-scheduler-config";
-const CONFIG_KEY: &str = "my-scheduler-config.yaml";
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
 const MANIFEST_AWAY: &str = "/etc/kubernetes/kube-scheduler.yaml.stopped";
 /// Prints the command line of every kube-scheduler on a node: my-scheduler may run beside the default one.
 const SCHEDULERS: &str =
     "for id in $(pgrep -x kube-scheduler); do tr '\\0' ' ' < /proc/$id/cmdline; echo; done 2>/dev/null || :";
-
-/// The default scheduler's configuration while it knows no extender.
-pub(super) fn without_extender() -> String {
-    default_config(&[]).to_string()
-}
-
-/// The default scheduler's configuration. JSON is YAML too.
-fn default_config(extenders: &[Value]) -> Value {
-    json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
-        "extenders": extenders,
-    })
-}
-
-/// The extender's entry as my-scheduler has it, for the default scheduler at this URL: whole nodes are sent.
-fn with_whole_nodes(mut extender: Value, url: &str) -> Value {
-    extender["urlPrefix"] = json!(url);
-    extender["nodeCacheCapable"] = json!(false);
-    extender
-}
-
-/// my-scheduler's configuration as `deploy/` has it.
-fn deployed_config() -> anyhow::Result<Value> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(MY_SCHEDULER).context("deploy/my-scheduler.yml")?;
-    let text = documents.iter().find_map(|document| document["data"][CONFIG_KEY].as_str());
-    let text = text.with_context(|| format!("deploy/my-scheduler.yml has no {CONFIG_KEY}"))?;
-    serde_saphyr::from_str(text).with_context(|| format!("{CONFIG_KEY} of deploy/my-scheduler.yml"))
-}
-
-/// The extender's entry in my-scheduler's configuration as `deploy/` has it.
-pub(crate) fn deployed_extender() -> anyhow::Result<Value> {
-    let extender = deployed_config()?["extenders"][0].take();
-    anyhow::ensure!(extender.is_object(), "{CONFIG_KEY} of deploy/my-scheduler.yml has no extender");
-    Ok(extender)
-}
 
 impl KindCluster {
     /// Configures extender and schedulers, where they are not so already, and waits until they serve. my-scheduler
@@ -115,12 +77,12 @@ impl KindCluster {
             self.kubectl(&["replace", "-f", "-"], &manifests).await.map(|_| true)
         })
         .await?;
-        let mut config = deployed_config()?;
         let proxy = format!("http://{}", self.proxy.address());
         if route == Route::Proxy {
-            config["extenders"][0]["urlPrefix"] = json!(proxy);
+            let mut config = SchedulerConfiguration::deployed()?;
+            config.extenders = vec![ExtenderEntry::deployed_at(&proxy)?];
             let configs: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
-            let patch = json!({"data": {CONFIG_KEY: config.to_string()}});
+            let patch = json!({"data": {CONFIG_KEY: config.to_yaml()?}});
             configs.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         } else if scheduling == Scheduling::MyScheduler {
             self.use_https().await?;
@@ -130,10 +92,10 @@ impl KindCluster {
             Scheduling::MyScheduler => Vec::new(),
             Scheduling::Default => {
                 let url = if route == Route::Proxy { proxy } else { self.service_url().await? };
-                vec![with_whole_nodes(deployed_extender()?, &url)]
+                vec![ExtenderEntry::deployed_at(&url)?.with_whole_nodes()]
             }
         };
-        let default = default_config(&extenders).to_string();
+        let default = SchedulerConfiguration::of_default(extenders).to_yaml()?;
         let my_scheduler = async {
             if scheduling == Scheduling::Default {
                 // Nobody's pods name it.
@@ -295,23 +257,5 @@ impl Forward {
         // It says a line for each connection, and stops where nobody reads them.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { address, _program: program })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_deployed_configuration_has_one_extender_that_binds() {
-        let config = deployed_config().unwrap();
-        assert_eq!(config["extenders"].as_array().unwrap().len(), 1);
-        assert_eq!(config["extenders"][0]["bindVerb"], "bind");
-    }
-
-    #[test]
-    fn the_default_scheduler_asks_the_extender_over_http_with_whole_nodes() {
-        let extender = with_whole_nodes(deployed_extender().unwrap(), "http://10.96.0.7:12345");
-        insta::assert_json_snapshot!(default_config(&[extender]));
     }
 }
