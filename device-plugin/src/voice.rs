@@ -11,7 +11,7 @@ use neuron_core::pod::BoundPod;
 /// Writes events (events.k8s.io/v1).
 #[derive(Clone)]
 pub struct Voice {
-    recorder: Recorder,
+    client: Client,
     node: String,
     deadline: Duration,
 }
@@ -19,9 +19,7 @@ pub struct Voice {
 impl Voice {
     /// Speaks as the device plugin of `node`.
     pub fn new(client: Client, node: &str, deadline: Duration) -> Self {
-        let reporter =
-            Reporter { controller: "neuron-device-plugin".to_owned(), instance: Some(node.to_owned()) };
-        Voice { recorder: Recorder::new(client, reporter), node: node.to_owned(), deadline }
+        Voice { client, node: node.to_owned(), deadline }
     }
 
     /// A pod's record was made to say what kubelet gave it.
@@ -52,7 +50,12 @@ impl Voice {
             action: action.to_owned(),
             secondary: None,
         };
-        match tokio::time::timeout(self.deadline, self.recorder.publish(&event, &about)).await {
+        // A recorder of its own for each event: one that is shared counts events of one reason as repetitions of the
+        // first and drops the later notes.
+        let reporter =
+            Reporter { controller: "neuron-device-plugin".to_owned(), instance: Some(self.node.clone()) };
+        let recorder = Recorder::new(self.client.clone(), reporter);
+        match tokio::time::timeout(self.deadline, recorder.publish(&event, &about)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("event {reason} could not be written: {error}"),
             Err(_) => tracing::warn!("event {reason} could not be written within {:?}", self.deadline),

@@ -1,5 +1,6 @@
 //! Records say what kubelet really gave, whatever it chose; the node report says it too.
 
+use kube::api::{Patch, PatchParams};
 use neuron_core::names::{ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_DEVS};
 use rstest::rstest;
 use serde_json::json;
@@ -49,6 +50,25 @@ async fn a_forged_record_is_replaced_by_what_kubelet_gave() {
     let right = "p: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
                  neuroncore0,neuroncore1";
     until("the event", async || node.events().await.contains(right).then_some(())).await;
+}
+
+#[tokio::test]
+async fn every_correction_is_told_in_its_own_words() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    node.place("p", asks("neuroncore", 2), &[("main", "", "0,1")]).await;
+    node.phase("p", "Running").await;
+    for forged in ["4,5", "6,7"] {
+        let forged = json!({"metadata": {"annotations": node.record(&[("main", "", forged)])}});
+        node.pods().patch("p", &PatchParams::default(), &Patch::Merge(&forged)).await.unwrap();
+        node.recorded("p", &[("main", "", "0,1")]).await;
+    }
+    for forged in ["neuroncore4,neuroncore5", "neuroncore6,neuroncore7"] {
+        let told = format!(
+            "p: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
+             neuroncore0,neuroncore1 instead of {forged}"
+        );
+        until(&told, async || node.events().await.contains(&told).then_some(())).await;
+    }
 }
 
 #[rstest]
