@@ -25,14 +25,17 @@ use crate::docker::{can_run, container, first_line, skip, start, stop, until};
 
 const NODE: &str = "n1";
 
+const DEVICES: &str = "aws.amazon.com/neuron";
+const CORES: &str = "aws.amazon.com/neuroncore";
+/// What an inf2.24xlarge has of each.
+const ALLOCATABLE: [(&str, &str); 2] = [(DEVICES, "6"), (CORES, "12")];
+
 /// A container's request.
 struct Asked {
-    resource: &'static str,
-    /// How many the machine has.
-    allocatable: &'static str,
-    count: &'static str,
-    /// What the pod is recorded with.
-    recorded: ContainerAllocation,
+    /// How many of which resource.
+    limits: Value,
+    /// Ids of the devices and of the cores that the pod is recorded with.
+    recorded: (&'static str, &'static str),
 }
 
 /// Notes what kubelet would give to containerd.
@@ -48,20 +51,25 @@ impl ContainerRuntime for Noted {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_cores_sees_exactly_what_was_allocated() {
-    let recorded = ContainerAllocation { devices: Default::default(), cores: "2,3,4,5".parse().unwrap() };
-    let asked = Asked { resource: "aws.amazon.com/neuroncore", allocatable: "12", count: "4", recorded };
-    sees(asked, [1, 2], ("NEURON_RT_VISIBLE_CORES", "2,3,4,5")).await;
+    let asked = Asked { limits: json!({CORES: "4"}), recorded: ("", "2,3,4,5") };
+    sees(asked, &[1, 2], &[("NEURON_RT_VISIBLE_CORES", "2,3,4,5")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_devices_sees_exactly_what_was_allocated() {
-    let recorded = ContainerAllocation { devices: "3,4".parse().unwrap(), cores: Default::default() };
-    let asked = Asked { resource: "aws.amazon.com/neuron", allocatable: "6", count: "2", recorded };
-    sees(asked, [3, 4], ("AWS_NEURON_VISIBLE_DEVICES", "3,4")).await;
+    let asked = Asked { limits: json!({DEVICES: "2"}), recorded: ("3,4", "") };
+    sees(asked, &[3, 4], &[("AWS_NEURON_VISIBLE_DEVICES", "3,4")]).await;
 }
 
-/// A container that asks so sees these devices and this variable, and no others.
-async fn sees(asked: Asked, numbers: [u32; 2], (variable, value): (&str, &str)) {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_with_devices_and_cores_sees_exactly_what_was_allocated() {
+    let asked = Asked { limits: json!({DEVICES: "1", CORES: "2"}), recorded: ("4", "2,3") };
+    let variables = [("AWS_NEURON_VISIBLE_DEVICES", "4"), ("NEURON_RT_VISIBLE_CORES", "2,3")];
+    sees(asked, &[1, 4], &variables).await;
+}
+
+/// A container that asks so sees these devices and these variables, and no others.
+async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
     if !can_run("neuron-workload") {
         return;
     }
@@ -98,10 +106,13 @@ async fn sees(asked: Asked, numbers: [u32; 2], (variable, value): (&str, &str)) 
     seen.env.retain(|name, _| !bare.env.contains_key(name));
     seen.nodes.retain(|node| !bare.nodes.contains(node));
     assert_eq!(seen.env, given.env);
-    assert_eq!(seen.env, BTreeMap::from([(variable.to_owned(), value.to_owned())]));
-    assert_eq!(seen.devices, numbers.map(|number| format!("/dev/neuron{number}")));
+    let wanted = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    assert_eq!(seen.env, wanted.collect::<BTreeMap<_, _>>());
+    let paths: Vec<_> = numbers.iter().map(|number| format!("/dev/neuron{number}")).collect();
+    assert_eq!(seen.devices, paths);
     let nodes: Vec<_> = seen.nodes.iter().map(|node| (node.kind.as_str(), node.major, node.minor)).collect();
-    assert_eq!(nodes, numbers.map(|number| ("character", DRIVER_MAJOR, number)));
+    let wanted: Vec<_> = numbers.iter().map(|&number| ("character", DRIVER_MAJOR, number)).collect();
+    assert_eq!(nodes, wanted);
     // The container may open them; there is no driver behind them.
     assert!(seen.nodes.iter().all(|node| node.open == "ENXIO"), "{:?}", seen.nodes);
     assert_eq!(stop(&workload).await, 0);
@@ -109,7 +120,7 @@ async fn sees(asked: Asked, numbers: [u32; 2], (variable, value): (&str, &str)) 
 
 /// What kubelet starts a container with that asks so.
 async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Asked) -> ContainerStart {
-    let Asked { resource, allocatable, count, recorded } = asked;
+    let Asked { limits, recorded: (devices, cores) } = asked;
     let (clock, noted, shutdown) = (Clock::new(), Arc::new(Noted::default()), CancellationToken::new());
     let api = ApiServer::new(clock.clone());
     let kubelet = KubeletConfig {
@@ -130,15 +141,19 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Aske
     };
     let plugin = tokio::spawn(run(config, api.client(), shutdown.clone()));
     let nodes: Api<Node> = Api::all(api.client());
-    until(&format!("{allocatable} allocatable of {resource}"), async || {
-        let shown = nodes.get(NODE).await.ok()?.status?.allocatable?.remove(resource)?;
-        (shown.0 == allocatable).then_some(())
+    until(&format!("allocatable to be {ALLOCATABLE:?}"), async || {
+        let mut shown = nodes.get(NODE).await.ok()?.status?.allocatable?;
+        ALLOCATABLE
+            .iter()
+            .all(|&(resource, count)| shown.remove(resource).is_some_and(|all| all.0 == count))
+            .then_some(())
     })
     .await;
     let pods: Api<Pod> = Api::default_namespaced(api.client());
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "none",
-        "resources": {"limits": {resource: count}}}]}});
+        "resources": {"limits": limits}}]}});
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let recorded = ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
     let record =
         Allocation { node: NODE.to_owned(), lnc: 1, containers: [("main".to_owned(), recorded)].into() };
     let binding = json!({"apiVersion": "v1", "kind": "Binding",
