@@ -105,7 +105,7 @@ impl SchedulerConfiguration {
         }
     }
 
-    /// One of this name, alone under it, that may send the API server so many requests in a second.
+    /// The bench's, for pods that name it: without election, and not held back before so many requests a second.
     pub(crate) fn of_bench(name: &str, qps: u32, extenders: Vec<ExtenderEntry>) -> Self {
         let connection =
             ClientConnection { kubeconfig: KUBECONFIG.to_owned(), qps: Some(qps), burst: Some(qps) };
