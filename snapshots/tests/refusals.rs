@@ -12,6 +12,7 @@ use neuron_core::topology::TopologyError;
 fn variant(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UnsupportedCount { .. } => "unsupported count",
+        Refusal::TooManyContainers { .. } => "too many containers",
         Refusal::NotEnough { .. } => "not enough",
         Refusal::NotLinked { .. } => "not linked",
         Refusal::NeverTogether { .. } => "never together",
@@ -39,6 +40,7 @@ fn a_placement_is_refused() {
     let refusals = [
         Refusal::UnsupportedCount { instance_type: instance_type(), resource: Device, asked: 7 },
         Refusal::UnsupportedCount { instance_type: instance_type(), resource: Core, asked: 3 },
+        Refusal::TooManyContainers { containers: 200 },
         not_enough(Device, 0, false),
         not_enough(Core, 0, false),
         not_enough(Core, 1, false),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::is_possible;
 use super::plan::{Plan, free_of, total_of};
 use super::refusal::Refusal;
 use super::search::Shape;
+use super::{MOST_CONTAINERS, is_possible};
 use crate::ids::DeviceSet;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
@@ -15,7 +15,8 @@ use crate::request::{ContainerRequest, PodRequest};
 pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
     let empty = Occupancy::empty(Arc::clone(occupancy.topology()));
     let plan = Plan::of(request);
-    unsupported(request, occupancy)
+    too_many(request)
+        .or_else(|| unsupported(request, occupancy))
         .or_else(|| not_enough(&plan, &empty, occupancy))
         .or_else(|| never_together(request, &plan, &empty))
         .or_else(|| unhealthy(request, occupancy))
@@ -23,6 +24,12 @@ pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
         .or_else(|| init_shape(request, &plan, occupancy, false))
         .or_else(|| not_linked(request, occupancy))
         .unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
+}
+
+/// Before anything else: every other reason takes time that grows with the containers.
+pub(super) fn too_many(request: &PodRequest) -> Option<Refusal> {
+    let containers = request.containers.len();
+    (containers > MOST_CONTAINERS).then_some(Refusal::TooManyContainers { containers })
 }
 
 fn unsupported(request: &PodRequest, occupancy: &Occupancy) -> Option<Refusal> {
@@ -149,13 +156,20 @@ impl Misfit<'_> {
     }
 }
 
-/// Nothing if `request` fits `occupancy` after all.
+/// Nothing if `request` fits `occupancy` after all. Whatever fits still does without its last container, so the first
+/// misfit is looked for by halves: each look is a search of its own.
 fn misfit<'a>(request: &'a PodRequest, occupancy: &Occupancy) -> Option<Misfit<'a>> {
-    let tried = request.containers.iter().enumerate().flat_map(|(place, container)| {
-        let before = PodRequest { containers: request.containers[..place].to_vec() };
-        Resource::ALL.map(|resource| Misfit { before: before.clone(), container, resource })
-    });
-    tried
-        .filter(|misfit| misfit.asked() > 0)
-        .find(|misfit| !is_possible(&misfit.with(misfit.asked()), occupancy, Shape::Checked))
+    let asks = |place: usize| Resource::ALL.map(|resource| (place, resource));
+    let mut asked: Vec<(usize, Resource)> = (0..request.containers.len()).flat_map(asks).collect();
+    asked.retain(|&(place, resource)| request.containers[place].count(resource) > 0);
+    let up_to = |&(place, resource): &(usize, Resource)| Misfit {
+        before: PodRequest { containers: request.containers[..place].to_vec() },
+        container: &request.containers[place],
+        resource,
+    };
+    let fits = |at: &(usize, Resource)| {
+        let tried = up_to(at);
+        is_possible(&tried.with(tried.asked()), occupancy, Shape::Checked)
+    };
+    asked.get(asked.partition_point(fits)).map(up_to)
 }

@@ -18,7 +18,7 @@ use self::candidates::{Candidates, any_free};
 use self::keys::{Scorer, Tally};
 use self::plan::Amount;
 use self::search::{Move, Problem, Shape};
-use crate::ids::{CoreSet, DeviceSet};
+use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
@@ -26,6 +26,10 @@ use crate::topology::Topology;
 
 /// Up to this many Neuron containers the placement is the best of all, above it a good first one.
 const MOST_CONTAINERS_FOR_BEST: usize = 3;
+
+/// A pod with more containers that ask for Neuron hardware is refused, wherever it would go: as many as a node can have
+/// cores. A pod's author chooses how many init containers there are, and what many take must not hold up others.
+pub const MOST_CONTAINERS: usize = MAX_CORES;
 
 /// What each container of a pod gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +73,9 @@ impl Placement {
 
 /// The best placement of the pod by the keys of architecture §4, or the reason why there is none.
 pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, Refusal> {
+    if let Some(refusal) = diagnose::too_many(request) {
+        return Err(refusal);
+    }
     let refused = || diagnose::why(request, occupancy);
     let Some(problem) = Problem::new(request, occupancy, Shape::Checked) else { return Err(refused()) };
     let mut scorer = Scorer::new(occupancy);
@@ -81,7 +88,7 @@ pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, R
 
 /// The same answer as [`place`] without the placement, cheap enough to ask of every node.
 pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> {
-    if is_possible(request, occupancy, Shape::Checked) {
+    if diagnose::too_many(request).is_none() && is_possible(request, occupancy, Shape::Checked) {
         return Ok(());
     }
     Err(diagnose::why(request, occupancy))

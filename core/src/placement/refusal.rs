@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::MOST_CONTAINERS;
 use crate::ids::DeviceSet;
 use crate::names::Resource;
 
@@ -17,6 +18,11 @@ pub enum Refusal {
         resource: Resource,
         /// How many one container asked for.
         asked: u32,
+    },
+    /// More containers ask than are placed in one pod, on any node.
+    TooManyContainers {
+        /// How many.
+        containers: usize,
     },
     /// Less is free than the pod takes, or the node never had as much.
     NotEnough {
@@ -81,7 +87,9 @@ impl Refusal {
     /// Whether this node can never serve the pod, however empty it gets.
     pub fn is_permanent(&self) -> bool {
         match self {
-            Refusal::UnsupportedCount { .. } | Refusal::NeverTogether { .. } => true,
+            Refusal::UnsupportedCount { .. }
+            | Refusal::TooManyContainers { .. }
+            | Refusal::NeverTogether { .. } => true,
             Refusal::NotEnough { permanent, .. } | Refusal::InitShape { permanent, .. } => *permanent,
             Refusal::NotLinked { .. } | Refusal::Unhealthy { .. } => false,
         }
@@ -99,6 +107,11 @@ impl fmt::Display for Refusal {
                      Please request a different number of {noun}s."
                 )
             }
+            Refusal::TooManyContainers { containers } => write!(
+                f,
+                "{containers} containers of the pod ask for Neuron hardware, at most {MOST_CONTAINERS} are placed; \
+                 ask in fewer of them"
+            ),
             Refusal::NotEnough { resource, asked, free, total, beside, permanent } => {
                 let noun = resource.noun();
                 let too_small = if *permanent { "the node is too small" } else { "not enough free" };

@@ -1,7 +1,7 @@
 //! What init containers hand down, and the shapes that kubelet could break.
 
 use crate::support::Role::{App, Init, Sidecar};
-use crate::support::{Role, given, node, node_at, node_under, pod, refused};
+use crate::support::{Role, cores, given, node, node_at, node_under, pod, refused};
 use neuron_core::placement::place;
 use neuron_core::topology::Policy;
 use rstest::rstest;
@@ -141,4 +141,31 @@ fn a_handed_down_set_is_held_once() {
     let placement = place(&pod(&[(Init, 0, 8), (App, 0, 8)]), &node).unwrap();
     assert_eq!(placement.hardware(node.topology()).len(), 8);
     assert_eq!(placement.union_cores(), placement.containers[0].cores);
+}
+
+/// So many init containers whose devices go on to a sidecar that takes one, so that the app container finds no row: as
+/// much work as a pod's author can make without asking for more hardware than a node has.
+fn many_inits(inits: usize) -> Vec<(Role, u32, u32)> {
+    [vec![(Init, 4, 0); inits], vec![(Sidecar, 1, 0), (App, 4, 0)]].concat()
+}
+
+#[test]
+fn a_pod_of_very_many_containers_is_refused_before_anything_is_searched() {
+    let refusal = refused(&pod(&many_inits(100_000)), &node("trn1.32xlarge"));
+    let why =
+        "100002 containers of the pod ask for Neuron hardware, at most 128 are placed; ask in fewer of them";
+    assert_eq!(refusal.to_string(), why);
+    assert!(refusal.is_permanent());
+}
+
+#[test]
+fn a_pod_of_as_many_containers_as_are_placed_is_told_which_one_does_not_fit() {
+    let refusal = refused(&pod(&many_inits(126)), &node("trn1.32xlarge"));
+    let why = "nothing is left for the 4 devices of container c127";
+    assert_eq!(
+        refusal.to_string(),
+        format!("the pod's containers never fit together on trn1.32xlarge: {why}")
+    );
+    let cores = vec![cores(1); 128];
+    assert!(place(&pod(&cores), &node_at("trn2.48xlarge", 1, Policy::Documented, "", "")).is_ok());
 }
