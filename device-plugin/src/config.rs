@@ -23,7 +23,7 @@ pub struct Config {
     pub container_numbering: Numbering,
     /// Whether `aws.amazon.com/neurondevice`, the old name of devices, is offered too.
     pub legacy_resource: bool,
-    /// A catalog file that replaces the embedded one.
+    /// A catalog file whose types are merged over the embedded ones.
     pub catalog: Option<PathBuf>,
     /// Which sets of devices may be preferred.
     pub policy: Policy,
@@ -34,6 +34,8 @@ pub struct Config {
     /// How long kubelet must have asked for nothing before it is asked for its books: a podresources `List` while
     /// an allocation is open makes it forget that allocation (facts/kubernetes.md §6).
     pub quiet: Duration,
+    /// How often the node report is written though nothing in it has changed.
+    pub report_again: Duration,
     /// How long an answer to kubelet may wait for the API server.
     pub api_deadline: Duration,
 }
@@ -53,6 +55,7 @@ impl Config {
             instance_type: None,
             poll: Duration::from_secs(5),
             quiet: Duration::from_secs(1),
+            report_again: Duration::from_secs(60),
             api_deadline: Duration::from_secs(2),
         }
     }

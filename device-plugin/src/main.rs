@@ -31,7 +31,7 @@ struct Arguments {
     /// Offer aws.amazon.com/neurondevice too, the old name of devices.
     #[arg(long)]
     legacy_resource: bool,
-    /// A catalog of instance types that replaces the built-in one.
+    /// A file of instance types, merged over those in the program.
     #[arg(long)]
     catalog: Option<PathBuf>,
     /// Which sets of devices and cores may be given: documented or linked; as the extender's.

@@ -1,5 +1,7 @@
-//! The pods bound to this node, fed by a watch and by live reads. A live read is newer than the watch, which may lag
-//! the Binding: what is older never replaces what is newer.
+//! The pods bound to this node, fed by a watch and by live reads, which may be newer than the watch: it may lag the
+//! Binding.
+
+mod state;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1 as core_v1;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, Object};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
 use neuron_core::request::PodRequest;
@@ -17,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::state::State;
 use crate::slot::NodePod;
 
 /// The parts of a Pod that are read.
@@ -26,10 +29,10 @@ pub type Pod = Object<PodSpec, PodStatus>;
 #[derive(Debug, thiserror::Error)]
 pub enum PodsError {
     /// The API server said no, or cannot be reached.
-    #[error("the API server does not give this node's pods: {0}")]
+    #[error("the API server did not do it: {0}")]
     Api(#[from] kube::Error),
     /// It did not answer in time.
-    #[error("the API server did not give this node's pods within {0:?}")]
+    #[error("the API server did not answer within {0:?}")]
     Deadline(Duration),
 }
 
@@ -40,45 +43,6 @@ pub struct Pods {
     deadline: Duration,
     state: Mutex<State>,
     changed: watch::Sender<()>,
-}
-
-#[derive(Default)]
-struct State {
-    /// By UID; none until the pods were read once.
-    known: Option<BTreeMap<String, NodePod>>,
-    /// What a watch that starts anew has listed so far.
-    starting: Option<BTreeMap<String, NodePod>>,
-    /// What has ended or gone since the last look.
-    ended: Vec<NodePod>,
-}
-
-impl State {
-    /// Keeps a pod unless a newer version of it is known.
-    fn keep(&mut self, pod: NodePod) {
-        let Some(known) = &mut self.known else { return };
-        let before = known.get(&pod.pod.uid);
-        if before.is_some_and(|before| before.version > pod.version) {
-            return;
-        }
-        if pod.pod.terminal && before.is_none_or(|before| !before.pod.terminal) {
-            self.ended.push(pod.clone());
-        }
-        known.insert(pod.pod.uid.clone(), pod);
-    }
-
-    fn forget(&mut self, uid: &str) {
-        let gone = self.known.as_mut().and_then(|known| known.remove(uid));
-        self.ended.extend(gone.filter(|pod| !pod.pod.terminal));
-    }
-
-    /// Takes over a whole list, as it was at `version`: what is not in it and not newer is gone.
-    fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
-        let mut known = self.known.take().unwrap_or_default();
-        let gone = known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version);
-        self.ended.extend(gone.map(|(_, pod)| pod).filter(|pod| !pod.pod.terminal));
-        self.known = Some(known);
-        now.into_values().for_each(|pod| self.keep(pod));
-    }
 }
 
 impl Pods {
@@ -160,7 +124,7 @@ impl Pods {
     pub async fn watch(&self, shutdown: CancellationToken) {
         let only = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
         let mut events =
-            watcher(self.everywhere(), only).default_backoff().take_until(shutdown.cancelled_owned()).boxed();
+            startup::watch(self.everywhere(), only).take_until(shutdown.cancelled_owned()).boxed();
         loop {
             match events.try_next().await {
                 Ok(Some(event)) => self.take(event),
@@ -176,7 +140,9 @@ impl Pods {
         match event {
             watcher::Event::Apply(pod) => self.apply(&pod),
             watcher::Event::Delete(pod) => {
-                self.state().forget(&pod.uid().unwrap_or_default());
+                if let Some(NodePod { pod, .. }) = node_pod(&pod) {
+                    self.state().forget(&pod.uid);
+                }
             }
             watcher::Event::Init => self.state().starting = Some(BTreeMap::new()),
             watcher::Event::InitApply(pod) => {

@@ -11,6 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use neuron_core::names::NODE_REPORT;
 use neuron_core::report::{HolderReport, NodeReport};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -37,6 +38,7 @@ pub struct Upkeep {
     node: String,
     kubelet_dir: PathBuf,
     deadline: Duration,
+    report_again: Duration,
 }
 
 impl Upkeep {
@@ -48,6 +50,7 @@ impl Upkeep {
             node: config.node_name.clone(),
             kubelet_dir: config.kubelet_dir.clone(),
             deadline: config.api_deadline,
+            report_again: config.report_again,
         }
     }
 
@@ -56,6 +59,8 @@ impl Upkeep {
         let mut pods = self.engine.pods.changes();
         let mut machine = self.engine.machine.subscribe();
         let mut wait = Some(Duration::ZERO);
+        let mut report_again = tokio::time::interval(self.report_again);
+        report_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let retry = async {
                 match wait {
@@ -69,6 +74,13 @@ impl Upkeep {
                 () = self.engine.changed.notified() => {}
                 Ok(()) = pods.changed() => {}
                 Ok(()) = machine.changed() => {}
+                // A Node that was deleted and made anew has none, and nobody tells the plugin.
+                _ = report_again.tick() => {
+                    tokio::select! {
+                        () = shutdown.cancelled() => return,
+                        () = self.repeat_report() => continue,
+                    }
+                }
             }
             let done = tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -127,7 +139,7 @@ impl Upkeep {
         if unowned || stranger {
             // What the watch does not know yet must not count as gone.
             if let Err(error) = self.engine.pods.read_live().await {
-                tracing::warn!("{error}");
+                tracing::warn!("this node's pods could not be read: {error}");
                 fresh = false;
             }
         }
@@ -175,6 +187,14 @@ impl Upkeep {
         }
     }
 
+    /// Writes the last report again; it costs the API server little where the node has it.
+    async fn repeat_report(&self) {
+        let Some(report) = self.engine.books().report.clone() else { return };
+        if let Err(why) = self.write_report(&report).await {
+            tracing::warn!("the report could not be written again to node {}: {why}", self.node);
+        }
+    }
+
     async fn write_report(&self, report: &NodeReport) -> Result<(), String> {
         let patch = serde_json::json!({"metadata": {"annotations": {NODE_REPORT: report.to_json()}}});
         let params = PatchParams::default();
@@ -216,7 +236,7 @@ impl Upkeep {
                 // The pod has changed or is gone: look at it as it is now.
                 Err(PodsError::Api(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
                     if let Err(error) = self.engine.pods.read_live().await {
-                        tracing::warn!("{error}");
+                        tracing::warn!("this node's pods could not be read again: {error}");
                         return false;
                     }
                 }

@@ -1,8 +1,9 @@
 //! How every program of the suite starts: its logs, its way to the API server, and the signals that end it. Called by
-//! the extender, the device plugin and `fake-neuron node`, first thing.
+//! the extender, the device plugin and `fake-neuron node`, first thing; the latter two also watch by it.
 
 mod api_server;
 mod signals;
+mod watches;
 
 use std::io::IsTerminal as _;
 
@@ -10,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use api_server::client;
 pub use signals::until_signal;
+pub use watches::{Told, watch};
 
 /// Logs go to standard error, with colours where somebody looks: what `RUST_LOG` says, or `info` and worse.
 pub fn log() {

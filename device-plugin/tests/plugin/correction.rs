@@ -1,11 +1,14 @@
 //! Records say what kubelet really gave, whatever it chose; the node report says it too.
 
+use kube::Api;
 use kube::api::{Patch, PatchParams};
-use neuron_core::names::{ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_DEVS};
+use neuron_core::names::{
+    ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_DEVS, NODE_REPORT,
+};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::node::{Node, asks, container, until};
+use crate::node::{NODE, Node, asks, container, until};
 
 #[tokio::test]
 async fn allocated_is_written_once_the_pod_has_its_devices() {
@@ -110,4 +113,16 @@ async fn a_restarted_plugin_knows_what_pods_hold() {
     assert!(!held.split(',').any(|device| device == (core / 2).to_string()), "{core} of {held}");
     node.report("both holders", |report| report["holders"].as_array().is_some_and(|all| all.len() == 2))
         .await;
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_report_gets_it_again() {
+    let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
+    let before = node.report("all devices", |report| report["devices"][5]["id"] == 5).await;
+    // As on a Node that was deleted and registered anew: it has no annotations.
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(node.api.client());
+    let lost = json!({"metadata": {"annotations": {NODE_REPORT: null}}});
+    let patched = nodes.patch(NODE, &PatchParams::default(), &Patch::Merge(&lost)).await.unwrap();
+    assert!(!patched.metadata.annotations.unwrap_or_default().contains_key(NODE_REPORT));
+    assert_eq!(node.report("the same", |_| true).await, before);
 }

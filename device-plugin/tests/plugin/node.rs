@@ -73,6 +73,7 @@ impl Node {
             root,
             kubelet_dir: kubelet_config.dir.clone(),
             poll: Duration::from_millis(100),
+            report_again: Duration::from_millis(500),
             quiet: Duration::from_millis(50),
             ..Config::new(NODE)
         };

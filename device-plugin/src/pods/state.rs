@@ -1,0 +1,97 @@
+//! What is known of the pods of this node. Answers to live reads and patches may come after the watch has said more:
+//! what is older never replaces what is newer, and no pod comes back. Kept by [`super::Pods`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::slot::NodePod;
+
+/// UIDs of gone pods that are remembered: more than pods can go while one answer is under way.
+const MOST_GONE: usize = 1024;
+
+#[derive(Default)]
+pub(super) struct State {
+    /// By UID; none until the pods were read once.
+    pub(super) known: Option<BTreeMap<String, NodePod>>,
+    /// What a watch that starts anew has listed so far.
+    pub(super) starting: Option<BTreeMap<String, NodePod>>,
+    /// What has ended or gone since the last look.
+    pub(super) ended: Vec<NodePod>,
+    /// UIDs of pods that the watch has seen go, the latest last. A UID never comes back.
+    gone: VecDeque<String>,
+}
+
+impl State {
+    /// Keeps a pod unless it is gone or a newer version of it is known.
+    pub(super) fn keep(&mut self, pod: NodePod) {
+        let Some(known) = &mut self.known else { return };
+        let before = known.get(&pod.pod.uid);
+        if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
+            return;
+        }
+        if pod.pod.terminal && before.is_none_or(|before| !before.pod.terminal) {
+            self.ended.push(pod.clone());
+        }
+        known.insert(pod.pod.uid.clone(), pod);
+    }
+
+    /// The pod is gone for good.
+    pub(super) fn forget(&mut self, uid: &str) {
+        let gone = self.known.as_mut().and_then(|known| known.remove(uid));
+        self.ended.extend(gone.filter(|pod| !pod.pod.terminal));
+        if self.gone.len() == MOST_GONE {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(uid.to_owned());
+    }
+
+    /// Takes over a whole list, as it was at `version`: what is not in it and not newer is gone.
+    pub(super) fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
+        let mut known = self.known.take().unwrap_or_default();
+        let gone = known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version);
+        self.ended.extend(gone.map(|(_, pod)| pod).filter(|pod| !pod.pod.terminal));
+        self.known = Some(known);
+        now.into_values().for_each(|pod| self.keep(pod));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::pod::{BoundPod, PodSpec};
+
+    use super::*;
+
+    fn pod(uid: &str, version: u64) -> NodePod {
+        let spec = PodSpec::default();
+        let (namespace, name) = ("d".to_owned(), "p".to_owned());
+        let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &spec, None);
+        NodePod { pod, version, admitted: false }
+    }
+
+    fn list(pods: &[NodePod]) -> BTreeMap<String, NodePod> {
+        pods.iter().map(|pod| (pod.pod.uid.clone(), pod.clone())).collect()
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_pod_has_gone_does_not_bring_it_back() {
+        let mut state = State::default();
+        state.replace(list(&[pod("u", 90), pod("v", 91)]), 95);
+        state.forget("u");
+        assert_eq!(state.ended.len(), 1);
+        // What was read, and what a patch gave, before it went.
+        state.replace(list(&[pod("u", 90), pod("v", 91)]), 100);
+        state.keep(pod("u", 99));
+        assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["v"]);
+        assert_eq!(state.ended.len(), 1, "it has gone once");
+    }
+
+    #[test]
+    fn a_list_that_is_older_than_a_pod_takes_nothing_away() {
+        let mut state = State::default();
+        state.replace(BTreeMap::new(), 10);
+        state.keep(pod("u", 20));
+        state.replace(BTreeMap::new(), 15);
+        assert_eq!(state.known.as_ref().unwrap().len(), 1);
+        state.replace(BTreeMap::new(), 25);
+        assert_eq!((state.known.unwrap().len(), state.ended.len()), (0, 1));
+    }
+}
