@@ -56,8 +56,24 @@ pub enum Recorded {
 pub struct RecordError {
     /// The annotation's key.
     pub key: &'static str,
-    /// What is wrong with its value.
+    /// What is wrong with its value; cut where it quotes much of it.
     pub problem: String,
+}
+
+/// A longer record, in bytes, is not read: whoever may write a pod's annotations must not fill others' memory. A pod of
+/// many containers, each with many ids of its own, stays far below.
+pub const LONGEST_RECORD: usize = 32 << 10;
+/// The longest text about a value that cannot be read, in bytes.
+const LONGEST_PROBLEM: usize = 200;
+
+impl RecordError {
+    fn new(key: &'static str, mut problem: String) -> Self {
+        if problem.len() > LONGEST_PROBLEM {
+            problem.truncate(problem.floor_char_boundary(LONGEST_PROBLEM));
+            problem.push_str("...");
+        }
+        Self { key, problem }
+    }
 }
 
 /// The value of the annotation `neuron-scheduler/allocation`.
@@ -123,12 +139,12 @@ impl Allocation {
         let resource = annotations.get(NEURON_RESOURCE_TYPE).map(|name| match name.as_str() {
             NEURON | NEURONDEVICE => Ok(Resource::Device),
             NEURONCORE => Ok(Resource::Core),
-            other => Err(RecordError {
-                key: NEURON_RESOURCE_TYPE,
-                problem: format!("{other:?} is neither {NEURON} nor {NEURONCORE}"),
-            }),
+            other => {
+                let problem = format!("{other:?} is neither {NEURON} nor {NEURONCORE}");
+                Err(RecordError::new(NEURON_RESOURCE_TYPE, problem))
+            }
         });
-        let wrong = |problem| RecordError { key: AWS_NEURON_IDS, problem };
+        let wrong = |problem| RecordError::new(AWS_NEURON_IDS, problem);
         let ids: CoreSet = ids.parse().map_err(|error: IdError| wrong(error.to_string()))?;
         if ids.is_empty() {
             return Err(wrong("it names no id".to_owned()));
@@ -160,7 +176,10 @@ impl ContainerAllocation {
 }
 
 fn ours(text: &str) -> Result<Allocation, RecordError> {
-    let wrong = |problem| RecordError { key: ALLOCATION, problem };
+    let wrong = |problem| RecordError::new(ALLOCATION, problem);
+    if text.len() > LONGEST_RECORD {
+        return Err(wrong(format!("it is longer than {LONGEST_RECORD} bytes")));
+    }
     let json = |error: serde_json::Error| wrong(error.to_string());
     let value: serde_json::Value = serde_json::from_str(text).map_err(json)?;
     // serde would take a list for an object, and with it a version that is not looked at.

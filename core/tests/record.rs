@@ -192,6 +192,19 @@ fn given() -> impl Strategy<Value = ContainerAllocation> {
     })
 }
 
+#[test]
+fn of_a_long_value_little_is_quoted() {
+    let field = "ä".repeat(10_000);
+    let unknown = parse(&[(names::ALLOCATION, &format!("{{\"{field}\":1}}"))]).unwrap_err();
+    assert!(unknown.contains("unknown field `ä") && unknown.ends_with("ä..."), "{unknown}");
+    assert!(unknown.len() < 300, "{}", unknown.len());
+    let long = parse(&[(names::ALLOCATION, &"1".repeat(32 * 1024 + 1))]);
+    assert_eq!(
+        long.unwrap_err(),
+        "annotation neuron-scheduler/allocation cannot be read: it is longer than 32768 bytes"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -6,7 +6,7 @@ use std::io;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, Request, Response, header};
 use futures::{Stream, TryStreamExt};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
 use prost::Message;
@@ -38,6 +38,9 @@ pub(crate) enum ApiError {
     /// There was no answer.
     #[error("the API server did not answer in time")]
     Silent,
+    /// The answer is longer than asked for.
+    #[error("the API server's answer is too long")]
+    TooLong,
     /// An answer in words that are not understood here.
     #[error("the API server's answer is not understood: {0}")]
     NotUnderstood(#[from] NotRead),
@@ -61,6 +64,20 @@ pub(crate) async fn read<T: Message + Default>(
 ) -> Result<T, ApiError> {
     let body = send(client, request).await?.into_body().collect().await?.to_bytes();
     Ok(protobuf::unwrap(body)?)
+}
+
+/// As [`read`], unless the answer is longer than so many bytes, which is [`ApiError::TooLong`].
+pub(crate) async fn read_up_to<T: Message + Default>(
+    client: &Client,
+    request: Request<Vec<u8>>,
+    longest: usize,
+) -> Result<T, ApiError> {
+    let body = Limited::new(send(client, request).await?.into_body(), longest);
+    let body = body.collect().await.map_err(|error| match error.downcast::<kube::Error>() {
+        Ok(error) => ApiError::NotReached(*error),
+        Err(_) => ApiError::TooLong,
+    })?;
+    Ok(protobuf::unwrap(body.to_bytes())?)
 }
 
 /// Has the API server do what the request says.

@@ -1,6 +1,6 @@
 //! Sends the explanations as events on pods, each once. Started by [`crate::serve`].
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
 use crate::cluster::Cluster;
@@ -24,22 +24,26 @@ const GATHER: Duration = Duration::from_millis(100);
 /// kube repeats refused requests for minutes; an event is not worth that.
 const EVENT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Sends explanations until the future is dropped; those about a node's books once they have held for `settles_in`.
+/// Sends explanations until the future is dropped; those about a node's books once they have held for `settles_in`, and
+/// what could not be sent again after that time.
 pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: Duration) {
     let mut said: HashSet<(String, String)> = HashSet::new();
     let mut passing = Passing::new(settles_in);
+    let mut unsent = Unsent::new(settles_in);
     loop {
         tokio::select! {
             () = cluster.changed() => {}
             () = passing.ripe() => {}
+            () = unsent.ripe() => {}
         }
         sleep(GATHER).await;
         // Before the first lists a node may look empty and a pod unservable.
         if !cluster.is_listed() {
             continue;
         }
-        let Fresh { mut nodes, pods, .. } = cluster.write(Index::take_fresh);
+        let Fresh { mut nodes, mut pods, .. } = cluster.write(Index::take_fresh);
         let now = Instant::now();
+        unsent.take(now, &mut nodes, &mut pods);
         nodes.extend(passing.nodes_to_look_at(now));
         let mut found = cluster.read(|index| about_nodes(index, &nodes));
         for uid in &pods {
@@ -49,11 +53,58 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: D
         }
         for explanation in passing.sift(&nodes, found, now) {
             let key = (explanation.uid.clone(), explanation.said_once());
-            if !said.contains(&key) && send(&client, explanation).await {
+            if said.contains(&key) {
+                continue;
+            }
+            let about = (explanation.node.clone(), explanation.uid.clone());
+            if send(&client, explanation).await {
                 said.insert(key);
+            } else {
+                unsent.add(about);
             }
         }
         cluster.read(|index| said.retain(|(uid, _)| index.pod(uid).is_some()));
+    }
+}
+
+/// What to look at again, as something about it could not be said: the API server or a webhook was away.
+struct Unsent {
+    /// After how long it is looked at again: nothing else may be a reason to.
+    again_in: Duration,
+    since: Option<Instant>,
+    nodes: BTreeSet<String>,
+    pods: BTreeSet<String>,
+}
+
+impl Unsent {
+    fn new(again_in: Duration) -> Self {
+        Self { again_in, since: None, nodes: BTreeSet::new(), pods: BTreeSet::new() }
+    }
+
+    /// An explanation about a node's books, if there is a node, else about a pod that waits.
+    fn add(&mut self, about: (Option<String>, String)) {
+        match about {
+            (Some(node), _) => self.nodes.insert(node),
+            (None, uid) => self.pods.insert(uid),
+        };
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// Waits until it is time to try again; for ever if there is nothing to say.
+    async fn ripe(&self) {
+        match self.since {
+            Some(since) => sleep_until(since + self.again_in).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Adds it to what is looked at now, if it is time: it may have passed meanwhile.
+    fn take(&mut self, now: Instant, nodes: &mut BTreeSet<String>, pods: &mut BTreeSet<String>) {
+        if self.since.is_some_and(|since| now >= since + self.again_in) {
+            self.since = None;
+            nodes.append(&mut self.nodes);
+            pods.append(&mut self.pods);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use neuron_core::names::{
 };
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
+use neuron_core::record::LONGEST_RECORD;
 
 use crate::protobuf::{self, text};
 use crate::seen::{SeenNode, SeenPod};
@@ -24,9 +25,16 @@ pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
     });
     let protobuf::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
     let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
-    let annotations: BTreeMap<String, String> = ours.map(|(key, value)| (key, text(value))).collect();
+    let annotations: BTreeMap<String, String> = ours.map(|(key, value)| (key, kept(value))).collect();
     let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
     SeenPod { node, unschedulable, pod }
+}
+
+/// As much of an annotation's value as is kept, for as long as the pod lives: enough to see that it is too long.
+fn kept(mut value: Vec<u8>) -> String {
+    value.truncate(LONGEST_RECORD + 1);
+    value.shrink_to_fit();
+    text(value)
 }
 
 /// The node as it is kept.
@@ -73,6 +81,7 @@ fn pod_status(status: protobuf::PodStatus) -> pod::PodStatus {
 
 #[cfg(test)]
 mod tests {
+    use neuron_core::names::ALLOCATION;
     use neuron_core::request::Role;
     use prost::Message;
 
@@ -117,6 +126,18 @@ mod tests {
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
         let [asks] = &pod.request.unwrap().containers[..] else { panic!("one container asks") };
         assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
+    }
+
+    #[test]
+    fn of_a_value_that_no_record_has_little_is_kept() {
+        let value = vec![b'"'; 250_000];
+        let metadata = protobuf::ObjectMeta {
+            annotations: [(ALLOCATION.to_owned(), value)].into(),
+            ..Default::default()
+        };
+        let SeenPod { pod, .. } = seen_pod(protobuf::Pod { metadata, ..Default::default() });
+        assert!(pod.annotations[ALLOCATION].capacity() <= 2 * LONGEST_RECORD);
+        assert_eq!(pod.record.unwrap_err().problem, "it is longer than 32768 bytes");
     }
 
     #[test]

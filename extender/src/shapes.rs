@@ -57,7 +57,34 @@ impl Shapes {
             return Ok(topology.clone());
         }
         let topology = Arc::new(topology_of(label, report, &self.catalog, self.policy)?);
+        // Those that no node has any more. Whoever may write a node's report can make up new ones for ever.
+        self.known.retain(|_, known| Arc::strong_count(known) > 1);
         self.known.insert(key, topology.clone());
         Ok(topology)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(instance_type: &str) -> NodeReport {
+        let text = format!(
+            r#"{{"v":1,"instanceType":"{instance_type}","lnc":1,"coresPerDevice":2,"devices":[{{"id":0,"links":[],
+            "health":"Healthy"}}],"holders":[]}}"#
+        );
+        NodeReport::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_shape_that_no_node_has_any_more_is_not_kept() {
+        let mut shapes = Shapes::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
+        let in_use = shapes.of(None, Some(&report("a1.large"))).unwrap();
+        for made_up in 0..100 {
+            shapes.of(None, Some(&report(&format!("b{made_up}.large")))).unwrap();
+        }
+        assert!(shapes.known.len() <= 2, "{}", shapes.known.len());
+        let again = shapes.of(None, Some(&report("a1.large"))).unwrap();
+        assert!(Arc::ptr_eq(&in_use, &again));
     }
 }

@@ -3,6 +3,7 @@
 //! Only the fields that decide are kept.
 
 mod follow;
+mod list;
 
 use std::sync::Arc;
 

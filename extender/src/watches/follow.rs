@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use kube::Client;
-use kube::api::{ListParams, WatchParams};
+use kube::api::WatchParams;
 use kube::core::Request;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::warn;
 
+use super::list::{LONGEST_ANSWER, list, set};
 use crate::api::{self, ApiError, Event};
-use crate::protobuf::{List, NotRead, Object};
+use crate::protobuf::Object;
 use crate::seen::Change;
 
 /// First and longest wait before a watch that was cut is taken up again. Pods that end meanwhile still count as
@@ -25,11 +26,6 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 const WATCH_SECONDS: u32 = 60;
 /// How long it may be overdue with that.
 const OVERDUE: Duration = Duration::from_secs(5);
-/// How long a page of a list, or a watch's beginning, may take.
-const LONGEST_ANSWER: Duration = Duration::from_secs(30);
-/// How many objects are listed at a time.
-const PAGE: u32 = 500;
-
 /// What is watched, and what is kept of it.
 pub(super) struct Watched<K, T> {
     /// As the log calls it.
@@ -79,26 +75,6 @@ pub(super) async fn follow<K: Object, T>(
         }
         sleep(wait).await;
         wait = (wait * 2).min(RETRY.1);
-    }
-}
-
-/// All of it, and the version of which that is true.
-async fn list<K: Object, T>(client: &Client, watched: &Watched<K, T>) -> Result<(Vec<T>, String), ApiError> {
-    let mut parameters = ListParams::default().limit(PAGE);
-    parameters.field_selector = watched.selector.map(str::to_owned);
-    let mut listed = Vec::new();
-    loop {
-        let request = Request::new(&watched.path).list(&parameters).map_err(kube::Error::BuildRequest)?;
-        let page = timeout(LONGEST_ANSWER, api::read(client, request)).await;
-        let List { metadata, items } = page.map_err(|_| ApiError::Silent)??;
-        for item in items {
-            listed.extend((watched.seen)(K::decode(item).map_err(NotRead::from)?));
-        }
-        let metadata = metadata.unwrap_or_default();
-        if metadata.continue_token.is_empty() {
-            return Ok((listed, set(metadata.resource_version)?));
-        }
-        parameters.continue_token = Some(metadata.continue_token);
     }
 }
 
@@ -152,11 +128,6 @@ async fn watch_once<K: Object, T>(
     Ok(())
 }
 
-/// The version: without one a watch would begin anywhere.
-fn set(version: String) -> Result<String, NotRead> {
-    if version.is_empty() { Err(NotRead::NoVersion) } else { Ok(version) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -168,10 +139,11 @@ mod tests {
     use prost::Message;
     use tokio::sync::mpsc;
 
+    use super::super::list::LONGEST_PAGE;
     use super::*;
     use crate::objects::seen_node;
     use crate::protobuf::meta::{ListMeta, RawExtension};
-    use crate::protobuf::{Node, ObjectMeta, Status, WatchEvent, wrap};
+    use crate::protobuf::{List, Node, ObjectMeta, Status, WatchEvent, wrap};
     use crate::seen::SeenNode;
 
     /// An API server that answers this, one after the other, and then nothing more.
@@ -283,6 +255,17 @@ mod tests {
             ]
         );
         assert_eq!(said[..5], ["a list begins", "n1 n2 n3", "+n2", "-n1", "+n4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_too_long_is_asked_for_with_fewer_objects() {
+        let too_long = || Body::from(vec![0; LONGEST_PAGE + 1]);
+        let (asked, said) =
+            follow_nodes(vec![too_long(), page(&["n1"], "5", "more"), too_long(), page(&["n2"], "5", "")])
+                .await;
+        let limits: Vec<_> = asked.iter().filter_map(|uri| Some(uri.split_once("limit=")?.1)).collect();
+        assert_eq!(limits, ["500", "62", "62&continue=more", "7&continue=more"]);
+        assert_eq!(said[..2], ["a list begins", "n1 n2"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,7 +62,10 @@ async fn a_node_that_was_filled_meanwhile_refuses() {
 async fn pods_that_cannot_be_bound_are_named() {
     let world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
     let pod = world.pod("one", "neuron", 1).await;
-    assert_eq!(world.bind(&pod, "nowhere").await, "the Neuron scheduler knows no node of this name");
+    assert_eq!(
+        world.bind(&pod, "nowhere").await,
+        "the Neuron scheduler knows no node nowhere; try again once its watch has shown it"
+    );
     world.delete("one").await;
     assert_eq!(world.bind(&pod, "n1").await, "the pod does not exist any more; nothing was bound");
     let again = world.pod("one", "neuron", 1).await;

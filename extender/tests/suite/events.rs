@@ -1,6 +1,9 @@
 //! What pending pods are told though no node of theirs ever reached filter.
 
+use std::time::Duration;
+
 use kube::api::{Patch, PatchParams};
+use neuron_extender::Config;
 use serde_json::json;
 
 use crate::support::{World, pod, until};
@@ -33,6 +36,16 @@ async fn a_count_that_no_type_supports_gets_the_documented_warning_once() {
         )
     };
     assert_eq!(world.notes("NeuronRequestUnsupported").await, [warning(3), warning(7)]);
+}
+
+#[tokio::test]
+async fn a_warning_that_could_not_be_sent_is_sent_later() {
+    let config = Config { settles_in: Duration::from_millis(300), ..Config::default() };
+    let world = World::configured(config, &[("n1", "trn1.32xlarge")]).await;
+    world.faults.lose_events(2);
+    world.pod("seven", "neuron", 7).await;
+    unschedulable(&world, "seven", "0/1 nodes are available.").await;
+    until("the warning is there", async || !world.notes("NeuronRequestUnsupported").await.is_empty()).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +46,7 @@ pub(crate) enum Fault {
 pub(crate) struct Faults {
     bindings: Arc<Mutex<VecDeque<Fault>>>,
     cut: Arc<AtomicBool>,
+    lost_events: Arc<AtomicUsize>,
 }
 
 impl Faults {
@@ -58,6 +59,11 @@ impl Faults {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
+    /// The next so many events are not written.
+    pub(crate) fn lose_events(&self, count: usize) {
+        self.lost_events.store(count, Ordering::SeqCst);
+    }
+
     /// The extender's client: the API server behind these faults.
     fn client(&self, api: &ApiServer) -> Client {
         let (router, faults) = (api.router(), self.clone());
@@ -68,10 +74,13 @@ impl Faults {
             let path = request.uri().path();
             let is_list = path == "/api/v1/pods" || path == "/api/v1/nodes";
             let is_cut = is_list && faults.cut.load(Ordering::SeqCst);
+            let one_less = |count: usize| count.checked_sub(1);
+            let is_lost = path.ends_with("/events")
+                && faults.lost_events.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
             async move {
                 let broken = || Err(tower::BoxError::from("connection reset by peer"));
                 match fault {
-                    None if is_cut => return broken(),
+                    None if is_cut || is_lost => return broken(),
                     None => {}
                     Some(Fault::Held(gate)) => gate.acquire_owned().await?.forget(),
                     Some(Fault::AnswerLost) => {
