@@ -46,7 +46,7 @@ enum Command {
     /// A fake Neuron cluster to try things on.
     #[command(subcommand)]
     Cluster(playground::Command),
-    /// Runs random scenarios; the same seed makes the same ones.
+    /// Runs random scenarios; on the same kind of cluster the same seed makes the same ones.
     Fuzz(FuzzArguments),
     /// Measures what the suite costs.
     #[command(subcommand)]
@@ -106,9 +106,9 @@ struct FuzzArguments {
     /// How many scenarios.
     #[arg(long, default_value_t = 50)]
     count: u64,
-    /// Scenarios that run at the same time.
-    #[arg(long, default_value_t = 2)]
-    jobs: usize,
+    /// Scenarios that run at the same time [default: 2].
+    #[arg(long, help_heading = EMBEDDED)]
+    jobs: Option<usize>,
     /// How to print what came of them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -141,7 +141,8 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Carries the arguments out. Exit code 0 if everything passed, 1 if a scenario failed; an error is misuse.
+/// Carries the arguments out. Exit code 0 if everything passed, 1 if a scenario failed. An error is code 2: misuse,
+/// or a run that could not be carried out or tidied up after.
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::List { output } => list(output),
@@ -256,7 +257,10 @@ fn runs_on(cluster: &str, scenario: &Scenario) -> bool {
 
 async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, kind } = arguments;
-    let fuzz = Fuzz { seed, count, jobs, keep_failures };
+    if cluster == ClusterKind::Kind && jobs.is_some() {
+        bail!("{}", embedded_only("--jobs", SIDE_BY_SIDE));
+    }
+    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures };
     let rows = match cluster {
         ClusterKind::Embedded => fuzz_embedded(&fuzz).await?,
         ClusterKind::Kind => {
@@ -340,12 +344,19 @@ fn refuse_embedded_only(arguments: &RunArguments) -> anyhow::Result<()> {
     let asked = [
         ("--seed", !arguments.seed.is_empty(), "a real kubelet's choices cannot be seeded"),
         ("--hostile", arguments.hostile, "a real kubelet makes its own choices"),
-        ("--jobs", arguments.jobs.is_some(), "give --clusters, how many clusters work side by side"),
+        ("--jobs", arguments.jobs.is_some(), SIDE_BY_SIDE),
     ];
     match asked.into_iter().find(|(_, is_asked, _)| *is_asked) {
-        Some((flag, _, why)) => bail!("{flag} works with --cluster embedded only: {why}"),
+        Some((flag, _, why)) => bail!("{}", embedded_only(flag, why)),
         None => Ok(()),
     }
+}
+
+/// What takes the place of `--jobs` on kind.
+const SIDE_BY_SIDE: &str = "give --clusters, how many clusters work side by side";
+
+fn embedded_only(flag: &str, why: &str) -> String {
+    format!("{flag} works with --cluster embedded only: {why}")
 }
 
 /// What to do where this machine lacks something: a failure only if it is required.

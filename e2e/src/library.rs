@@ -42,11 +42,6 @@ pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
     Ok(scenarios)
 }
 
-/// The scenarios of one tier, in the order of their names.
-pub fn of(tier: Tier) -> Result<Vec<Scenario>, ScenarioError> {
-    Ok(all()?.into_iter().filter(|scenario| scenario.tier == tier).collect())
-}
-
 /// The scenarios of one file.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError> {
     let malformed = |name: &str, why: String| ScenarioError::Malformed { name: name.to_owned(), why };

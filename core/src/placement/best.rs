@@ -8,7 +8,7 @@ use super::keys::{Bound, Scorer, Tally};
 use super::plan::Amount;
 use super::search::{Move, Problem};
 
-/// How many moves are tried, about a second of them, before the best placement met so far is the answer. Three
+/// How many moves are tried, a second or two of them, before the best placement met so far is the answer. Three
 /// containers under the documented policy take up to some 4,000,000 (1,500 random nodes and pods); the thousands
 /// of linked sets of a torus would take minutes.
 const MOST_TRIED: u32 = 10_000_000;

@@ -41,7 +41,7 @@ pub struct Fuzz {
 /// What came of one random scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it was made from: `fuzz --seed N --count 1` runs it again.
+    /// What it was made from: `fuzz --seed N --count 1` on the same kind of cluster runs it again.
     pub seed: u64,
     /// Whether nothing was wrong.
     pub passed: bool,

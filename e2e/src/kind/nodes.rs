@@ -187,7 +187,7 @@ pub(super) fn proxy_rule(address: &str) -> String {
     format!("POSTROUTING -d {address} -j MASQUERADE")
 }
 
-/// How much of any of our resources kubelet offers.
+/// Whether kubelet offers any of our resources.
 pub(super) fn offers_ours(node: &Node) -> bool {
     [names::NEURON, names::NEURONCORE, names::NEURONDEVICE].into_iter().any(|name| offered(node, name) > 0)
 }

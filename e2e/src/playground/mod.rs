@@ -27,9 +27,10 @@ pub enum Command {
     Up(up::Arguments),
     /// Draws each node's devices and who holds them, and says what pods wait for.
     Status(status::Arguments),
-    /// Deletes a cluster that `up` made, and makes sure that nothing stays.
+    /// Deletes a cluster that neuron-e2e made, by `up`, or by `run`, `fuzz`, `bench` or `conformance` with that name, and
+    /// makes sure that nothing stays.
     Down(Name),
-    /// Lists the clusters that stand, with the kubeconfig of each.
+    /// Lists the clusters that neuron-e2e made and that stand, with the kubeconfig of each.
     List(Printed),
 }
 

@@ -40,7 +40,8 @@ pub struct Arguments {
     require: bool,
 }
 
-/// Carries the cases out and prints what was seen. Exit code 1 if one failed; an error is misuse.
+/// Carries the cases out and prints what was seen. Exit code 1 if one failed. An error is misuse, or
+/// a run that could not be carried out or tidied up after.
 pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { cases, output, grace, name, keep, node_image, skip_images, require } = arguments;
     let cases = chosen(&cases)?;
