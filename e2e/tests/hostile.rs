@@ -1,5 +1,5 @@
 //! Kubelets that take the worst of their free choices. A part of the scenarios here, each with one seed; `.ci/run`
-//! runs all placement scenarios with all seeds.
+//! runs all of them with all seeds.
 
 use futures::StreamExt as _;
 use neuron_e2e::cli::on_embedded;
