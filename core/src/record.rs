@@ -60,9 +60,13 @@ pub struct RecordError {
     pub problem: String,
 }
 
-/// A longer record, in bytes, is not read: whoever may write a pod's annotations must not fill others' memory. A pod of
-/// many containers, each with many ids of its own, stays far below.
-pub const LONGEST_RECORD: usize = 32 << 10;
+/// A longer value of a pod's annotation, in bytes, is not read: whoever may write a pod's annotations must not fill
+/// others' memory. This project's record of as many containers as are placed, each with every core of the largest node,
+/// is shorter; of the others, lists of ids and words, even the longest list is.
+pub fn longest(key: &str) -> usize {
+    if key == ALLOCATION { 64 << 10 } else { 1 << 10 }
+}
+
 /// The longest text about a value that cannot be read, in bytes.
 const LONGEST_PROBLEM: usize = 200;
 
@@ -132,10 +136,16 @@ impl Allocation {
     /// Reads a pod's annotations; `None` if it has no record. This project's key decides alone where it
     /// stands; AWS' keys are read only without it. Ids may stand in any order, each once.
     pub fn parse(annotations: &BTreeMap<String, String>) -> Result<Option<Recorded>, RecordError> {
-        if let Some(text) = annotations.get(ALLOCATION) {
+        let read = |key| match annotations.get(key) {
+            Some(text) if text.len() > longest(key) => {
+                Err(RecordError::new(key, format!("it is longer than {} bytes", longest(key))))
+            }
+            text => Ok(text),
+        };
+        if let Some(text) = read(ALLOCATION)? {
             return ours(text).map(|allocation| Some(Recorded::Ours(allocation)));
         }
-        let Some(ids) = annotations.get(AWS_NEURON_IDS) else { return Ok(None) };
+        let Some(ids) = read(AWS_NEURON_IDS)? else { return Ok(None) };
         let resource = annotations.get(NEURON_RESOURCE_TYPE).map(|name| match name.as_str() {
             NEURON | NEURONDEVICE => Ok(Resource::Device),
             NEURONCORE => Ok(Resource::Core),
@@ -177,9 +187,6 @@ impl ContainerAllocation {
 
 fn ours(text: &str) -> Result<Allocation, RecordError> {
     let wrong = |problem| RecordError::new(ALLOCATION, problem);
-    if text.len() > LONGEST_RECORD {
-        return Err(wrong(format!("it is longer than {LONGEST_RECORD} bytes")));
-    }
     let json = |error: serde_json::Error| wrong(error.to_string());
     let value: serde_json::Value = serde_json::from_str(text).map_err(json)?;
     // serde would take a list for an object, and with it a version that is not looked at.

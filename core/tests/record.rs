@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::{self, Resource};
+use neuron_core::placement::MOST_CONTAINERS;
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::report::{Health, NodeReport};
 use proptest::prelude::*;
@@ -198,11 +199,28 @@ fn of_a_long_value_little_is_quoted() {
     let unknown = parse(&[(names::ALLOCATION, &format!("{{\"{field}\":1}}"))]).unwrap_err();
     assert!(unknown.contains("unknown field `ä") && unknown.ends_with("ä..."), "{unknown}");
     assert!(unknown.len() < 300, "{}", unknown.len());
-    let long = parse(&[(names::ALLOCATION, &"1".repeat(32 * 1024 + 1))]);
-    assert_eq!(
-        long.unwrap_err(),
-        "annotation neuron-scheduler/allocation cannot be read: it is longer than 32768 bytes"
-    );
+}
+
+#[rstest]
+#[case::ours(names::ALLOCATION, 65_536)]
+// It would be a list of one id.
+#[case::of_aws(names::AWS_NEURON_IDS, 1024)]
+fn what_is_longer_than_any_record_is_not_read(#[case] key: &str, #[case] longest: usize) {
+    let long = parse(&[(key, &format!("1{}", " ".repeat(longest)))]);
+    let why = format!("annotation {key} cannot be read: it is longer than {longest} bytes");
+    assert_eq!(long.unwrap_err(), why);
+}
+
+#[test]
+fn the_longest_record_that_can_be_placed_is_read() {
+    let all = CoreSet::run(0, 128);
+    let given = ContainerAllocation { devices: DeviceSet::EMPTY, cores: all };
+    let name = |at: usize| format!("{at:0>63}");
+    let containers = (0..MOST_CONTAINERS).map(|at| (name(at), given)).collect();
+    let longest = Allocation { node: "n".repeat(253), lnc: 1, containers };
+    let annotations = longest.annotations(true, "1767225600000000000");
+    assert_eq!(Allocation::parse(&annotations).unwrap(), Some(Recorded::Ours(longest)));
+    assert!(annotations[names::NEURON_CORES].len() < 1024);
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use neuron_core::names::NODE_REPORT;
 use neuron_core::report::{HolderReport, NodeReport};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -58,13 +58,13 @@ impl Upkeep {
     pub async fn run(&self, shutdown: CancellationToken) {
         let mut pods = self.engine.pods.changes();
         let mut machine = self.engine.machine.subscribe();
-        let mut wait = Some(Duration::ZERO);
+        let (mut wait, mut retry_at) = (Duration::ZERO, Some(Instant::now()));
         let mut report_again = tokio::time::interval(self.report_again);
         report_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let retry = async {
-                match wait {
-                    Some(wait) => tokio::time::sleep(wait).await,
+                match retry_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
@@ -78,7 +78,7 @@ impl Upkeep {
                 _ = report_again.tick() => {
                     tokio::select! {
                         () = shutdown.cancelled() => return,
-                        () = self.repeat_report() => continue,
+                        () = self.report_again() => continue,
                     }
                 }
             }
@@ -86,7 +86,8 @@ impl Upkeep {
                 () = shutdown.cancelled() => return,
                 done = self.look() => done,
             };
-            wait = (!done).then(|| (wait.unwrap_or_default() * 2).clamp(RETRY.0, RETRY.1));
+            wait = if done { Duration::ZERO } else { (wait * 2).clamp(RETRY.0, RETRY.1) };
+            retry_at = (!done).then(|| Instant::now() + wait);
         }
     }
 
@@ -106,7 +107,7 @@ impl Upkeep {
         };
         let seen = self.compare(&machine).await;
         // The report first: where two records overlap for a moment, it says which one counts.
-        let reported = self.report(&machine).await;
+        let reported = self.report(&machine, false).await;
         let corrected = self.correct(&machine).await;
         seen && reported && corrected && self.all_proven(&machine)
     }
@@ -165,12 +166,12 @@ impl Upkeep {
         held.iter().map(real).collect()
     }
 
-    /// Writes the node report when it has changed.
-    async fn report(&self, machine: &Machine) -> bool {
+    /// Writes the node report when it has changed, or in any case.
+    async fn report(&self, machine: &Machine, in_any_case: bool) -> bool {
         let report = {
             let (books, slots) = self.engine.current(machine);
             let report = machine.report(holders(&books.ledger, &slots));
-            if books.report.as_ref() == Some(&report) {
+            if !in_any_case && books.report.as_ref() == Some(&report) {
                 return true;
             }
             report
@@ -187,11 +188,10 @@ impl Upkeep {
         }
     }
 
-    /// Writes the last report again; it costs the API server little where the node has it.
-    async fn repeat_report(&self) {
-        let Some(report) = self.engine.books().report.clone() else { return };
-        if let Err(why) = self.write_report(&report).await {
-            tracing::warn!("the report could not be written again to node {}: {why}", self.node);
+    /// Writes the report whether or not it has changed; it costs the API server little where the node has it.
+    async fn report_again(&self) {
+        if let Some(machine) = self.engine.machine() {
+            self.report(&machine, true).await;
         }
     }
 

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
 use neuron_core::pod::BoundPod;
-use neuron_core::record::{Allocation, LONGEST_RECORD};
+use neuron_core::record::Allocation;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
@@ -192,10 +192,6 @@ fn reserve(
     let allocation = Allocation::of(&order.node, topology, &placement);
     let now = Timestamp::now().as_nanosecond().to_string();
     let annotations = Arc::new(allocation.annotations(false, &now));
-    let record = annotations.get(ALLOCATION).map_or(0, String::len);
-    if record > LONGEST_RECORD {
-        return Err(BindError::RecordTooLong { record });
-    }
     index.reserve(&order.uid, &order.node, cores, annotations.clone());
     Ok(annotations)
 }

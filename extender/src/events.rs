@@ -1,6 +1,6 @@
 //! Sends the explanations as events on pods, each once. Started by [`crate::serve`].
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cluster::Cluster;
 use crate::explain::{Explanation, about_nodes, about_waiting};
 use crate::index::{Fresh, Index};
 use crate::passing::Passing;
+use crate::unsent::{About, Unsent};
 
 /// The API server refuses longer notes, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -25,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(100);
 const EVENT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Sends explanations until the future is dropped; those about a node's books once they have held for `settles_in`, and
-/// what could not be sent again after that time.
+/// what nobody took again after that time, and ever later.
 pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: Duration) {
     let mut said: HashSet<(String, String)> = HashSet::new();
     let mut passing = Passing::new(settles_in);
@@ -51,65 +52,47 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, settles_in: D
             yield_now().await;
             found.extend(cluster.read(|index| about_waiting(index, uid)));
         }
+        let mut is_away = false;
         for explanation in passing.sift(&nodes, found, now) {
             let key = (explanation.uid.clone(), explanation.said_once());
             if said.contains(&key) {
                 continue;
             }
-            let about = (explanation.node.clone(), explanation.uid.clone());
-            if send(&client, explanation).await {
-                said.insert(key);
-            } else {
-                unsent.add(about);
+            let about = About::of(&explanation);
+            // Where one was not answered the next will not be either, most likely, and each may take until its deadline.
+            if is_away {
+                unsent.put_off(about, Instant::now());
+                continue;
+            }
+            match send(&client, explanation).await {
+                Sent::Yes => {
+                    said.insert(key);
+                    unsent.done(&about);
+                }
+                Sent::Refused => unsent.done(&about),
+                Sent::Unanswered => {
+                    is_away = true;
+                    unsent.failed(about, Instant::now());
+                }
             }
         }
-        cluster.read(|index| said.retain(|(uid, _)| index.pod(uid).is_some()));
+        cluster.read(|index| {
+            said.retain(|(uid, _)| index.pod(uid).is_some());
+            unsent.retain(|uid| index.pod(uid).is_some());
+        });
     }
 }
 
-/// What to look at again, as something about it could not be said: the API server or a webhook was away.
-struct Unsent {
-    /// After how long it is looked at again: nothing else may be a reason to.
-    again_in: Duration,
-    since: Option<Instant>,
-    nodes: BTreeSet<String>,
-    pods: BTreeSet<String>,
+/// What became of an event.
+enum Sent {
+    Yes,
+    /// The API server does not want it, now or later.
+    Refused,
+    /// The API server, or what it asks, was away or busy.
+    Unanswered,
 }
 
-impl Unsent {
-    fn new(again_in: Duration) -> Self {
-        Self { again_in, since: None, nodes: BTreeSet::new(), pods: BTreeSet::new() }
-    }
-
-    /// An explanation about a node's books, if there is a node, else about a pod that waits.
-    fn add(&mut self, about: (Option<String>, String)) {
-        match about {
-            (Some(node), _) => self.nodes.insert(node),
-            (None, uid) => self.pods.insert(uid),
-        };
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    /// Waits until it is time to try again; for ever if there is nothing to say.
-    async fn ripe(&self) {
-        match self.since {
-            Some(since) => sleep_until(since + self.again_in).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Adds it to what is looked at now, if it is time: it may have passed meanwhile.
-    fn take(&mut self, now: Instant, nodes: &mut BTreeSet<String>, pods: &mut BTreeSet<String>) {
-        if self.since.is_some_and(|since| now >= since + self.again_in) {
-            self.since = None;
-            nodes.append(&mut self.nodes);
-            pods.append(&mut self.pods);
-        }
-    }
-}
-
-/// Whether it was sent.
-async fn send(client: &Client, explanation: Explanation) -> bool {
+async fn send(client: &Client, explanation: Explanation) -> Sent {
     let Explanation { uid, namespace, name, reason, note, .. } = explanation;
     info!("event on pod {namespace}/{name}: {reason}: {note}");
     let pod = ObjectReference {
@@ -132,14 +115,19 @@ async fn send(client: &Client, explanation: Explanation) -> bool {
     let reporter = Reporter { controller: "neuron-extender".to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
     match timeout(EVENT_DEADLINE, recorder.publish(&event, &pod)).await {
-        Ok(Ok(())) => true,
+        Ok(Ok(())) => Sent::Yes,
         Ok(Err(error)) => {
             warn!("the event on pod {namespace}/{name} could not be sent: {error}");
-            false
+            match error {
+                kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
+                    Sent::Refused
+                }
+                _ => Sent::Unanswered,
+            }
         }
         Err(_) => {
             warn!("the event on pod {namespace}/{name} could not be sent in time");
-            false
+            Sent::Unanswered
         }
     }
 }

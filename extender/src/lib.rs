@@ -21,6 +21,7 @@ mod seen;
 mod server;
 mod shapes;
 mod tls;
+mod unsent;
 mod view;
 mod watches;
 mod wire;

@@ -8,7 +8,7 @@ use neuron_core::names::{
 };
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
-use neuron_core::record::LONGEST_RECORD;
+use neuron_core::record::longest;
 
 use crate::protobuf::{self, text};
 use crate::seen::{SeenNode, SeenPod};
@@ -25,14 +25,19 @@ pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
     });
     let protobuf::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
     let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
-    let annotations: BTreeMap<String, String> = ours.map(|(key, value)| (key, kept(value))).collect();
+    let annotations: BTreeMap<String, String> = ours
+        .map(|(key, value)| {
+            let kept = kept(&key, value);
+            (key, kept)
+        })
+        .collect();
     let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
     SeenPod { node, unschedulable, pod }
 }
 
-/// As much of an annotation's value as is kept, for as long as the pod lives: enough to see that it is too long.
-fn kept(mut value: Vec<u8>) -> String {
-    value.truncate(LONGEST_RECORD + 1);
+/// As much of an annotation's value as is kept for as long as the pod lives: enough to see that it is too long.
+fn kept(key: &str, mut value: Vec<u8>) -> String {
+    value.truncate(longest(key) + 1);
     value.shrink_to_fit();
     text(value)
 }
@@ -81,7 +86,6 @@ fn pod_status(status: protobuf::PodStatus) -> pod::PodStatus {
 
 #[cfg(test)]
 mod tests {
-    use neuron_core::names::ALLOCATION;
     use neuron_core::request::Role;
     use prost::Message;
 
@@ -129,15 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_value_that_no_record_has_little_is_kept() {
-        let value = vec![b'"'; 250_000];
-        let metadata = protobuf::ObjectMeta {
-            annotations: [(ALLOCATION.to_owned(), value)].into(),
-            ..Default::default()
-        };
+    fn of_values_that_no_record_has_little_is_kept() {
+        let long = |key: &&str| ((*key).to_owned(), vec![b'"'; 250_000]);
+        let annotations = POD_ANNOTATIONS.iter().map(long).collect();
+        let metadata = protobuf::ObjectMeta { annotations, ..Default::default() };
         let SeenPod { pod, .. } = seen_pod(protobuf::Pod { metadata, ..Default::default() });
-        assert!(pod.annotations[ALLOCATION].capacity() <= 2 * LONGEST_RECORD);
-        assert_eq!(pod.record.unwrap_err().problem, "it is longer than 32768 bytes");
+        let kept: usize = pod.annotations.values().map(String::capacity).sum();
+        assert!(kept < 72 * 1024, "{kept}");
+        assert_eq!(pod.record.unwrap_err().problem, "it is longer than 65536 bytes");
     }
 
     #[test]

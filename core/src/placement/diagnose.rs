@@ -15,8 +15,7 @@ use crate::request::{ContainerRequest, PodRequest};
 pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
     let empty = Occupancy::empty(Arc::clone(occupancy.topology()));
     let plan = Plan::of(request);
-    too_many(request)
-        .or_else(|| unsupported(request, occupancy))
+    unsupported(request, occupancy)
         .or_else(|| not_enough(&plan, &empty, occupancy))
         .or_else(|| never_together(request, &plan, &empty))
         .or_else(|| unhealthy(request, occupancy))
@@ -26,7 +25,7 @@ pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
         .unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
 }
 
-/// Before anything else: every other reason takes time that grows with the containers.
+/// Asked before anything else: all else takes time that grows with the containers.
 pub(super) fn too_many(request: &PodRequest) -> Option<Refusal> {
     let containers = request.containers.len();
     (containers > MOST_CONTAINERS).then_some(Refusal::TooManyContainers { containers })

@@ -88,7 +88,10 @@ pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, R
 
 /// The same answer as [`place`] without the placement, cheap enough to ask of every node.
 pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> {
-    if diagnose::too_many(request).is_none() && is_possible(request, occupancy, Shape::Checked) {
+    if let Some(refusal) = diagnose::too_many(request) {
+        return Err(refusal);
+    }
+    if is_possible(request, occupancy, Shape::Checked) {
         return Ok(());
     }
     Err(diagnose::why(request, occupancy))

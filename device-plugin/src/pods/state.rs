@@ -16,7 +16,7 @@ pub(super) struct State {
     pub(super) starting: Option<BTreeMap<String, NodePod>>,
     /// What has ended or gone since the last look.
     pub(super) ended: Vec<NodePod>,
-    /// UIDs of pods that the watch has seen go, the latest last. A UID never comes back.
+    /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
 }
 
@@ -38,17 +38,23 @@ impl State {
     pub(super) fn forget(&mut self, uid: &str) {
         let gone = self.known.as_mut().and_then(|known| known.remove(uid));
         self.ended.extend(gone.filter(|pod| !pod.pod.terminal));
+        self.remember(uid.to_owned());
+    }
+
+    fn remember(&mut self, uid: String) {
         if self.gone.len() == MOST_GONE {
             self.gone.pop_front();
         }
-        self.gone.push_back(uid.to_owned());
+        self.gone.push_back(uid);
     }
 
     /// Takes over a whole list, as it was at `version`: what is not in it and not newer is gone.
     pub(super) fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
         let mut known = self.known.take().unwrap_or_default();
-        let gone = known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version);
-        self.ended.extend(gone.map(|(_, pod)| pod).filter(|pod| !pod.pod.terminal));
+        for (uid, pod) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {
+            self.remember(uid);
+            self.ended.extend((!pod.pod.terminal).then_some(pod));
+        }
         self.known = Some(known);
         now.into_values().for_each(|pod| self.keep(pod));
     }
@@ -82,6 +88,15 @@ mod tests {
         state.keep(pod("u", 99));
         assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["v"]);
         assert_eq!(state.ended.len(), 1, "it has gone once");
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_the_list_in_which_the_pod_was_missing_does_not_bring_it_back() {
+        let mut state = State::default();
+        state.replace(list(&[pod("u", 80)]), 85);
+        state.replace(BTreeMap::new(), u64::MAX);
+        state.replace(list(&[pod("u", 80)]), 90);
+        assert_eq!((state.known.unwrap().len(), state.ended.len()), (0, 1));
     }
 
     #[test]

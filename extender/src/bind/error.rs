@@ -1,6 +1,5 @@
 //! Why a pod was not bound. The texts end in the pod's FailedScheduling event.
 
-use neuron_core::record::LONGEST_RECORD;
 use neuron_core::request::RequestError;
 
 use crate::cluster::NotListed;
@@ -41,18 +40,10 @@ pub(crate) enum BindError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// No such node.
-    #[error("the Neuron scheduler knows no node {node}; try again once its watch has shown it")]
+    #[error("the Neuron scheduler knows no node {node}; kube-scheduler tries again")]
     NoNode {
         /// Its name.
         node: String,
-    },
-    /// So many containers share so many ids that the record is not read again.
-    #[error(
-        "the pod's record would have {record} bytes, at most {LONGEST_RECORD} are read; ask in fewer containers"
-    )]
-    RecordTooLong {
-        /// Its length in bytes.
-        record: usize,
     },
     /// The node does not take it, or not any more.
     #[error(transparent)]

@@ -26,6 +26,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 const WATCH_SECONDS: u32 = 60;
 /// How long it may be overdue with that.
 const OVERDUE: Duration = Duration::from_secs(5);
+
 /// What is watched, and what is kept of it.
 pub(super) struct Watched<K, T> {
     /// As the log calls it.

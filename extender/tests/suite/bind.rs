@@ -64,7 +64,7 @@ async fn pods_that_cannot_be_bound_are_named() {
     let pod = world.pod("one", "neuron", 1).await;
     assert_eq!(
         world.bind(&pod, "nowhere").await,
-        "the Neuron scheduler knows no node nowhere; try again once its watch has shown it"
+        "the Neuron scheduler knows no node nowhere; kube-scheduler tries again"
     );
     world.delete("one").await;
     assert_eq!(world.bind(&pod, "n1").await, "the pod does not exist any more; nothing was bound");
