@@ -54,6 +54,10 @@ use phases::Phases;
 pub use scheduling::Scheduling;
 use scheduling::{Forward, Route};
 
+/// Times a cluster is tried to be made. kind waits 30 s for a node that unpacks its images first: too short for a slow
+/// disk that has to be read (seen twice in a row, once).
+const TRIES: usize = 4;
+
 /// Whose turn it is to be made.
 static CREATING: Semaphore = Semaphore::const_new(1);
 
@@ -232,12 +236,17 @@ impl KindCluster {
             "-",
         ];
         // One after the other: a machine that is busy with the next one's images and containers lets kind's own short
-        // waits for the first one run out. Other things may keep it busy, so once more.
+        // waits for the first one run out. Other things may keep it busy, so several times.
         let _turn = CREATING.acquire().await?;
-        if let Err(error) = program::output_from("kind", &arguments, &config).await {
-            eprintln!("cluster {} could not be made, trying once more: {error:#}", options.name);
-            program::output("kind", &["delete", "cluster", "--name", &options.name]).await?;
-            program::output_from("kind", &arguments, &config).await?;
+        for time in 1.. {
+            match program::output_from("kind", &arguments, &config).await {
+                Err(error) if time < TRIES => {
+                    eprintln!("cluster {} could not be made, try {time} of {TRIES}: {error:#}", options.name);
+                    program::output("kind", &["delete", "cluster", "--name", &options.name]).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
         }
         guard.set_complete()
     }
