@@ -67,7 +67,7 @@ impl Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    startup::log();
+    runtime::log();
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -78,6 +78,6 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let client = startup::client(arguments.kubeconfig.as_deref()).await?;
-    neuron_device_plugin::run(arguments.config(), client, startup::until_signal("ending")?).await
+    let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
+    neuron_device_plugin::run(arguments.config(), client, runtime::until_signal("ending")?).await
 }

@@ -124,7 +124,7 @@ impl Pods {
     pub async fn watch(&self, shutdown: CancellationToken) {
         let only = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
         let mut events =
-            startup::watch(self.everywhere(), only).take_until(shutdown.cancelled_owned()).boxed();
+            runtime::watch(self.everywhere(), only).take_until(shutdown.cancelled_owned()).boxed();
         loop {
             match events.try_next().await {
                 Ok(Some(event)) => self.take(event),

@@ -3,8 +3,8 @@
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
-use crate::library;
-use crate::scenario::{Scenario, Tier};
+use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{Scenario, Tier};
 
 /// The part of a command line that chooses scenarios.
 #[derive(Clone, Debug, Args)]

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, stderr};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,16 +11,17 @@ use tokio::time::Instant;
 
 use crate::bench::{self, BenchCommand};
 use crate::choice::Choice;
-use crate::embedded::{Embedded, Options};
-use crate::fuzz::on_kind::OnKind;
-use crate::fuzz::{self, Fuzz};
+use crate::kind;
 use crate::kind::conformance;
+use crate::kind::fuzz::OnKind;
 use crate::kind::session::Session;
-use crate::kind::{self, Scheduling};
 use crate::kind_arguments::{KindArguments, node_image_of_environment};
 use crate::output::{Row, summary, table, told};
-use crate::scenario::Scenario;
-use crate::{draw, library, playground, run as runner};
+use crate::{draw, playground};
+use neuron_e2e_engine::embedded::{self, Options};
+use neuron_e2e_engine::fuzz::{self, Fuzz};
+use neuron_e2e_engine::scenario::Scenario;
+use neuron_e2e_engine::scenario::library;
 
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
@@ -85,17 +86,6 @@ struct RunArguments {
     cluster: ClusterKind,
     #[command(flatten)]
     kind: KindArguments,
-    /// An existing cluster instead, by a context of your kubeconfig. Only its nodes labelled neuron-e2e/fake=true are
-    /// used (`kubectl label node NAME neuron-e2e/fake=true`), three at most, with my-scheduler; everything added is
-    /// taken away at the end. Refused where namespace default holds pods or the suite is installed. Images are loaded
-    /// into kind's nodes of this machine; into others you load those of `cargo xtask images`.
-    #[arg(
-        long = "use",
-        value_name = "CONTEXT",
-        help_heading = "With --cluster kind",
-        conflicts_with_all = ["name", "keep", "clusters", "node_image"]
-    )]
-    context: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -168,9 +158,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             let runtime = tokio::runtime::Runtime::new()?;
             match arguments.cluster {
-                ClusterKind::Embedded if arguments.context.is_some() => {
-                    bail!("--use needs --cluster kind: the embedded cluster is in this process")
-                }
                 ClusterKind::Embedded => runtime.block_on(run_scenarios(arguments)),
                 ClusterKind::Kind => runtime.block_on(run_on_kind(arguments)),
             }
@@ -209,7 +196,7 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             let progress = &progress;
             async move {
                 let began = Instant::now();
-                let result = on_embedded(scenario, *options).await;
+                let result = embedded::run(scenario, *options).await;
                 let row = Row::new(scenario, result, began.elapsed().as_secs_f64());
                 progress.inc(1);
                 let word = if row.passed { "passed" } else { "FAILED" };
@@ -266,7 +253,7 @@ async fn run_fuzz(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
         ClusterKind::Kind => {
             // Plans have two nodes at most.
             let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
-            match fuzz::on_kind::run(&fuzz, &ways, kind.options(2), clusters).await? {
+            match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) => return lacking(&why, require),
                 OnKind::Ran(rows) => {
                     rows.iter().filter(|row| !row.passed).for_each(|row| eprintln!("{}", row.line()));
@@ -308,28 +295,7 @@ async fn run_on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     refuse_embedded_only(&arguments)?;
     let mut scenarios = arguments.choice.scenarios()?;
     scenarios.retain(|scenario| runs_on("kind", scenario));
-    let RunArguments { kind, output, context, .. } = arguments;
-    if let Some(context) = context {
-        if kind.scheduling.contains(&Scheduling::Default) {
-            bail!(
-                "--use runs with my-scheduler only: --scheduling default would edit the default scheduler's static pod \
-                 on the control plane, which is not ours"
-            );
-        }
-        // Docker only if its nodes are containers of this machine.
-        let kubectl = kind::doctor::kubectl().await;
-        if let Err(why) = kubectl.found {
-            return lacking(&format!("{}: {why}", kubectl.what), kind.require);
-        }
-        let rows = kind::existing::run(&scenarios, &context, kind.skip_images).await?;
-        if kind.require && rows.iter().all(|row| row.skipped.is_some()) {
-            show(&rows, output)?;
-            bail!(
-                "--require: the cluster of context {context:?} could run none of them; the lines above say why"
-            );
-        }
-        return show(&rows, output);
-    }
+    let RunArguments { kind, output, .. } = arguments;
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
     let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
     let rows = match kind::session::run(&scenarios, &ways, kind.options(workers), clusters).await? {
@@ -385,15 +351,6 @@ async fn doctor(output: Output) -> anyhow::Result<ExitCode> {
     }
     let healthy = findings.iter().all(|finding| finding.found.is_ok());
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// One scenario on an embedded cluster of its own.
-pub async fn on_embedded(scenario: &Scenario, options: Options) -> anyhow::Result<runner::Finished> {
-    use crate::cluster::Cluster as _;
-    let cluster = Embedded::up(scenario, options).await.context("bringing the embedded cluster up")?;
-    let finished = runner::run(&cluster, scenario).await;
-    cluster.down().await.context("taking the embedded cluster down")?;
-    finished
 }
 
 fn progress(runs: u64) -> anyhow::Result<ProgressBar> {

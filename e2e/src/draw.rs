@@ -8,10 +8,10 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
 
-use crate::outcome::Outcome;
 use crate::output::folded;
 use crate::paint::Paint;
-use crate::scenario::{NodeSpec, Scenario};
+use neuron_e2e_engine::outcome::Outcome;
+use neuron_e2e_engine::scenario::{NodeSpec, Scenario};
 
 /// A node and who holds what of it.
 pub struct Sketch<'a> {

@@ -4,8 +4,8 @@ use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use serde::Serialize;
 
-use crate::outcome::{Outcome, PodOutcome};
-use crate::scenario::Scenario;
+use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
+use neuron_e2e_engine::scenario::Scenario;
 
 /// Pods shown of one scenario; the JSON has them all.
 const PODS_SHOWN: usize = 4;
@@ -37,7 +37,11 @@ pub struct Row {
 
 impl Row {
     /// The row of a scenario that was run.
-    pub fn new(scenario: &Scenario, result: anyhow::Result<crate::run::Finished>, seconds: f64) -> Self {
+    pub fn new(
+        scenario: &Scenario,
+        result: anyhow::Result<neuron_e2e_engine::run::Finished>,
+        seconds: f64,
+    ) -> Self {
         let (outcome, failures) = match result {
             Ok(finished) => (Some(finished.outcome), finished.failures),
             Err(error) => (None, vec![format!("{error:#}")]),
@@ -170,7 +174,7 @@ pub(crate) fn folded(ids: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library;
+    use neuron_e2e_engine::scenario::library;
 
     #[test]
     fn a_scenario_that_was_skipped_has_neither_passed_nor_failed() {

@@ -70,26 +70,10 @@ fn json_has_every_field_of_a_row() {
 fn the_list_is_json_too() {
     let output = neuron_e2e(&["list", "-o", "json"]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let scenarios = neuron_e2e::library::all().unwrap();
+    let scenarios = neuron_e2e_engine::scenario::library::all().unwrap();
     assert_eq!(rows.len(), scenarios.len());
     assert_eq!(rows[0]["scenario"], scenarios[0].name.as_str());
     assert_eq!(rows[0]["about"], scenarios[0].about.as_str());
-}
-
-#[test]
-fn use_takes_the_cluster_as_it_is() {
-    let others = [["--name", "x"].as_slice(), &["--keep"], &["--clusters", "2"], &["--node-image", "x"]];
-    for other in others {
-        let output = neuron_e2e(&[&["run", "--cluster", "kind", "--use", "x"], other].concat());
-        assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains("'--use <CONTEXT>' cannot be used with"), "{other:?}");
-    }
-    let output = neuron_e2e(&["run", "--cluster", "kind", "--use", "x", "--scheduling", "default"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("static pod on the control plane, which is not ours"));
-    let output = neuron_e2e(&["run", "--use", "x"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--use needs --cluster kind"));
 }
 
 #[test]
@@ -100,25 +84,6 @@ fn what_only_the_embedded_cluster_can_do_is_refused_on_kind() {
         let said = text(&output.stderr);
         assert!(said.contains(&format!("{} works with --cluster embedded only", flags[0])), "{said}");
     }
-}
-
-#[test]
-fn use_without_kubectl_is_skipped_unless_it_is_required() {
-    let without_programs = |arguments: &[&str]| {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
-        program
-            .args(["run", "--cluster", "kind", "--use", "x"])
-            .args(arguments)
-            .env("PATH", "")
-            .output()
-            .unwrap()
-    };
-    let skipped = without_programs(&[]);
-    assert_eq!(skipped.status.code(), Some(0));
-    assert!(text(&skipped.stdout).starts_with("skipped: kubectl: cannot start"), "{}", text(&skipped.stdout));
-    let required = without_programs(&["--require"]);
-    assert_eq!(required.status.code(), Some(2));
-    assert!(text(&required.stderr).contains("kubectl: cannot start"), "{}", text(&required.stderr));
 }
 
 #[test]

@@ -5,14 +5,14 @@
 use std::process::{Command, Output};
 
 use neuron_core::request::Role;
-use neuron_e2e::cli::on_embedded;
-use neuron_e2e::embedded::Options;
-use neuron_e2e::fuzz::comparable;
-use neuron_e2e::fuzz::generate::plan;
-use neuron_e2e::fuzz::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
-use neuron_e2e::fuzz::shrink::{are_alike, shrink};
-use neuron_e2e::library;
-use neuron_e2e::scenario::{DeviceState, Part};
+use neuron_e2e_engine::embedded;
+use neuron_e2e_engine::embedded::Options;
+use neuron_e2e_engine::fuzz::comparable;
+use neuron_e2e_engine::fuzz::generate::plan;
+use neuron_e2e_engine::fuzz::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
+use neuron_e2e_engine::fuzz::shrink::{are_alike, shrink};
+use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{DeviceState, Part};
 use serde_json::Value;
 
 fn fuzz(arguments: &[&str]) -> Output {
@@ -67,7 +67,7 @@ async fn comparable_plans_come_out_the_same_whatever_kubelet_chooses() {
         let scenario = comparable::plan(seed).scenario().unwrap();
         let mut outcomes = Vec::new();
         for options in [Options { seed: 1, hostile: false }, Options { seed: 2, hostile: false }] {
-            let finished = on_embedded(&scenario, options).await.unwrap();
+            let finished = embedded::run(&scenario, options).await.unwrap();
             assert_eq!(finished.failures, Vec::<String>::new(), "seed {seed}");
             outcomes.push(finished.outcome.to_text().unwrap());
         }

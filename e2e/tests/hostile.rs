@@ -2,11 +2,11 @@
 //! runs all of them with all seeds.
 
 use futures::StreamExt as _;
-use neuron_e2e::cli::on_embedded;
-use neuron_e2e::embedded::Options;
-use neuron_e2e::library;
 use neuron_e2e::output::Row;
-use neuron_e2e::scenario::Tier;
+use neuron_e2e_engine::embedded;
+use neuron_e2e_engine::embedded::Options;
+use neuron_e2e_engine::scenario::Tier;
+use neuron_e2e_engine::scenario::library;
 
 /// Sweeps over counts and types: one pod after another on an empty node leaves kubelet nothing to choose.
 const SWEEPS: [&str; 3] = ["every-type/", "device-counts-", "core-counts-"];
@@ -22,7 +22,7 @@ async fn hostile_kubelets_break_no_scenario() {
     });
     let rows: Vec<Row> = futures::stream::iter(chosen.zip(SEEDS.into_iter().cycle()))
         .map(|(scenario, seed)| async move {
-            Row::new(&scenario, on_embedded(&scenario, Options { seed, hostile: true }).await, 0.0)
+            Row::new(&scenario, embedded::run(&scenario, Options { seed, hostile: true }).await, 0.0)
         })
         .buffer_unordered(JOBS)
         .collect()

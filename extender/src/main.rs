@@ -11,7 +11,7 @@ use tracing::{error, info};
 // One thread: nearly all is waiting, and to wake another thread costs more than most of what it would do.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    startup::log();
+    runtime::log();
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -23,11 +23,11 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     info!("effective configuration: {arguments:?}");
-    let client = startup::client(arguments.kubeconfig.as_deref()).await?;
+    let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let address = arguments.address();
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!("cannot listen on {address}; give another --listen or end what listens there")
     })?;
-    let shutdown = startup::until_signal("ending: binds under way are finished first")?;
+    let shutdown = runtime::until_signal("ending: binds under way are finished first")?;
     serve(arguments.config(), client, listener, shutdown).await
 }

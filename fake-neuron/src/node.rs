@@ -64,7 +64,7 @@ impl Keeper {
     pub async fn run(&self, client: kube::Client, shutdown: CancellationToken) {
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let changes = startup::watch(nodes.clone(), only).applied_objects();
+        let changes = runtime::watch(nodes.clone(), only).applied_objects();
         let mut changes = pin!(changes.take_until(shutdown.cancelled()));
         let mut last: Option<Applied> = None;
         loop {

@@ -34,13 +34,13 @@ pub(crate) struct Arguments {
 
 /// Runs until SIGTERM or Ctrl-C. Errors: no way to an API server, an address that cannot be listened on.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    startup::log();
+    runtime::log();
     tokio::runtime::Runtime::new().context("cannot start")?.block_on(keep(arguments))
 }
 
 async fn keep(arguments: Arguments) -> anyhow::Result<()> {
-    let shutdown = startup::until_signal("ending")?;
-    let client = startup::client(arguments.kubeconfig.as_deref()).await?;
+    let shutdown = runtime::until_signal("ending")?;
+    let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let (sender, state) = watch::channel(State::Waiting);
     if let Some(address) = arguments.listen {
         let listener = TcpListener::bind(address)

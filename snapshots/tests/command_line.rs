@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use neuron_core::record::{Allocation, ContainerAllocation};
 use neuron_e2e::draw;
 use neuron_e2e::kind::conformance::row as conformance;
-use neuron_e2e::library;
-use neuron_e2e::outcome::{Outcome, PodOutcome};
 use neuron_e2e::output::{self, Row};
-use neuron_e2e::run::Finished;
-use neuron_e2e::scenario::Scenario;
+use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
+use neuron_e2e_engine::run::Finished;
+use neuron_e2e_engine::scenario::Scenario;
+use neuron_e2e_engine::scenario::library;
 
 /// Columns of the terminal that the tables are made for.
 const WIDTH: u16 = 120;

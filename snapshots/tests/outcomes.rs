@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::StreamExt as _;
-use neuron_e2e::cli::on_embedded;
-use neuron_e2e::embedded::Options;
-use neuron_e2e::library;
-use neuron_e2e::outcome::{Outcome, PodOutcome};
-use neuron_e2e::scenario::Scenario;
+use neuron_e2e_engine::embedded::Options;
+use neuron_e2e_engine::embedded::{self};
+use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
+use neuron_e2e_engine::scenario::Scenario;
+use neuron_e2e_engine::scenario::library;
 use serde_json::{Value, json};
 
 /// Scenarios that run at the same time; they wait more than they work.
@@ -25,7 +25,7 @@ async fn documents() {
     let mut outcomes = BTreeMap::new();
     let scenarios = library::all().unwrap();
     let mut runs = futures::stream::iter(scenarios.iter().filter(|scenario| runs_here(scenario)))
-        .map(|scenario| async move { (scenario, on_embedded(scenario, Options::default()).await) })
+        .map(|scenario| async move { (scenario, embedded::run(scenario, Options::default()).await) })
         .buffer_unordered(JOBS);
     while let Some((scenario, finished)) = runs.next().await {
         match finished {

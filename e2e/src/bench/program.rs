@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::kind::bare::{Bare, FOLDER_IN_NODE};
 use crate::kind::wait::{found, until};
-use crate::scheduler_configuration::SchedulerConfiguration;
+use neuron_e2e_engine::scheduler_configuration::SchedulerConfiguration;
 
 const NAME: &str = "neuron-bench-scheduler";
 const FILE: &str = "bench-scheduler.yaml";

@@ -38,8 +38,8 @@ pub struct Arguments {
 /// Serves until the process is ended; logs go to standard error.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // As neuron-extender itself logs, for that is part of what it costs.
-    startup::log();
-    let client = startup::client(Some(&arguments.kubeconfig)).await?;
+    runtime::log();
+    let client = runtime::client(Some(&arguments.kubeconfig)).await?;
     let listener = TcpListener::bind(arguments.listen).await?;
     match arguments.extender {
         Extender::Passing => Ok(axum::serve(listener, passing::router(client)).await?),

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::pods::SCHEDULER;
-use crate::scheduler_configuration::{ExtenderEntry, SchedulerConfiguration};
+use neuron_e2e_engine::scheduler_configuration::{ExtenderEntry, SchedulerConfiguration};
 
 /// One way to schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

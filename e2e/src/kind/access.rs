@@ -6,32 +6,24 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::program;
 
-/// One cluster's API server, with an administrator's rights.
+/// One cluster's API server, with an administrator's rights: the current context of a kubeconfig file.
 #[derive(Clone, Debug)]
-pub(super) enum Access {
-    /// The current context of a kubeconfig file.
-    File(String),
-    /// A context of the kubeconfig that kubectl would use.
-    Context(String),
+pub(super) struct Access {
+    /// Path of the file.
+    pub(super) kubeconfig: String,
 }
 
 impl Access {
     /// What kubectl is given to talk to this cluster.
     pub(super) fn arguments(&self) -> [&str; 2] {
-        match self {
-            Access::File(path) => ["--kubeconfig", path],
-            Access::Context(name) => ["--context", name],
-        }
+        ["--kubeconfig", &self.kubeconfig]
     }
 
     /// A client of its own.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        let (file, context) = match self {
-            Access::File(path) => (Kubeconfig::read_from(path).context("the cluster's kubeconfig")?, None),
-            Access::Context(name) => (Kubeconfig::read().context("reading the kubeconfig")?, Some(name)),
-        };
-        let options = KubeConfigOptions { context: context.cloned(), ..KubeConfigOptions::default() };
-        Ok(Client::try_from(kube::Config::from_custom_kubeconfig(file, &options).await?)?)
+        let file = Kubeconfig::read_from(&self.kubeconfig).context("the cluster's kubeconfig")?;
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
     }
 
     /// Runs kubectl on this cluster, with this text on its standard input.

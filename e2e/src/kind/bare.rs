@@ -43,7 +43,7 @@ impl Bare {
         KindCluster::create(&options, &guard).await?;
         let (control_planes, _) = nodes_of(name).await?;
         let control_plane = control_planes.into_iter().next().context("a cluster without control plane")?;
-        let access = Access::File(guard.kubeconfig());
+        let access = Access { kubeconfig: guard.kubeconfig() };
         go_straight(&access, name, &control_plane).await.context("the way to the API server")?;
         Ok(Self {
             client: access.client().await?,

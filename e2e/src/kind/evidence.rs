@@ -10,7 +10,7 @@ use neuron_core::names;
 use super::KindCluster;
 use super::conformance::pod_resources;
 use super::install::SYSTEM;
-use crate::run::NAMESPACE;
+use neuron_e2e_engine::cluster::NAMESPACE;
 
 /// How the line begins that says where the evidence is, or why there is none.
 const KEPT: &str = "evidence: ";
@@ -66,7 +66,7 @@ impl KindCluster {
                 // The API server may be what is broken: then as kubelet keeps them.
                 Err(error) => {
                     save(&folder, &format!("logs-{namespace}.txt"), Err(error.into()))?;
-                    for node in self.workers.iter().chain(&self.control_plane) {
+                    for node in &self.nodes {
                         let file = format!("{node}-logs-{namespace}.txt");
                         save(&folder, &file, self.in_node(node, &kept_logs(namespace)).await)?;
                     }
@@ -83,7 +83,7 @@ impl KindCluster {
                 save(&folder, &file, held)?;
             }
         }
-        for node in self.workers.iter().chain(&self.control_plane) {
+        for node in &self.nodes {
             for unit in ["kubelet", "containerd"] {
                 let log = format!(
                     "tail -n {LINES} /var/log/{unit}.log 2>/dev/null || journalctl -u {unit} -n {LINES}"

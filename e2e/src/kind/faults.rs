@@ -37,7 +37,7 @@ impl KindCluster {
             Ok(now.is_some() && now != before)
         })
         .await?;
-        self.serves_again(node, began).await
+        self.serves(node, Some(began)).await
     }
 
     /// Kills etcd; kubelet starts it anew.
@@ -52,7 +52,7 @@ impl KindCluster {
 
     /// Takes the API server's manifest away from kubelet and waits until it no longer runs.
     pub(super) async fn stop_api_server(&self) -> anyhow::Result<()> {
-        let node = self.control_plane()?;
+        let node = &self.control_plane;
         self.in_node(node, &format!("mv {API_SERVER} {API_SERVER_AWAY}")).await?;
         until("the API server to end", || async { Ok(self.process(node, "kube-apiserver").await?.is_none()) })
             .await
@@ -60,7 +60,7 @@ impl KindCluster {
 
     /// Gives the manifest back and waits until the API server is ready.
     pub(super) async fn start_api_server(&self) -> anyhow::Result<()> {
-        let node = self.control_plane()?;
+        let node = &self.control_plane;
         self.in_node(node, &format!("mv {API_SERVER_AWAY} {API_SERVER}")).await?;
         until("the API server to be ready", || async {
             self.kubectl(&["get", "--raw", "/readyz"], "").await.map(|_| true)
@@ -69,7 +69,7 @@ impl KindCluster {
     }
 
     async fn restart_static(&self, name: &str) -> anyhow::Result<()> {
-        let node = self.control_plane()?;
+        let node = &self.control_plane;
         let before = self.process(node, name).await?;
         self.in_node(node, &format!("pkill -KILL -x {name}"))
             .await
@@ -83,12 +83,12 @@ impl KindCluster {
     }
 
     /// Kills every process of this program on these nodes, as the system does that runs out of memory. An error where
-    /// none runs on any of them; nodes that are not this machine's are left alone.
+    /// none runs on any of them.
     pub(super) async fn kill(&self, program: &str, nodes: &[String]) -> anyhow::Result<()> {
         // Linux keeps 15 bytes of a process' name.
         let name = program.get(..15).unwrap_or(program);
-        let nodes: Vec<&String> = nodes.iter().filter(|node| self.containers.contains(node)).collect();
-        let mut killed = nodes.is_empty();
+
+        let mut killed = false;
         for node in nodes {
             let kill = format!("if pkill -KILL -x {name}; then echo killed; fi");
             let said = self.in_node(node, &kill).await;
@@ -114,7 +114,7 @@ impl KindCluster {
     pub(super) async fn start_node(&self, node: &str) -> anyhow::Result<()> {
         let began = Timestamp::now();
         thaw(node).await?;
-        self.serves_again(node, began).await
+        self.serves(node, Some(began)).await
     }
 
     /// Restarts the node's container and waits until kubelet, hardware and plugin are back.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::KindCluster;
 use super::nodes::PLUGIN_LABEL;
 use super::wait::until;
-use crate::scenario::{DeviceState, NodeSpec};
+use neuron_e2e_engine::scenario::{DeviceState, NodeSpec};
 
 // What fake-neuron reads of its node and answers (deploy/fake-neuron.yml).
 pub(super) const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";

@@ -5,7 +5,6 @@ use futures::future::try_join_all;
 use serde_json::json;
 
 use super::KindCluster;
-use super::existing;
 use super::nodes::PLUGIN_LABEL;
 
 pub(super) const EXTENDER: &str = include_str!("../../../deploy/k8s-neuron-scheduler-eks.yml");
@@ -47,18 +46,12 @@ impl KindCluster {
     /// restarted. The device plugin runs on no node before one is given hardware.
     pub(super) async fn install(&self, used_again: bool) -> anyhow::Result<()> {
         let (fake, off) = (format!("{FAKE_LABEL}=true"), format!("{PLUGIN_LABEL}=off"));
-        let ours = self.is_somebodys().then(|| format!("{}={}", existing::WORKER.0, existing::WORKER.1));
         self.nodes_are_known().await?;
         let workers = self.workers.iter().map(String::as_str);
-        let label: Vec<&str> = ["label", "--overwrite", "node"]
-            .into_iter()
-            .chain(workers)
-            .chain([&*fake, &*off])
-            .chain(ours.as_deref())
-            .collect();
+        let label: Vec<&str> =
+            ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).collect();
         self.kubectl(&label, "").await?;
         let manifests = of_release(&manifests(), &self.release().await?);
-        let manifests = if self.is_somebodys() { existing::confined(&manifests)? } else { manifests };
         self.kubectl(&["apply", "-f", "-"], &manifests).await?;
         let plugin = ["-n", SYSTEM, "patch", "daemonset", "neuron-device-plugin"];
         self.kubectl(&[&plugin[..], &["--patch", FAKE_ROOT_PATCH]].concat(), "").await?;
@@ -87,8 +80,7 @@ impl KindCluster {
 
     /// Waits until everything that does not depend on hardware serves.
     pub(super) async fn installed(&self) -> anyhow::Result<()> {
-        let dns = (!self.is_somebodys()).then_some(&DNS);
-        try_join_all(PARTS.iter().chain(dns).map(|part| self.rolled_out(part))).await?;
+        try_join_all(PARTS.iter().chain([&DNS]).map(|part| self.rolled_out(part))).await?;
         Ok(())
     }
 

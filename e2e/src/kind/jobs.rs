@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::scheduling::{Route, Scheduling};
 use super::stage::route;
-use crate::scenario::{NodeSpec, Part, Scenario, Step, Tier};
+use neuron_e2e_engine::scenario::{NodeSpec, Part, Scenario, Step, Tier};
 
 /// One scenario in one way of scheduling.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ fn seconds(scenario: &Scenario) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library;
+    use neuron_e2e_engine::scenario::library;
 
     const BOTH: [Scheduling; 2] = [Scheduling::MyScheduler, Scheduling::Default];
 

@@ -21,7 +21,7 @@ impl KindCluster {
         let reach = format!("timeout 1 bash -c '</dev/tcp/{address}/443'");
         // Where there is nothing to forget it fails; where there is no conntrack the calls are waited for.
         let forget = format!("conntrack -D -p tcp --state SYN_SENT -d {address} >/dev/null 2>&1 || :");
-        try_join_all(self.containers.iter().map(async |node| {
+        try_join_all(self.nodes.iter().map(async |node| {
             until(&format!("kube-proxy of {node}"), async || self.in_node(node, &reach).await.map(|_| true))
                 .await?;
             self.in_node(node, &forget).await

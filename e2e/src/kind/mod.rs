@@ -3,13 +3,12 @@
 
 mod access;
 pub(crate) mod bare;
-pub mod compare;
 pub mod config;
 pub mod conformance;
 pub mod doctor;
 pub(crate) mod evidence;
-pub mod existing;
 mod faults;
+pub mod fuzz;
 mod guard;
 mod hardware;
 mod images;
@@ -39,16 +38,15 @@ use kube::Client;
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::Instant;
 
-use crate::cluster::SchedulerTexts;
-use crate::proxy::Proxy;
-use crate::scenario::NodeSpec;
-use crate::scheduler_configuration::SchedulerConfiguration;
 use access::Access;
 use config::KindConfig;
-use existing::Tenant;
 use guard::Guard;
 pub use images::WORKLOAD;
 use kubeadm::SCHEDULER_FILE;
+use neuron_e2e_engine::extender_proxy::Proxy;
+use neuron_e2e_engine::outcome::SchedulerTexts;
+use neuron_e2e_engine::scenario::NodeSpec;
+use neuron_e2e_engine::scheduler_configuration::SchedulerConfiguration;
 pub(crate) use phases::Phase;
 use phases::Phases;
 pub use scheduling::Scheduling;
@@ -83,15 +81,12 @@ pub struct KindCluster {
     name: String,
     client: Client,
     access: Access,
-    /// None where it is not ours to change.
-    control_plane: Option<String>,
+    control_plane: String,
     workers: Vec<String>,
-    /// The nodes that are containers of this machine's Docker.
-    containers: Vec<String>,
-    /// Those of them whose pods are let reach the proxy.
-    proxied: Vec<String>,
-    /// The host's folder that the default scheduler reads its configuration from; none where it is not ours to change.
-    scheduler_folder: Option<PathBuf>,
+    /// The workers, then the control plane.
+    nodes: Vec<String>,
+    /// The host's folder that the default scheduler reads its configuration from.
+    scheduler_folder: PathBuf,
     proxy: Proxy,
     /// How the schedulers are configured now; none until a scenario is staged.
     route: Mutex<Option<(Scheduling, Route)>>,
@@ -100,16 +95,8 @@ pub struct KindCluster {
     staged: Mutex<Vec<Option<NodeSpec>>>,
     /// Whether its kube-scheduler's texts are compared; asked once.
     texts: OnceCell<SchedulerTexts>,
-    // Last: what it does to the cluster it does when everything above is gone.
-    owner: Owner,
-}
-
-/// Whose the cluster is, and so what becomes of it when it is dropped.
-enum Owner {
-    /// Ours: it is deleted.
-    Run(Guard),
-    /// Somebody else's: what was added is taken away.
-    Somebody(Tenant),
+    // Last: deletes the cluster when everything above is gone.
+    guard: Guard,
 }
 
 impl KindCluster {
@@ -149,21 +136,20 @@ impl KindCluster {
             let export = ["export", "kubeconfig", "--name", &name, "--kubeconfig", &kubeconfig];
             program::output("kind", &export).await?;
         }
-        let access = Access::File(kubeconfig);
+        let access = Access { kubeconfig };
         let (control_planes, workers) = nodes_of(&name).await?;
         let control_plane = control_planes.into_iter().next().context("a cluster without control plane")?;
-        let containers: Vec<String> = workers.iter().chain([&control_plane]).cloned().collect();
+        let nodes: Vec<String> = workers.iter().chain([&control_plane]).cloned().collect();
         if used_again {
             // A run that was killed may have left one frozen.
-            try_join_all(containers.iter().map(|node| nodes::thaw(node))).await?;
+            try_join_all(nodes.iter().map(|node| nodes::thaw(node))).await?;
         }
         let cluster = Self {
             client: access.client().await?,
             access,
-            control_plane: Some(control_plane),
-            proxied: containers.clone(),
-            containers,
-            scheduler_folder: Some(guard.scheduler_folder()),
+            control_plane,
+            nodes,
+            scheduler_folder: guard.scheduler_folder(),
             proxy: Proxy::start_at(&gateway().await?).await?,
             route: Mutex::new(None),
             forward: Mutex::new(None),
@@ -171,7 +157,7 @@ impl KindCluster {
             workers,
             name,
             texts: OnceCell::new(),
-            owner: Owner::Run(guard),
+            guard,
         };
         let furnished = async {
             tokio::try_join!(
@@ -194,23 +180,9 @@ impl KindCluster {
         &self.name
     }
 
-    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work. Of somebody else's
-    /// cluster it takes away what was added to it, and makes sure that it is gone.
-    pub async fn down(mut self) -> anyhow::Result<()> {
-        if let Owner::Somebody(tenant) = &mut self.owner {
-            return tenant.leave().await;
-        }
+    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.
+    pub async fn down(self) -> anyhow::Result<()> {
         tokio::task::spawn_blocking(move || drop(self)).await.context("deleting the cluster")
-    }
-
-    /// Whether the cluster is somebody else's.
-    fn is_somebodys(&self) -> bool {
-        matches!(self.owner, Owner::Somebody(_))
-    }
-
-    /// The node of the control plane; an error where that is not ours to change.
-    fn control_plane(&self) -> anyhow::Result<&str> {
-        self.control_plane.as_deref().context("the control plane of a cluster that is not ours is left alone")
     }
 
     async fn create(options: &Options, guard: &Guard) -> anyhow::Result<()> {

@@ -4,7 +4,6 @@ use anyhow::Context as _;
 use axum::http::Request;
 use futures::future::try_join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use neuron_core::names;
@@ -38,7 +37,7 @@ impl KindCluster {
     pub(super) async fn let_pods_reach_the_proxy(&self) -> anyhow::Result<()> {
         let rule = proxy_rule(&self.proxy.address().ip().to_string());
         let command = format!("iptables -t nat -C {rule} 2>/dev/null || iptables -t nat -A {rule}");
-        try_join_all(self.proxied.iter().map(|node| self.in_node(node, &command))).await?;
+        try_join_all(self.nodes.iter().map(|node| self.in_node(node, &command))).await?;
         Ok(())
     }
 
@@ -151,21 +150,6 @@ impl KindCluster {
         })
         .await
     }
-
-    /// Waits until kubelet, of which nothing was heard since then, offers the node's devices again.
-    pub(super) async fn serves_again(&self, node: &str, since: Timestamp) -> anyhow::Result<()> {
-        if !self.is_somebodys() {
-            return self.serves(node, Some(since)).await;
-        }
-        // As they come, kubelets say only every five minutes that nothing has changed. Their lease they renew.
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-node-lease");
-        until(&format!("kubelet of {node} to renew its lease"), || async {
-            let renewed = leases.get(node).await?.spec.and_then(|spec| spec.renew_time);
-            Ok(renewed.is_some_and(|renewed| renewed.0 > since))
-        })
-        .await?;
-        self.serves(node, None).await
-    }
 }
 
 /// Runs a shell command in a node that is a container of this machine's Docker.
@@ -185,11 +169,6 @@ pub(super) async fn thaw(node: &str) -> anyhow::Result<()> {
 /// The rule of iptables' table `nat` that lets a node's pods reach the proxy at this address.
 pub(super) fn proxy_rule(address: &str) -> String {
     format!("POSTROUTING -d {address} -j MASQUERADE")
-}
-
-/// Whether kubelet offers any of our resources.
-pub(super) fn offers_ours(node: &Node) -> bool {
-    [names::NEURON, names::NEURONCORE, names::NEURONDEVICE].into_iter().any(|name| offered(node, name) > 0)
 }
 
 /// Whether the pod passes its readiness probe and is not on its way out.

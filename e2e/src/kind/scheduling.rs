@@ -18,7 +18,7 @@ use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM, o
 use super::kubeadm::{SCHEDULER_FILE, SCHEDULER_FOLDER};
 use super::nodes::is_ready;
 use super::wait::until;
-use crate::scheduler_configuration::{CONFIG_KEY, ExtenderEntry, SchedulerConfiguration};
+use neuron_e2e_engine::scheduler_configuration::{CONFIG_KEY, ExtenderEntry, SchedulerConfiguration};
 
 /// Who places the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,8 +104,7 @@ impl KindCluster {
             // It reads its configuration when it starts, and finds the extender by its name.
             self.scale(MY, 0).await?;
             self.scale(MY, 1).await?;
-            // Other people's clusters may find names in other ways.
-            if self.is_somebodys() { Ok(()) } else { self.rolled_out(DNS).await }
+            self.rolled_out(DNS).await
         };
         let extender = self.rolled_out("deployment/k8s-neuron-scheduler");
         tokio::try_join!(self.configure_default(&default), my_scheduler, extender)?;
@@ -131,10 +130,10 @@ impl KindCluster {
     }
 
     /// Waits until every node's way to the extender's Service leads to a pod that listens: kube-proxy hears of a new
-    /// pod a moment after it is ready. Nodes without a shell cannot be asked; there the scheduler tries again itself.
+    /// pod a moment after it is ready.
     async fn extender_is_reached(&self) -> anyhow::Result<()> {
         let call = format!("timeout 2 bash -c '</dev/tcp/{}/12345'", self.service_address().await?);
-        for node in &self.containers {
+        for node in &self.nodes {
             until(&format!("{node} to reach the extender"), || async {
                 self.in_node(node, &call).await.map(|_| true)
             })
@@ -143,10 +142,9 @@ impl KindCluster {
         Ok(())
     }
 
-    /// Gives the default scheduler this configuration and restarts it, unless it has it already or is not ours.
+    /// Gives the default scheduler this configuration and restarts it, unless it has it already.
     async fn configure_default(&self, text: &str) -> anyhow::Result<()> {
-        let Some(folder) = &self.scheduler_folder else { return Ok(()) };
-        let path = folder.join(SCHEDULER_FILE);
+        let path = self.scheduler_folder.join(SCHEDULER_FILE);
         if tokio::fs::read_to_string(&path).await.is_ok_and(|before| before == text) {
             return Ok(());
         }
@@ -160,7 +158,7 @@ impl KindCluster {
         match scheduling {
             Scheduling::MyScheduler => self.scale(MY, 0).await,
             Scheduling::Default => {
-                let node = self.control_plane()?;
+                let node = &self.control_plane;
                 self.in_node(node, &format!("mv {MANIFEST} {MANIFEST_AWAY}")).await?;
                 until("the default scheduler to end", || async {
                     let running = self.in_node(node, SCHEDULERS).await?;
@@ -177,7 +175,7 @@ impl KindCluster {
         match scheduling {
             Scheduling::MyScheduler => self.scale(MY, 1).await,
             Scheduling::Default => {
-                self.in_node(self.control_plane()?, &format!("mv {MANIFEST_AWAY} {MANIFEST}")).await?;
+                self.in_node(&self.control_plane, &format!("mv {MANIFEST_AWAY} {MANIFEST}")).await?;
                 until("the default scheduler to run", || async {
                     Ok(self.default_scheduler_pod().await?.as_ref().is_some_and(is_ready))
                 })
@@ -188,7 +186,7 @@ impl KindCluster {
 
     async fn default_scheduler_pod(&self) -> anyhow::Result<Option<Pod>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
-        Ok(pods.get_opt(&format!("kube-scheduler-{}", self.control_plane()?)).await?)
+        Ok(pods.get_opt(&format!("kube-scheduler-{}", &self.control_plane)).await?)
     }
 
     /// Stops the extender and waits until it no longer runs.

@@ -17,14 +17,13 @@ use super::jobs::{Job, Jobs};
 use super::phases::Phases;
 use super::pool::{Pool, volumes};
 use super::stage::Stage;
-use super::{KindCluster, Options, Scheduling, compare, doctor, images};
-use crate::cli::on_embedded;
-use crate::cluster::Cluster as _;
-use crate::embedded;
-use crate::outcome::Outcome;
+use super::{KindCluster, Options, Scheduling, doctor, images};
 use crate::output::Row;
-use crate::run::{self, Finished};
-use crate::scenario::{Scenario, Tier};
+use neuron_e2e_engine::cluster::Cluster as _;
+use neuron_e2e_engine::embedded;
+use neuron_e2e_engine::outcome::{Outcome, compare};
+use neuron_e2e_engine::run::{self, Finished};
+use neuron_e2e_engine::scenario::{Scenario, Tier};
 
 /// What came of a run.
 pub enum Session {
@@ -130,11 +129,6 @@ impl<'s> Running<'s> {
         }
     }
 
-    /// What the run has spent its time on.
-    pub(super) fn phases(&self) -> &Phases {
-        &self.phases
-    }
-
     /// Every job, on every cluster of the pool; rows with their places.
     async fn all(&self, pool: &Pool, options: &Options) -> anyhow::Result<Vec<(usize, Row)>> {
         let began = Instant::now();
@@ -197,15 +191,11 @@ impl<'s> Running<'s> {
         let began = Instant::now();
         let result = self.on_both(cluster, scenario, way).await;
         let mut row = Row::new(scenario, result, began.elapsed().as_secs_f64());
-        let kind = if cluster.is_somebodys() { cluster.name() } else { "kind" };
-        row.cluster = Some(format!("{kind}, {}", way.scheduler_name()));
+        row.cluster = Some(format!("kind, {}", way.scheduler_name()));
         if !self.placed.swap(true, Ordering::Relaxed) {
             self.phases.reached(format!("until the first scenario, {}, was over", scenario.name));
         }
         if !row.passed {
-            if cluster.is_somebodys() {
-                row.failures.extend(cluster.missing_images().await);
-            }
             let of = format!("{}-{}", scenario.name, way.scheduler_name());
             row.failures.push(cluster.evidence(&of).await);
         }
@@ -271,7 +261,7 @@ impl<'s> Running<'s> {
         let place = self.scenarios.iter().position(|other| other.name == scenario.name);
         let cell = place.and_then(|place| self.embedded.get(place)).context("not one of this run")?;
         let outcome = async || {
-            let finished = on_embedded(scenario, embedded::Options::default()).await?;
+            let finished = embedded::run(scenario, embedded::Options::default()).await?;
             anyhow::Ok(finished.outcome)
         };
         cell.get_or_try_init(outcome).await

@@ -13,20 +13,17 @@ use kube::api::{Api, DeleteParams, ListParams};
 use neuron_core::names::Resource;
 
 use super::KindCluster;
-use super::existing;
 use super::images;
 use super::scheduling::{Route, Scheduling};
 use super::wait::until;
-use crate::apply::OURS;
-use crate::cluster::{Cluster, SchedulerTexts};
-use crate::run::NAMESPACE;
-use crate::scenario::{DeviceState, Moment, Part, Scenario, Step, Tier};
+use neuron_e2e_engine::cluster::{Cluster, NAMESPACE};
+use neuron_e2e_engine::outcome::SchedulerTexts;
+use neuron_e2e_engine::run::apply::OURS;
+use neuron_e2e_engine::scenario::{DeviceState, Moment, Part, Scenario, Step, Tier};
 
-/// Parts of scheduling reasons that only the control plane (tainted), nodes outside the scenario (cordoned) and nodes
-/// that are no workers of ours (not labelled) give.
+/// Parts of scheduling reasons that only the control plane (tainted) and nodes outside the scenario (cordoned) give.
 /// Kubernetes 1.34.4 does not say which taint it was.
-const OUTSIDE: [&str; 3] =
-    ["had untolerated taint", "were unschedulable", "didn't match Pod's node affinity/selector"];
+const OUTSIDE: [&str; 2] = ["had untolerated taint", "were unschedulable"];
 
 /// A scenario's share of a cluster.
 pub(super) struct Stage<'a> {
@@ -141,10 +138,6 @@ async fn clear(cluster: &KindCluster) -> anyhow::Result<()> {
         Ok(pods.list_metadata(&of_scenarios()).await?.items.is_empty())
     })
     .await?;
-    if cluster.is_somebodys() {
-        // Among them are somebody's; ours go at the end.
-        return Ok(());
-    }
     events
         .delete_collection(&DeleteParams::default(), &ListParams::default())
         .await
@@ -175,10 +168,6 @@ impl Cluster for Stage<'_> {
 
     fn workload_image(&self) -> &str {
         images::WORKLOAD
-    }
-
-    fn node_label(&self) -> Option<(&str, &str)> {
-        self.cluster.is_somebodys().then_some(existing::WORKER)
     }
 
     async fn pass_time(&self) {
@@ -229,7 +218,7 @@ impl Cluster for Stage<'_> {
             Part::Extender | Part::Plugin | Part::Kubelet | Part::Node | Part::Scheduler => {
                 match part {
                     // Before it can tidy up. The pod goes too: a container that was killed often waits ever longer.
-                    Part::Extender => self.cluster.kill("neuron-extender", &self.cluster.containers).await?,
+                    Part::Extender => self.cluster.kill("neuron-extender", &self.cluster.nodes).await?,
                     Part::Plugin => {
                         let here = [self.node_name(node)?.to_owned()];
                         self.cluster.kill("neuron-device-plugin", &here).await?;

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::phases::Phases;
 use super::scheduling::{Route, Scheduling};
-use super::{KindCluster, Options, Owner, guard, images, program};
-use crate::scenario::NodeSpec;
+use super::{KindCluster, Options, guard, images, program};
+use neuron_e2e_engine::scenario::NodeSpec;
 
 /// Makes a cluster with a worker for each of these nodes, its hardware on it and the suite installed, and leaves it
 /// standing. Whatever goes wrong, or if the future is dropped, nothing of it stays.
@@ -37,9 +37,7 @@ pub async fn stand(options: &Options, nodes: &[NodeSpec], scheduling: Scheduling
         return Err(cluster.with_evidence("installing", error).await);
     }
     phases.reached("all");
-    if let Owner::Run(guard) = &mut cluster.owner {
-        guard.release();
-    }
+    cluster.guard.release();
     Ok(())
 }
 

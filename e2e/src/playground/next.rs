@@ -5,7 +5,7 @@ use neuron_core::names;
 
 use super::DEFAULT_NAME;
 use crate::kind::{Scheduling, WORKLOAD, standing};
-use crate::scenario::NodeSpec;
+use neuron_e2e_engine::scenario::NodeSpec;
 
 /// Most devices that the example asks for: more show nothing else.
 const DEVICES: u8 = 4;

@@ -10,7 +10,7 @@ use crate::kind::session::unless_ended;
 use crate::kind::{self, Scheduling, standing};
 use crate::kind_arguments::node_image_of_environment;
 use crate::paint::Paint;
-use crate::scenario::NodeSpec;
+use neuron_e2e_engine::scenario::NodeSpec;
 
 /// Most nodes: each is a container that runs a kubelet.
 const MOST_NODES: usize = 8;

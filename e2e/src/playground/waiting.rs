@@ -7,8 +7,8 @@ use neuron_core::request::{PodRequest, RequestError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::observe::{is_bound, phase};
-use crate::outcome::without_preemption;
+use neuron_e2e_engine::observe::{is_bound, phase};
+use neuron_e2e_engine::outcome::redaction::without_preemption;
 
 /// A pod without a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

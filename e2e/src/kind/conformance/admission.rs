@@ -9,8 +9,8 @@ use super::Seen;
 use super::room::{MAIN, Room, container, manifest};
 use crate::kind::nodes::is_ready;
 use crate::kind::wait::until;
-use crate::observe::phase;
-use crate::run::NAMESPACE;
+use neuron_e2e_engine::cluster::NAMESPACE;
+use neuron_e2e_engine::observe::phase;
 
 /// The pod of a case.
 const POD: &str = "device-plugin-test";

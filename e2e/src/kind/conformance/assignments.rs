@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Seen;
 use super::room::{MAIN, Room, container, manifest};
 use crate::kind::nodes::is_ready;
-use crate::run::NAMESPACE;
+use neuron_e2e_engine::cluster::NAMESPACE;
 
 /// The pod of a case that has one.
 const POD: &str = "device-plugin-test";

@@ -11,7 +11,7 @@ use super::parts::amounts;
 use super::room::Room;
 use crate::kind::stand_in::{DEVICES, Fails};
 use crate::kind::wait::until;
-use crate::scenario::DeviceState;
+use neuron_e2e_engine::scenario::DeviceState;
 
 /// The pod of the case that has one.
 const POD: &str = "device-plugin-failures-test";

@@ -20,11 +20,11 @@ use tokio::time::Instant;
 use super::session::{unless_ended, with_nothing_left};
 use super::stage::Stage;
 use super::{KindCluster, Options, Scheduling, doctor, guard};
-use crate::cluster::Cluster as _;
-use crate::library;
-use crate::scenario::Scenario;
 pub use cases::CASES;
 pub use command::{Arguments, run};
+use neuron_e2e_engine::cluster::Cluster as _;
+use neuron_e2e_engine::scenario::Scenario;
+use neuron_e2e_engine::scenario::library;
 use room::Room;
 use row::{Row, Verdict};
 

@@ -18,7 +18,7 @@ use crate::kind::install::SYSTEM;
 use crate::kind::nodes::{PLUGIN_LABEL, is_ready};
 use crate::kind::stand_in::{Fails, StandIn};
 use crate::kind::wait::{LONGEST, until, within};
-use crate::scenario::DeviceState;
+use neuron_e2e_engine::scenario::DeviceState;
 
 /// The plugin's pods, by their label `name`.
 const PLUGIN: &str = "neuron-device-plugin-ds";

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Seen;
 use super::room::{MAIN, Room, manifest};
-use crate::scenario::DeviceState;
+use neuron_e2e_engine::scenario::DeviceState;
 
 /// The pod of a case.
 const POD: &str = "device-plugin-failures-test";

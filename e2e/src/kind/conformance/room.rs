@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::pod_resources::{self, Held};
-use crate::apply::OURS;
 use crate::kind::nodes::is_ready;
 use crate::kind::wait::{LOOK, found, until};
 use crate::kind::{KindCluster, Scheduling, images};
-use crate::observe::phase;
-use crate::run::NAMESPACE;
+use neuron_e2e_engine::cluster::NAMESPACE;
+use neuron_e2e_engine::observe::phase;
+use neuron_e2e_engine::run::apply::OURS;
 
 /// The container of a pod that has one.
 pub(super) const MAIN: &str = "main";

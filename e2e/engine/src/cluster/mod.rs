@@ -1,0 +1,91 @@
+//! What the runner needs of a cluster. Each kind of cluster fulfils [`Cluster`] once; nothing above this trait knows
+//! which one runs.
+
+pub mod wait;
+
+use std::future::Future;
+use std::time::Duration;
+
+use kube::Client;
+
+use crate::outcome::SchedulerTexts;
+use crate::scenario::{DeviceState, Moment, Part};
+
+/// The image that scenario files name.
+pub const WORKLOAD: &str = "neuron-workload";
+
+/// The namespace that scenarios live in.
+pub const NAMESPACE: &str = "default";
+
+/// A cluster that runs one scenario at a time, with the suite installed and every node's hardware faked.
+///
+/// Nodes are given by their place in the scenario, 0 for n1.
+pub trait Cluster: Send + Sync {
+    /// A client with an administrator's rights.
+    fn client(&self) -> Client;
+
+    /// The real names of the scenario's nodes, in scenario order.
+    fn node_names(&self) -> &[String];
+
+    /// The scheduler that pods must name to be placed by us.
+    fn scheduler_name(&self) -> &str;
+
+    /// Parts of scheduling reasons that only nodes outside the scenario give.
+    fn outside_reasons(&self) -> &[&str];
+
+    /// Whether its scheduler speaks the words that scenarios and the embedded cluster know.
+    fn scheduler_texts(&self) -> SchedulerTexts {
+        SchedulerTexts::Compared
+    }
+
+    /// The image that the scenarios' `neuron-workload` stands for here.
+    fn workload_image(&self) -> &str {
+        WORKLOAD
+    }
+
+    /// Lets a little time pass while the runner waits for a condition.
+    fn pass_time(&self) -> impl Future<Output = ()> + Send;
+
+    /// How long a wait of the runner may take in all before it is a failure.
+    fn patience(&self) -> Duration;
+
+    /// Stops a part (on that node, if it is a part of nodes) and returns when it no longer runs.
+    fn stop(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Starts a part that was stopped and returns when it serves again.
+    fn start(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Puts a device of a node's fake hardware in another state.
+    fn set_device(
+        &self,
+        node: usize,
+        device: u8,
+        state: DeviceState,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up.
+    fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Takes a node down with everything on it, brings it back and returns when it offers its devices again; with
+    /// `hardware_anew` the files of its hardware are gone first.
+    fn reboot(&self, node: usize, hardware_anew: bool) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Restarts a node's plugin twice: the first one dies after kubelet has taken its registration and before kubelet
+    /// reads its first list.
+    fn restart_unlisted(&self, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Lets this much of the cluster's time pass. Nobody is asked anything meanwhile.
+    fn pass(&self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// From now on the scheduler's calls wait at this moment.
+    fn hold(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Whether a call waits there now.
+    fn is_held(&self, at: Moment) -> bool;
+
+    /// Lets the held calls go on, and later ones pass.
+    fn release(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>> + Send;
+
+    /// Takes everything down; nothing of ours stays behind.
+    fn down(self) -> impl Future<Output = anyhow::Result<()>> + Send;
+}

@@ -1,0 +1,76 @@
+//! Carries a plan out on the embedded cluster, chapter by chapter, and says what should not have happened.
+//! Called by [`super::on_embedded`] and, for smaller plans, by [`super::shrink`].
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::plan::{Action, Plan};
+use crate::cluster::Cluster as _;
+use crate::embedded::{Embedded, Options};
+use crate::outcome::{Outcome, PodOutcome};
+use crate::run;
+use crate::scenario::{DeviceState, Part};
+
+/// What went wrong, one sentence each; empty if the plan passed. `patience` bounds each wait; the cluster's own if none.
+pub async fn failures(plan: &Plan, options: Options, patience: Option<Duration>) -> Vec<String> {
+    match attempt(plan, options, patience).await {
+        Ok(failures) => failures,
+        Err(error) => vec![format!("{error:#}")],
+    }
+}
+
+async fn attempt(plan: &Plan, options: Options, patience: Option<Duration>) -> anyhow::Result<Vec<String>> {
+    let cluster =
+        Embedded::up(&plan.scenario()?, options).await.context("bringing the embedded cluster up")?;
+    let cluster = match patience {
+        Some(patience) => cluster.with_patience(patience),
+        None => cluster,
+    };
+    let told = chapters(&cluster, plan).await;
+    cluster.down().await.context("taking the embedded cluster down")?;
+    told
+}
+
+async fn chapters(cluster: &Embedded, plan: &Plan) -> anyhow::Result<Vec<String>> {
+    for (place, chapter) in plan.chapters()?.iter().enumerate() {
+        let at = || match plan.actions.get(place) {
+            Some(_) => format!("action {}", place + 1),
+            None => "when everything is deleted".to_owned(),
+        };
+        let finished = run::run(cluster, chapter).await.with_context(at)?;
+        let mut failures = finished.failures;
+        failures.extend(not_admitted(plan, place, &finished.outcome));
+        if !failures.is_empty() {
+            return Ok(failures.into_iter().map(|text| format!("{}: {text}", at())).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Pods that failed though nothing on their node was broken, stopped or restarted since they were created: containers
+/// of plans end with 0, so only kubelet's admission fails a pod.
+pub fn not_admitted(plan: &Plan, now: usize, outcome: &Outcome) -> Vec<String> {
+    let failed = outcome.pods.iter().filter(|(_, pod)| pod.phase == "Failed");
+    let unexcused = failed.filter(|(name, pod)| {
+        let created =
+            plan.pods().find(|(_, planned)| planned.name == **name).map_or(plan.actions.len(), |(at, _)| at);
+        let since = plan.actions.iter().take(now + 1).skip(created);
+        !since.flat_map(Action::flat).any(|action| may_fail_admission(action, pod))
+    });
+    unexcused
+        .map(|(name, pod)| format!("pod {name} failed: {}", pod.failure.as_deref().unwrap_or("no reason")))
+        .collect()
+}
+
+/// Whether kubelet or plugin of the pod's node, or one of its devices, was away in this action.
+fn may_fail_admission(action: &Action, pod: &PodOutcome) -> bool {
+    let here = |node: &usize| pod.node.as_ref().is_none_or(|name| *name == format!("n{}", node + 1));
+    match action {
+        Action::Restart(part, node) | Action::Without(part, node, _) => {
+            matches!(part, Part::Kubelet | Part::Plugin) && here(node)
+        }
+        Action::Device(node, _, state) => *state != DeviceState::Healthy && here(node),
+        _ => false,
+    }
+}

@@ -1,0 +1,124 @@
+//! Compares what came of a scenario on a real cluster with what came of it on the embedded cluster. Called by whoever has
+//! both documents.
+
+use similar::{ChangeTag, TextDiff};
+
+use super::Outcome;
+use super::redaction::REDACTED;
+
+/// Lines shown around each difference.
+const CONTEXT: usize = 2;
+/// Lines shown of one comparison.
+const LONGEST: usize = 60;
+
+/// The Kubernetes whose texts the embedded cluster speaks, major and minor.
+const EMBEDDED: (&str, &str) = ("1", "34");
+
+/// Whether what kube-scheduler itself says is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerTexts {
+    /// To the letter.
+    Compared,
+    /// Only whether it has said something: every version of Kubernetes has its own words and counts.
+    LeftOut,
+}
+
+impl SchedulerTexts {
+    /// For a cluster whose API server says that it is of this version; `minor` may have a sign behind it: `34+`.
+    pub fn of_version(major: &str, minor: &str) -> Self {
+        let minor = minor.trim_end_matches(|sign: char| !sign.is_ascii_digit());
+        if (major, minor) == EMBEDDED { SchedulerTexts::Compared } else { SchedulerTexts::LeftOut }
+    }
+}
+
+/// The differing lines of the two documents, `-` embedded and `+` kind; none if they are equal.
+pub fn difference(
+    embedded: &Outcome,
+    kind: &Outcome,
+    texts: SchedulerTexts,
+) -> anyhow::Result<Option<String>> {
+    let (embedded, kind) = (text(embedded, texts)?, text(kind, texts)?);
+    if embedded == kind {
+        return Ok(None);
+    }
+    let diff = TextDiff::from_lines(&embedded, &kind);
+    let mut lines = vec!["differs from the embedded cluster (- embedded, + kind):".to_owned()];
+    for change in diff.grouped_ops(CONTEXT).iter().flatten().flat_map(|group| diff.iter_changes(group)) {
+        let sign = match change.tag() {
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+            ChangeTag::Equal => ' ',
+        };
+        lines.push(format!("{sign} {}", change.value().trim_end()));
+    }
+    if lines.len() > LONGEST {
+        let more = lines.len() - LONGEST;
+        lines.truncate(LONGEST);
+        lines.push(format!("and {more} more lines"));
+    }
+    Ok(Some(lines.join("\n")))
+}
+
+/// The document as it is compared.
+fn text(outcome: &Outcome, texts: SchedulerTexts) -> anyhow::Result<String> {
+    if texts == SchedulerTexts::Compared {
+        return Ok(outcome.to_text()?);
+    }
+    let mut outcome = outcome.clone();
+    for said in outcome.pods.values_mut().filter_map(|pod| pod.failed_scheduling.as_mut()) {
+        *said = REDACTED.to_owned();
+    }
+    Ok(outcome.to_text()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::PodOutcome;
+
+    fn outcome(phase: &str, failed_scheduling: Option<&str>) -> Outcome {
+        let failed_scheduling = failed_scheduling.map(str::to_owned);
+        let pod = PodOutcome { phase: phase.into(), failed_scheduling, ..PodOutcome::default() };
+        Outcome { version: 1, pods: [("one".to_owned(), pod)].into() }
+    }
+
+    #[test]
+    fn equal_documents_have_no_difference() {
+        let (one, other) = (outcome("Running", None), outcome("Running", None));
+        assert_eq!(difference(&one, &other, SchedulerTexts::Compared).unwrap(), None);
+    }
+
+    #[test]
+    fn a_difference_shows_both_sides() {
+        let (one, other) = (outcome("Running", None), outcome("Pending", None));
+        for texts in [SchedulerTexts::Compared, SchedulerTexts::LeftOut] {
+            let text = difference(&one, &other, texts).unwrap().unwrap();
+            assert!(
+                text.contains("-       \"phase\": \"Running\"\n+       \"phase\": \"Pending\""),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_words_of_another_kubernetes_are_no_difference_but_its_silence_is() {
+        let ours = outcome("Pending", Some("0/1 nodes are available: 1 Insufficient."));
+        let theirs = outcome("Pending", Some("0/1 nodes are available: 1 node(s) lacked it."));
+        assert!(difference(&ours, &theirs, SchedulerTexts::Compared).unwrap().is_some());
+        assert_eq!(difference(&ours, &theirs, SchedulerTexts::LeftOut).unwrap(), None);
+        let silent = outcome("Pending", None);
+        assert!(difference(&ours, &silent, SchedulerTexts::LeftOut).unwrap().is_some());
+    }
+
+    #[test]
+    fn only_the_embedded_clusters_own_version_is_compared_to_the_letter() {
+        for (minor, texts) in [
+            ("34", SchedulerTexts::Compared),
+            ("34+", SchedulerTexts::Compared),
+            ("33", SchedulerTexts::LeftOut),
+            ("35+", SchedulerTexts::LeftOut),
+        ] {
+            assert_eq!(SchedulerTexts::of_version("1", minor), texts, "{minor}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What a run waits for before its next step: each names a condition that users can see too.
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::Api;
+use neuron_core::names;
+use neuron_core::report::Health;
+use tokio::time::Instant;
+
+use super::{NAMESPACE, Run, STILL};
+use crate::cluster::Cluster;
+use crate::cluster::wait::until;
+use crate::observe::{is_bound, is_refused, phase, report};
+use crate::outcome::PodOutcome;
+use crate::run::collect;
+use crate::scenario::{DeviceState, Part};
+
+impl<C: Cluster> Run<'_, C> {
+    /// Waits until the pod runs, has ended or is refused; while parts are stopped, until as much is done as can be.
+    pub(super) async fn settle(&self, name: &str) -> anyhow::Result<()> {
+        if self.is_stopped(Part::Scheduler) || self.is_stopped(Part::Extender) {
+            return Ok(());
+        }
+        let bound_is_enough =
+            [Part::Kubelet, Part::Plugin, Part::Node].into_iter().any(|part| self.is_stopped(part));
+        let may_be_refused = self.scenario.may_wait(name);
+        let settled = |pod: &Pod| {
+            let done = matches!(phase(pod), "Running" | "Succeeded" | "Failed");
+            done || (may_be_refused && is_refused(pod)) || (bound_is_enough && is_bound(pod))
+        };
+        self.pod_until(name, "to run, end or be refused", settled).await?;
+        let waits = self.pods().get_opt(name).await?.is_some_and(|pod| !is_bound(&pod) && is_refused(&pod));
+        // A waiting pod has nothing but events to show, so time must tell that none is on its way.
+        if waits { self.still(name).await } else { Ok(()) }
+    }
+
+    /// Waits until what there is to say about a pod holds still.
+    pub(super) async fn still(&self, name: &str) -> anyhow::Result<()> {
+        let mut seen = PodOutcome::default();
+        let mut since = Instant::now();
+        until(self.cluster, &format!("pod {name} to hold still"), async || {
+            let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            Ok(since.elapsed() >= STILL)
+        })
+        .await
+    }
+
+    pub(super) async fn pod_until(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&Pod) -> bool,
+    ) -> anyhow::Result<()> {
+        let pods = self.pods();
+        until(self.cluster, &format!("pod {name} {what}"), async || {
+            Ok(pods.get_opt(name).await?.is_some_and(|pod| condition(&pod)))
+        })
+        .await
+    }
+
+    pub(super) async fn until_gone(&self, name: &str) -> anyhow::Result<()> {
+        let pods = self.pods();
+        until(self.cluster, &format!("pod {name} to be gone"), async || {
+            Ok(pods.get_opt(name).await?.is_none())
+        })
+        .await
+    }
+
+    /// What containers say can be read, and what kubelet chose corrected, through kubelet only.
+    pub(super) async fn all_settled(&self, place: usize) -> anyhow::Result<()> {
+        let plugin_runs = !self.stopped.contains(&(Part::Plugin, place));
+        until(self.cluster, "every container to say what it got and every record to agree", async || {
+            collect::all_settled(self.cluster, self.scenario, &self.reports, plugin_runs).await
+        })
+        .await
+    }
+
+    /// Waits until the node's report says what became of the device: from then on the extender knows it too.
+    pub(super) async fn device_reported(
+        &self,
+        place: usize,
+        device: u8,
+        state: DeviceState,
+    ) -> anyhow::Result<()> {
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        let name = &self.cluster.node_names()[place];
+        let healthy = state == DeviceState::Healthy;
+        until(self.cluster, &format!("node {name} to report device {device} as {state:?}"), async || {
+            let Some(report) = report(&nodes.get(name).await?) else { return Ok(false) };
+            let known = report.devices.iter().find(|known| known.id == device);
+            Ok(known.is_some_and(|known| (known.health == Health::Healthy) == healthy))
+        })
+        .await
+    }
+
+    /// Waits until the node's report names a running pod that holds devices: what the extender then makes of its
+    /// record does not depend on when the report came.
+    pub(super) async fn reported(&self, pod: &str) -> anyhow::Result<()> {
+        let found = self.pods().get(pod).await.with_context(|| format!("reading pod {pod}"))?;
+        let records = found.metadata.annotations.iter().flatten().any(|(key, _)| key == names::ALLOCATION);
+        let holds = phase(&found) == "Running" && records && self.reports_follow();
+        let Some(node) = found.spec.and_then(|spec| spec.node_name).filter(|_| holds) else {
+            return Ok(());
+        };
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        until(self.cluster, &format!("node {node} to report pod {pod}"), async || {
+            let holders = report(&nodes.get(&node).await?).map(|report| report.holders).unwrap_or_default();
+            Ok(holders.iter().any(|holder| Some(&holder.uid) == found.metadata.uid.as_ref()))
+        })
+        .await
+    }
+
+    /// Whether every node's report tells of what happens.
+    fn reports_follow(&self) -> bool {
+        !self.is_stopped(Part::Plugin) && !self.is_stopped(Part::Node)
+    }
+
+    /// Waits until the node's report no longer names the pod: from then on the scheduler is told to try again those
+    /// that it refused because the extender had not heard of the deletion yet.
+    pub(super) async fn no_longer_reported(&self, pod: &str, node: Option<&str>) -> anyhow::Result<()> {
+        let Some(node) = node.filter(|_| self.reports_follow()) else {
+            return Ok(());
+        };
+        let nodes: Api<Node> = Api::all(self.cluster.client());
+        let pod = format!("{NAMESPACE}/{pod}");
+        until(self.cluster, &format!("node {node} to report pod {pod} no longer"), async || {
+            let report = report(&nodes.get(node).await?);
+            Ok(!report.is_some_and(|report| report.holders.iter().any(|holder| holder.pod == pod)))
+        })
+        .await
+    }
+}

@@ -1,0 +1,169 @@
+//! kube-scheduler's configuration, `kubescheduler.config.k8s.io/v1`: what of it the suite sets. Read from
+//! `deploy/my-scheduler.yml`, written for the schedulers of kind's clusters and of the bench.
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+const MY_SCHEDULER: &str = include_str!("../../../deploy/my-scheduler.yml");
+/// Its ConfigMap's key with the configuration.
+pub const CONFIG_KEY: &str = "my-scheduler-config.yaml";
+/// How a scheduler in a static pod, or beside one, reaches the API server: kubeadm's file in the node.
+const KUBECONFIG: &str = "/etc/kubernetes/scheduler.conf";
+
+/// A `KubeSchedulerConfiguration`. A field that is not here is refused where one is read, so that none is lost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SchedulerConfiguration {
+    api_version: String,
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_connection: Option<ClientConnection>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leader_election: Option<LeaderElection>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    profiles: Vec<Profile>,
+    /// Asked in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extenders: Vec<ExtenderEntry>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClientConnection {
+    kubeconfig: String,
+    /// Requests a second; kube-scheduler's own are 50, and 100 at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    qps: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    burst: Option<u32>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LeaderElection {
+    leader_elect: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource_namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Profile {
+    scheduler_name: String,
+}
+
+/// An extender and how kube-scheduler calls it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExtenderEntry {
+    /// Without the verb, such as `http://10.96.0.7:12345`.
+    pub url_prefix: String,
+    filter_verb: String,
+    bind_verb: String,
+    #[serde(rename = "enableHTTPS")]
+    enable_https: bool,
+    /// Whether it is sent the nodes' names instead of whole nodes.
+    pub node_cache_capable: bool,
+    ignorable: bool,
+    /// As Go writes durations: `5s`.
+    http_timeout: String,
+    managed_resources: Vec<ManagedResource>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ManagedResource {
+    name: String,
+    ignored_by_scheduler: bool,
+}
+
+impl SchedulerConfiguration {
+    /// my-scheduler's as `deploy/` has it, for HTTP.
+    pub fn deployed() -> anyhow::Result<Self> {
+        let documents: Vec<serde_json::Value> =
+            serde_saphyr::from_multiple(MY_SCHEDULER).context("deploy/my-scheduler.yml")?;
+        let text = documents.iter().find_map(|document| document["data"][CONFIG_KEY].as_str());
+        let text = text.with_context(|| format!("deploy/my-scheduler.yml has no {CONFIG_KEY}"))?;
+        serde_saphyr::from_str(text).with_context(|| format!("{CONFIG_KEY} of deploy/my-scheduler.yml"))
+    }
+
+    /// The default scheduler's, in its static pod.
+    pub fn of_default(extenders: Vec<ExtenderEntry>) -> Self {
+        Self {
+            api_version: "kubescheduler.config.k8s.io/v1".to_owned(),
+            kind: "KubeSchedulerConfiguration".to_owned(),
+            client_connection: Some(ClientConnection {
+                kubeconfig: KUBECONFIG.to_owned(),
+                qps: None,
+                burst: None,
+            }),
+            leader_election: None,
+            profiles: Vec::new(),
+            extenders,
+        }
+    }
+
+    /// The bench's, for pods that name it: without election, and not held back before so many requests a second.
+    pub fn of_bench(name: &str, qps: u32, extenders: Vec<ExtenderEntry>) -> Self {
+        let connection =
+            ClientConnection { kubeconfig: KUBECONFIG.to_owned(), qps: Some(qps), burst: Some(qps) };
+        let election = LeaderElection { leader_elect: false, resource_name: None, resource_namespace: None };
+        Self {
+            client_connection: Some(connection),
+            leader_election: Some(election),
+            profiles: vec![Profile { scheduler_name: name.to_owned() }],
+            ..Self::of_default(extenders)
+        }
+    }
+
+    /// As the file that kube-scheduler reads.
+    pub fn to_yaml(&self) -> anyhow::Result<String> {
+        Ok(serde_saphyr::to_string(self)?)
+    }
+}
+
+impl ExtenderEntry {
+    /// Ours as `deploy/my-scheduler.yml` has it, at this URL without the verb.
+    pub fn deployed_at(url: &str) -> anyhow::Result<Self> {
+        let deployed = SchedulerConfiguration::deployed()?.extenders.into_iter().next();
+        let deployed = deployed.context("my-scheduler's configuration in deploy/ has no extender")?;
+        Ok(Self { url_prefix: url.to_owned(), ..deployed })
+    }
+
+    /// Sent whole nodes.
+    pub fn with_whole_nodes(self) -> Self {
+        Self { node_cache_capable: false, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn my_scheduler_as_deployed_but_at_another_url() {
+        let mut config = SchedulerConfiguration::deployed().unwrap();
+        config.extenders[0].url_prefix = "http://172.18.0.1:40001".to_owned();
+        insta::assert_snapshot!(config.to_yaml().unwrap());
+    }
+
+    #[test]
+    fn the_default_scheduler_asks_the_extender_over_http_with_whole_nodes() {
+        let extender = ExtenderEntry::deployed_at("http://10.96.0.7:12345").unwrap().with_whole_nodes();
+        insta::assert_snapshot!(SchedulerConfiguration::of_default(vec![extender]).to_yaml().unwrap());
+    }
+
+    #[test]
+    fn the_default_scheduler_without_extender() {
+        insta::assert_snapshot!(SchedulerConfiguration::of_default(Vec::new()).to_yaml().unwrap());
+    }
+
+    #[test]
+    fn the_bench_asks_under_a_name_of_its_own_and_is_not_held_back() {
+        let extender = ExtenderEntry::deployed_at("http://172.18.0.1:40002").unwrap();
+        let config = SchedulerConfiguration::of_bench("bench", 10_000, vec![extender]);
+        insta::assert_snapshot!(config.to_yaml().unwrap());
+    }
+}

@@ -1,0 +1,73 @@
+//! Scenario files that are none: each is refused with a text that names the scenario and what is wrong.
+
+use neuron_e2e_engine::scenario::library::parse;
+use rstest::rstest;
+
+const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
+
+#[rstest]
+#[case::not_yaml("about: [x", "")]
+#[case::a_list("- about: x", "scenario bad: the file is not a mapping")]
+#[case::unknown_key(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nexpects: {}",
+    "scenario bad: unknown field `expects`, expected one of `about`, `nodes`, `steps`, `expect`, `interchangeable`, `invariants_only`, `only`, `kubelet_may_say`"
+)]
+#[case::unknown_key_of_a_node(
+    "about: x\nnodes: [{type: inf2.24xlarge, cores: 2}]\nsteps: []",
+    "scenario bad: unknown field `cores`, expected one of `type`, `lnc`, `label`, `files`, `without_plugin`"
+)]
+#[case::unknown_step(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `amid`, `reboot`, `restart-unlisted`, `pass`"
+)]
+#[case::unknown_part(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",
+    "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `node`, `scheduler`, `containerd`, `api-server`, `etcd`"
+)]
+#[case::undefined_value(
+    "about: x\nnodes: [{type: \"${type}\"}]\nsteps: []",
+    "scenario bad: \"${type}\" names a value that for_each and repeat do not define"
+)]
+#[case::undefined_value_of_one_type(
+    "about: x ${device}\nfor_each: {type: [trn1.32xlarge]}\nnodes: [{type: \"${type}\"}]\nsteps: []",
+    "scenario bad/trn1.32xlarge: \"x ${device}\" names a value that for_each and repeat do not define"
+)]
+#[case::four_nodes(
+    "about: x\nnodes: [{type: a}, {type: a}, {type: a}, {type: a}]\nsteps: []",
+    "scenario bad: 4 nodes; a scenario has one to three"
+)]
+#[case::no_nodes("about: x\nnodes: []\nsteps: []", "scenario bad: 0 nodes; a scenario has one to three")]
+#[case::without_steps("about: x\nnodes: [{type: inf2.24xlarge}]", "scenario bad: missing field `steps`")]
+fn a_file_that_is_no_scenario_is_refused(#[case] text: &str, #[case] expected: &str) {
+    let error = parse("bad", text).unwrap_err().to_string();
+    match expected {
+        // What the YAML library says of its own is not ours to fix to the letter.
+        "" => assert!(error.starts_with("scenario bad: ") && error.contains("line 1"), "{error}"),
+        expected => assert_eq!(error, expected),
+    }
+}
+
+#[test]
+fn the_name_is_the_files() {
+    assert_eq!(parse("plain", PLAIN).unwrap()[0].name, "plain");
+}
+
+#[tokio::test]
+async fn an_unknown_type_is_refused_before_anything_runs() {
+    let text = PLAIN.replace("inf2.24xlarge", "trn1.31xlarge");
+    let scenario = parse("bad", &text).unwrap().remove(0);
+    let error = neuron_e2e_engine::embedded::run(&scenario, Default::default()).await.unwrap_err();
+    assert_eq!(
+        format!("{error:#}"),
+        "bringing the embedded cluster up: machine of n1: instance type trn1.31xlarge is not known: did you mean \
+         one of trn1.32xlarge, trn1n.32xlarge, trn1.2xlarge? `fake-neuron list --aliases` shows every name"
+    );
+}
+
+#[tokio::test]
+async fn a_step_that_fails_is_named() {
+    let text = PLAIN.replace("steps: []", "steps: [{bound: []}, {stop: {part: kubelet, node: n2}}]");
+    let scenario = parse("bad", &text).unwrap().remove(0);
+    let error = neuron_e2e_engine::embedded::run(&scenario, Default::default()).await.unwrap_err();
+    assert_eq!(format!("{error:#}"), "step 2 (stop): \"n2\" is not a node of this scenario; it has n1 to n1");
+}
