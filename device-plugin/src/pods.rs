@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::state::State;
-use crate::slot::NodePod;
+use crate::ledger::slot::NodePod;
 
 /// The parts of a Pod that are read.
 pub type Pod = Object<PodSpec, PodStatus>;

@@ -12,15 +12,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocation::engine::Engine;
 use crate::config::Config;
-use crate::discovery::{Discovery, Machine};
-use crate::engine::Engine;
+use crate::hardware::discovery::{Discovery, Machine};
+use crate::hardware::held_lnc as lnc;
 use crate::healthz;
-use crate::lnc;
-use crate::offer::offers;
-use crate::registration::Registration;
+use crate::kubelet::registration::Registration;
+use crate::report::upkeep::Upkeep;
+use crate::resource::offers;
 use crate::status::Status;
-use crate::upkeep::Upkeep;
 
 /// The part of [`Status`] that speaks of the machine.
 const DEVICES: &str = "devices";

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::slot::NodePod;
+use crate::ledger::slot::NodePod;
 
 /// UIDs of gone pods that are remembered: more than pods can go while one answer is under way.
 const MOST_GONE: usize = 1024;

@@ -6,7 +6,7 @@ use std::path::Path;
 use fake_neuron::{Health, Machine, MachineSpec};
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::discovery::{Discovery, Machine as Found};
+use neuron_device_plugin::hardware::discovery::{Discovery, Machine as Found};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

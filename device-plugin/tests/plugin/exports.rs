@@ -7,8 +7,8 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use neuron_core::topology::{Policy, Topology};
 use neuron_device_plugin::Numbering;
-use neuron_device_plugin::export::export;
-use neuron_device_plugin::offer::hardware;
+use neuron_device_plugin::allocation::export::export;
+use neuron_device_plugin::resource::hardware;
 use rstest::rstest;
 
 fn trn2() -> Topology {

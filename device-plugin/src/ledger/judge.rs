@@ -6,8 +6,8 @@ use std::fmt;
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 
+use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, hands_down};
-use crate::slot::Slot;
 
 /// What is to be done with an Allocate.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use neuron_core::ids::DeviceSet;
 use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, REPORT_VERSION};
 use neuron_core::topology::{Policy, Topology, TopologyError};
 
-use crate::health;
-use crate::sysfs::{self, FileError, SysfsDevice};
+use crate::hardware::health;
+use crate::hardware::sysfs::{self, FileError, SysfsDevice};
 
 /// A machine whose devices are known.
 #[derive(Clone, Debug, PartialEq)]

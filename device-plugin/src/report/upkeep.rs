@@ -14,15 +14,15 @@ use neuron_core::report::{HolderReport, NodeReport};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use crate::allocation::engine::Engine;
 use crate::config::Config;
-use crate::correct::correction;
-use crate::discovery::Machine;
-use crate::engine::Engine;
+use crate::hardware::discovery::Machine;
+use crate::kubelet::podresources::{self, Held};
+use crate::ledger::reconcile::Real;
+use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, hands_down};
-use crate::podresources::{self, Held};
 use crate::pods::PodsError;
-use crate::reconcile::Real;
-use crate::slot::Slot;
+use crate::report::correction::correction;
 
 /// Longest that one look into kubelet's books may take: its questions wait meanwhile.
 const BOOKS_LIMIT: Duration = Duration::from_secs(2);

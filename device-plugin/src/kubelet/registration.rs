@@ -11,12 +11,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::allocation::engine::Engine;
 use crate::config::Config;
-use crate::engine::Engine;
-use crate::offer::Offer;
-use crate::podresources;
-use crate::service::{OPTIONS, healthy};
-use crate::serving::{Serving, ServingError, answers, identity};
+use crate::kubelet::podresources;
+use crate::kubelet::service::{OPTIONS, healthy};
+use crate::kubelet::socket::{Serving, ServingError, answers, identity};
+use crate::resource::Offer;
 use crate::status::Status;
 
 /// Longest that kubelet may take to answer Register; it dials us back meanwhile, for up to 10 s.

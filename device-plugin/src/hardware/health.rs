@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::sysfs::{self, FileError};
+use crate::hardware::sysfs::{self, FileError};
 
 /// Why device `id` may not be given out; none if it may. It looks at the files alone, so that a device is healthy
 /// again as soon as they say so.

@@ -3,8 +3,8 @@
 
 use neuron_core::names::Resource;
 
+use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, Owner};
-use crate::slot::Slot;
 
 /// A container that ended without an entry of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use neuron_core::ids::CoreSet;
 
+use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, Owner, Proof, hands_down, owns};
-use crate::slot::Slot;
 
 impl Ledger {
     /// A pod that runs was given what it asks for. If nothing here is known to be its own, it has what an equal pod

@@ -4,8 +4,8 @@
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 
+use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, Owner, Proof, hands_down, owns};
-use crate::slot::Slot;
 
 /// What podresources says of one container, its pod already found in the pod list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use crate::discovery::Machine;
-use crate::engine::{Engine, Refusal};
-use crate::offer::{Offer, ids_of};
+use crate::allocation::engine::{Engine, Refusal};
+use crate::hardware::discovery::Machine;
+use crate::resource::{Offer, ids_of};
 
 /// What kubelet is to ask for.
 pub const OPTIONS: DevicePluginOptions =

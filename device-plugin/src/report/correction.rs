@@ -11,9 +11,9 @@ use neuron_core::names::{
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::topology::Topology;
 
+use crate::ledger::slot::{NodePod, Slot};
 use crate::ledger::{Ledger, hands_down};
-use crate::offer::ids_of;
-use crate::slot::{NodePod, Slot};
+use crate::resource::ids_of;
 
 /// A change of a pod's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]

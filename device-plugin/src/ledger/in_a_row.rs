@@ -2,8 +2,8 @@
 //! for its containers in their order: what was asked for just before a pod's first listed container was the pod's too.
 //! Called when the books have been compared.
 
+use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, hands_down};
-use crate::slot::Slot;
 
 impl Ledger {
     /// Gives the init containers of every admitted pod what was asked for in a row with the pod's other containers.

@@ -13,16 +13,16 @@ use neuron_core::report::NodeReport;
 use neuron_core::topology::Topology;
 use tokio::sync::{Notify, watch};
 
+use crate::allocation::export::export;
 use crate::config::{Config, Numbering};
-use crate::discovery::Machine;
-use crate::export::export;
-use crate::gate::Gate;
-use crate::judge::{Holder, Judgement};
+use crate::events::{Voice, pod_reference};
+use crate::hardware::discovery::Machine;
 use crate::ledger::Ledger;
-use crate::offer::{self, Offer, UnknownId};
+use crate::ledger::gate::Gate;
+use crate::ledger::judge::{Holder, Judgement};
+use crate::ledger::slot::{Slot, slots, unrecorded};
 use crate::pods::Pods;
-use crate::slot::{Slot, slots, unrecorded};
-use crate::voice::{Voice, pod_reference};
+use crate::resource::{self, Offer, UnknownId};
 
 /// Why kubelet's question is answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,7 +151,8 @@ impl Engine {
         let machine = self.machine().ok_or(Refusal::NotReady)?;
         let topology = &machine.topology;
         let known = |ids: &[String]| {
-            let each = |id: &String| offer::hardware(topology, offer.resource, std::slice::from_ref(id)).ok();
+            let each =
+                |id: &String| resource::hardware(topology, offer.resource, std::slice::from_ref(id)).ok();
             ids.iter().filter_map(each).fold(CoreSet::EMPTY, CoreSet::union)
         };
         let (available, must) = (known(available).union(known(must)), known(must));
@@ -168,7 +169,7 @@ impl Engine {
             }
         }
         let set = set.or_else(|| self.choose(&machine, offer.resource, size, available, must));
-        Ok(set.map(|set| offer::ids_of(topology, offer.resource, set)).unwrap_or_default())
+        Ok(set.map(|set| resource::ids_of(topology, offer.resource, set)).unwrap_or_default())
     }
 
     fn choose(
@@ -201,10 +202,10 @@ impl Engine {
         let _open = self.gate.enter().await;
         let machine = self.machine().ok_or(Refusal::NotReady)?;
         let topology = &machine.topology;
-        let cores = offer::hardware(topology, offer.resource, ids)?;
+        let cores = resource::hardware(topology, offer.resource, ids)?;
         let bad = machine.faults.iter().find(|(id, _)| topology.devices_of(cores).contains(**id));
         if let Some((id, why)) = bad {
-            let id = offer::ids_of(
+            let id = resource::ids_of(
                 topology,
                 offer.resource,
                 cores.intersection(topology.cores_of(DeviceSet::single(*id))),
@@ -235,7 +236,7 @@ impl Engine {
         doubt: Option<String>,
     ) -> Option<Result<DeviceSet, Refusal>> {
         let topology = &machine.topology;
-        let count = offer::count_of(topology, resource, cores);
+        let count = resource::count_of(topology, resource, cores);
         let (mut books, slots) = self.current(machine);
         match books.ledger.judge(&slots, resource, cores, count) {
             Judgement::Allowed(_) if !allowed(topology, &slots, resource, cores) => {
@@ -283,7 +284,7 @@ fn allowed(topology: &Topology, slots: &[Slot], resource: Resource, cores: CoreS
 }
 
 fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: String) -> Refusal {
-    let count = offer::count_of(topology, resource, cores);
+    let count = resource::count_of(topology, resource, cores);
     let (noun, instance_type) = (resource.noun(), topology.instance_type());
     let why = if topology.supports(resource, count) {
         format!(
@@ -295,7 +296,7 @@ fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: S
         placement::Refusal::UnsupportedCount { instance_type, resource, asked }.to_string()
     };
     Refusal::NotAllowed {
-        ids: offer::ids_of(topology, resource, cores).join(","),
+        ids: resource::ids_of(topology, resource, cores).join(","),
         resource: resource.name(),
         why,
         doubt,
@@ -303,7 +304,7 @@ fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: S
 }
 
 fn held(topology: &Topology, resource: Resource, holders: &[Holder], doubt: String) -> Refusal {
-    let ids = |cores| offer::ids_of(topology, resource, cores).join(",");
+    let ids = |cores| resource::ids_of(topology, resource, cores).join(",");
     let all = holders.iter().fold(CoreSet::EMPTY, |all, holder| all.union(holder.cores));
     let each = holders.iter().map(|holder| format!("{holder} holds {}", ids(holder.cores)));
     Refusal::Held {

@@ -10,7 +10,7 @@ use neuron_core::names::{Resource, VISIBLE_CORES, VISIBLE_DEVICES};
 use neuron_core::topology::Topology;
 
 use crate::config::Numbering;
-use crate::sysfs::device_node;
+use crate::hardware::sysfs::device_node;
 
 /// The answer for ids that take `cores`. `container` is every device the container has under either name, which
 /// decides how they are counted from 0; it is ignored if it does not hold the ids.

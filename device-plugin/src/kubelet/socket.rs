@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
-use crate::engine::Engine;
-use crate::offer::Offer;
-use crate::service::{Service, Streams};
+use crate::allocation::engine::Engine;
+use crate::kubelet::service::{Service, Streams};
+use crate::resource::Offer;
 
 /// Longest that a plugin may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);

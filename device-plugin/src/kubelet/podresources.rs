@@ -16,7 +16,7 @@ use neuron_core::topology::Topology;
 use tonic::Response;
 use tonic::transport::Channel;
 
-use crate::offer;
+use crate::resource;
 
 /// Why kubelet's books could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -106,22 +106,22 @@ pub async fn list(
         let name = format!("{}/{}", pod.namespace, pod.name);
         for container in pod.containers {
             for devices in container.devices {
-                let Some(resource) = offer::resource_of(&devices.resource_name) else { continue };
-                let cores = match offer::hardware(topology, resource, &devices.device_ids) {
+                let Some(resource) = resource::resource_of(&devices.resource_name) else { continue };
+                let cores = match resource::hardware(topology, resource, &devices.device_ids) {
                     Ok(cores) => cores,
                     Err(unknown) => {
                         tracing::warn!("pod {name}, container {}: {unknown}", container.name);
                         continue;
                     }
                 };
-                let count = offer::count_of(topology, resource, cores);
+                let count = resource::count_of(topology, resource, cores);
                 // kubelet may list a container's ids one NUMA node at a time.
                 match all.iter_mut().find(|held| {
                     held.pod == name && held.container == container.name && held.resource == resource
                 }) {
                     Some(held) => {
                         held.cores = held.cores.union(cores);
-                        held.count = offer::count_of(topology, resource, held.cores);
+                        held.count = resource::count_of(topology, resource, held.cores);
                     }
                     None => all.push(Held {
                         pod: name.clone(),
