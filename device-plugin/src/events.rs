@@ -1,5 +1,5 @@
-//! What users read of the plugin: events on pods and on the node. An event that cannot be written is logged; nothing
-//! waits for it.
+//! Kubernetes events about pods and the node. An event that cannot be written is logged, and nothing waits for it.
+//! Written by `allocation` (refusals) and `report` (corrections).
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use neuron_core::pod::BoundPod;
 
 /// Writes events (events.k8s.io/v1).
 #[derive(Clone)]
-pub struct Voice {
+pub struct Events {
     client: Client,
     node: String,
-    deadline: Duration,
+    timeout: Duration,
 }
 
-impl Voice {
-    /// Speaks as the device plugin of `node`.
-    pub fn new(client: Client, node: &str, deadline: Duration) -> Self {
-        Voice { client, node: node.to_owned(), deadline }
+impl Events {
+    /// Events of the device plugin on `node`.
+    pub fn new(client: Client, node: &str, timeout: Duration) -> Self {
+        Events { client, node: node.to_owned(), timeout }
     }
 
-    /// A pod's record was made to say what kubelet gave it.
+    /// A record was corrected to what kubelet gave the pod.
     pub async fn corrected(&self, pod: &BoundPod, note: String) {
-        self.say(EventType::Normal, "AllocationCorrected", "Correct", note, pod_reference(pod)).await;
+        self.write(EventType::Normal, "AllocationCorrected", "Correct", note, pod_reference(pod)).await;
     }
 
-    /// An Allocate was refused; on the pod it was for, or on the node if that is not known.
+    /// An Allocate was refused. The event is about the pod, or about the node if the pod is not known.
     pub async fn refused(&self, pod: Option<ObjectReference>, note: String) {
         let node = || ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -37,10 +37,17 @@ impl Voice {
             ..ObjectReference::default()
         };
         let about = pod.unwrap_or_else(node);
-        self.say(EventType::Warning, "AllocationRefused", "Allocate", note, about).await;
+        self.write(EventType::Warning, "AllocationRefused", "Allocate", note, about).await;
     }
 
-    async fn say(&self, type_: EventType, reason: &str, action: &str, note: String, about: ObjectReference) {
+    async fn write(
+        &self,
+        type_: EventType,
+        reason: &str,
+        action: &str,
+        note: String,
+        about: ObjectReference,
+    ) {
         // The API server refuses notes above 1,024 bytes.
         let note: String = note.chars().take(1000).collect();
         let event = Event {
@@ -50,20 +57,20 @@ impl Voice {
             action: action.to_owned(),
             secondary: None,
         };
-        // A recorder of its own for each event: one that is shared counts events of one reason as repetitions of the
-        // first and drops the later notes.
+        // A shared recorder counts events of one reason as repetitions of the first and drops the later notes.
         let reporter =
             Reporter { controller: "neuron-device-plugin".to_owned(), instance: Some(self.node.clone()) };
         let recorder = Recorder::new(self.client.clone(), reporter);
-        match tokio::time::timeout(self.deadline, recorder.publish(&event, &about)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("event {reason} could not be written: {error}"),
-            Err(_) => tracing::warn!("event {reason} could not be written within {:?}", self.deadline),
-        }
+        let error = match tokio::time::timeout(self.timeout, recorder.publish(&event, &about)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {:?}", self.timeout),
+        };
+        tracing::warn!(node = %self.node, event = reason, reason = %error, "an event could not be written");
     }
 }
 
-/// How events point at a pod.
+/// The pod that an event is about.
 pub fn pod_reference(pod: &BoundPod) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),

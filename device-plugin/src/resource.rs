@@ -1,37 +1,37 @@
-//! The resources offered to kubelet, and what their ids mean: every set is kept as the logical cores it takes, so
-//! that both names speak of the same hardware.
+//! The resources advertised to kubelet, and what their ids mean. A set of ids is kept as the logical cores it takes, so
+//! that both resource names speak of the same hardware. Used wherever ids come from kubelet or go to it.
 
 use neuron_core::ids::{CoreSet, DeviceSet, KubeletId};
 use neuron_core::names::{NEURON, NEURONCORE, NEURONDEVICE, Resource};
 use neuron_core::topology::Topology;
 
-/// One resource and the socket it is served on.
+/// One extended resource and the socket that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// The extended resource's name.
+pub struct AdvertisedResource {
+    /// The name that pods ask by, such as `aws.amazon.com/neuron`.
     pub name: &'static str,
     /// The socket's file name in kubelet's plugin folder.
     pub socket: &'static str,
-    /// What its ids count.
-    pub resource: Resource,
+    /// What one id stands for.
+    pub unit: Resource,
 }
 
-/// What is offered; `legacy` adds the old name of devices.
-pub fn offers(legacy: bool) -> Vec<Offer> {
-    let mut offers = vec![
-        Offer { name: NEURON, socket: "neuron-devplugin.sock", resource: Resource::Device },
-        Offer { name: NEURONCORE, socket: "neuroncore-devplugin.sock", resource: Resource::Core },
+/// Every resource of this plugin; `legacy` adds the old name of devices.
+pub fn advertised(legacy: bool) -> Vec<AdvertisedResource> {
+    let mut resources = vec![
+        AdvertisedResource { name: NEURON, socket: "neuron-devplugin.sock", unit: Resource::Device },
+        AdvertisedResource { name: NEURONCORE, socket: "neuroncore-devplugin.sock", unit: Resource::Core },
     ];
     if legacy {
         let socket = "neurondevice-devplugin.sock";
-        offers.push(Offer { name: NEURONDEVICE, socket, resource: Resource::Device });
+        resources.push(AdvertisedResource { name: NEURONDEVICE, socket, unit: Resource::Device });
     }
-    offers
+    resources
 }
 
-/// What the ids of a resource called `name` count; none for a resource that is not ours.
-pub fn resource_of(name: &str) -> Option<Resource> {
-    offers(true).into_iter().find(|offer| offer.name == name).map(|offer| offer.resource)
+/// What one id of the resource `name` stands for; none for a resource of another plugin.
+pub fn unit_of(name: &str) -> Option<Resource> {
+    advertised(true).into_iter().find(|resource| resource.name == name).map(|resource| resource.unit)
 }
 
 /// An id that this node never advertised for the resource.
@@ -46,9 +46,9 @@ pub struct UnknownId {
 /// The logical cores that `ids` take.
 ///
 /// # Errors
-/// Names the first id that this node does not have under that resource.
-pub fn hardware(topology: &Topology, resource: Resource, ids: &[String]) -> Result<CoreSet, UnknownId> {
-    ids.iter().try_fold(CoreSet::EMPTY, |all, id| match (id.parse(), resource) {
+/// The first id that this node does not advertise under that resource.
+pub fn cores_of(topology: &Topology, unit: Resource, ids: &[String]) -> Result<CoreSet, UnknownId> {
+    ids.iter().try_fold(CoreSet::EMPTY, |all, id| match (id.parse(), unit) {
         (Ok(KubeletId::Device(device)), Resource::Device) if device < topology.devices() => {
             Ok(all.union(topology.cores_of(DeviceSet::single(device))))
         }
@@ -57,8 +57,8 @@ pub fn hardware(topology: &Topology, resource: Resource, ids: &[String]) -> Resu
         }
         _ => Err(UnknownId {
             id: id.clone(),
-            resource: resource.name(),
-            advertised: match ids_of(topology, resource, topology.all_cores()).as_slice() {
+            resource: unit.name(),
+            advertised: match ids_of(topology, unit, topology.all_cores()).as_slice() {
                 [first, .., last] => format!("{first} to {last}"),
                 all => all.concat(),
             },
@@ -66,9 +66,9 @@ pub fn hardware(topology: &Topology, resource: Resource, ids: &[String]) -> Resu
     })
 }
 
-/// The ids of a resource that touch `cores`, ascending.
-pub fn ids_of(topology: &Topology, resource: Resource, cores: CoreSet) -> Vec<String> {
-    match resource {
+/// The ids that stand for any of `cores`, ascending.
+pub fn ids_of(topology: &Topology, unit: Resource, cores: CoreSet) -> Vec<String> {
+    match unit {
         Resource::Device => {
             topology.devices_of(cores).iter().map(|id| KubeletId::Device(id).to_string()).collect()
         }
@@ -76,9 +76,9 @@ pub fn ids_of(topology: &Topology, resource: Resource, cores: CoreSet) -> Vec<St
     }
 }
 
-/// How many of a resource `cores` are.
-pub fn count_of(topology: &Topology, resource: Resource, cores: CoreSet) -> u32 {
-    match resource {
+/// The number of ids that [`ids_of`] gives.
+pub fn count_of(topology: &Topology, unit: Resource, cores: CoreSet) -> u32 {
+    match unit {
         Resource::Device => topology.devices_of(cores).len(),
         Resource::Core => cores.len(),
     }

@@ -1,5 +1,5 @@
-//! Answers kubelet's questions: which ids suit best, and what a container gets for its ids. The gRPC services of all
-//! resources share one engine, and so one ledger.
+//! Decides which ids suit best and whether a container gets the ids that kubelet chose. The services of all resources
+//! share one engine, and so one ledger.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,66 +8,22 @@ use kubelet_api::deviceplugin::v1beta1::ContainerAllocateResponse;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, best_set};
+use neuron_core::placement::best_set;
 use neuron_core::report::NodeReport;
 use neuron_core::topology::Topology;
 use tokio::sync::{Notify, watch};
 
 use crate::allocation::export::export;
+use crate::allocation::refusal::Refusal;
 use crate::config::{Config, Numbering};
-use crate::events::{Voice, pod_reference};
-use crate::hardware::discovery::Machine;
+use crate::events::{Events, pod_reference};
+use crate::hardware::machine::Machine;
 use crate::ledger::Ledger;
 use crate::ledger::gate::Gate;
-use crate::ledger::judge::{Holder, Judgement};
+use crate::ledger::judge::Judgement;
 use crate::ledger::slot::{Slot, slots, unrecorded};
 use crate::pods::Pods;
-use crate::resource::{self, Offer, UnknownId};
-
-/// Why kubelet's question is answered with an error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No device is known yet.
-    #[error("no Neuron device is advertised yet; see the plugin's log or /healthz for the reason")]
-    NotReady,
-    /// An id of another node, resource or time.
-    #[error(transparent)]
-    Unknown(#[from] UnknownId),
-    /// A device that must not be used.
-    #[error("{id} is unhealthy: {why}; it can be used again once that is over")]
-    Unhealthy {
-        /// The id.
-        id: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Ids that do not belong together.
-    #[error("{ids} of {resource} cannot be given: {why}{doubt}")]
-    NotAllowed {
-        /// The ids.
-        ids: String,
-        /// The resource asked under.
-        resource: &'static str,
-        /// What the instance type allows.
-        why: String,
-        /// What could not be confirmed, if anything.
-        doubt: String,
-    },
-    /// Ids that another pod has, under this name or the other.
-    #[error(
-        "{ids} of {resource} cannot be given: {holders}; they are free again when that pod has ended{doubt}"
-    )]
-    Held {
-        /// The ids in question.
-        ids: String,
-        /// The resource asked under.
-        resource: &'static str,
-        /// Who has them.
-        holders: String,
-        /// What could not be confirmed, if anything.
-        doubt: String,
-    },
-}
+use crate::resource::{AdvertisedResource, cores_of, count_of, ids_of};
 
 /// What the services share.
 pub struct Engine {
@@ -75,21 +31,21 @@ pub struct Engine {
     pub machine: watch::Sender<Option<Arc<Machine>>>,
     /// This node's pods.
     pub pods: Pods,
-    /// Keeps kubelet's books closed while it allocates.
+    /// Keeps podresources unread while kubelet allocates.
     pub gate: Gate,
     /// Told when the ledger has changed.
     pub changed: Notify,
     /// Writes events.
-    pub voice: Voice,
+    pub events: Events,
     root: PathBuf,
     node: String,
     numbering: Numbering,
-    books: Mutex<Books>,
+    state: Mutex<State>,
 }
 
 /// What the plugin has written down.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct State {
     /// Who holds what.
     pub ledger: Ledger,
     /// The report last written to the node.
@@ -98,42 +54,63 @@ pub struct Books {
     pub kubelet: Option<u64>,
 }
 
+/// A container that may have its ids.
+struct Admitted {
+    /// `namespace/name`, if only one pod can be meant.
+    pod: Option<String>,
+    /// Every device of the container under either resource name, as far as known.
+    devices: DeviceSet,
+}
+
+/// A request that is refused.
+struct Refused {
+    refusal: Refusal,
+    /// `namespace/name`, if only one pod can be meant.
+    pod: Option<String>,
+}
+
+impl<E: Into<Refusal>> From<E> for Refused {
+    fn from(refusal: E) -> Self {
+        Refused { refusal: refusal.into(), pod: None }
+    }
+}
+
 impl Engine {
-    /// Knows nothing yet.
+    /// An engine that knows neither machine nor pods yet.
     pub fn new(config: &Config, client: kube::Client) -> Self {
         Engine {
             machine: watch::Sender::new(None),
-            pods: Pods::new(client.clone(), &config.node_name, config.api_deadline),
+            pods: Pods::new(client.clone(), &config.node_name, config.api_timeout),
             gate: Gate::new(config.quiet),
             changed: Notify::new(),
-            voice: Voice::new(client, &config.node_name, config.api_deadline),
+            events: Events::new(client, &config.node_name, config.api_timeout),
             root: config.root.clone(),
             node: config.node_name.clone(),
             numbering: config.container_numbering,
-            books: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// The machine, if it is known.
+    /// The machine, once discovered.
     pub fn machine(&self) -> Option<Arc<Machine>> {
         self.machine.borrow().clone()
     }
 
     /// The ledger and what belongs to it. Never hold it across an await.
-    pub fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ledger with what has ended taken out, and the slots it was compared with; no slots while no pod was read.
-    pub fn current(&self, machine: &Machine) -> (MutexGuard<'_, Books>, Vec<Slot>) {
-        let mut books = self.books();
+    /// The ledger without what has ended, and the slots it was compared with; no slots while no pod was read.
+    pub fn current(&self, machine: &Machine) -> (MutexGuard<'_, State>, Vec<Slot>) {
+        let mut state = self.state();
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
-        let Some((pods, ended)) = self.pods.look() else { return (books, Vec::new()) };
-        let slots = slots(&self.node, &machine.topology, books.report.as_ref(), &pods);
-        books.ledger.note_ended(&ended.iter().flat_map(unrecorded).collect::<Vec<_>>());
-        books.ledger.release(&slots);
-        books.ledger.follow_admission(&slots);
-        (books, slots)
+        let Some((pods, ended)) = self.pods.look() else { return (state, Vec::new()) };
+        let slots = slots(&self.node, &machine.topology, state.report.as_ref(), &pods);
+        state.ledger.note_ended(&ended.iter().flat_map(unrecorded).collect::<Vec<_>>());
+        state.ledger.release(&slots);
+        state.ledger.follow_admission(&slots);
+        (state, slots)
     }
 
     /// The ids to prefer: the set recorded for a pod that waits for one, else the best linked set that is free.
@@ -142,175 +119,162 @@ impl Engine {
     /// No device is known yet.
     pub async fn prefer(
         &self,
-        offer: &Offer,
+        resource: &AdvertisedResource,
         available: &[String],
-        must: &[String],
-        size: u32,
+        must_include: &[String],
+        count: u32,
     ) -> Result<Vec<String>, Refusal> {
         let _open = self.gate.enter().await;
         let machine = self.machine().ok_or(Refusal::NotReady)?;
-        let topology = &machine.topology;
+        let (topology, unit) = (&machine.topology, resource.unit);
         let known = |ids: &[String]| {
-            let each =
-                |id: &String| resource::hardware(topology, offer.resource, std::slice::from_ref(id)).ok();
+            let each = |id: &String| cores_of(topology, unit, std::slice::from_ref(id)).ok();
             ids.iter().filter_map(each).fold(CoreSet::EMPTY, CoreSet::union)
         };
-        let (available, must) = (known(available).union(known(must)), known(must));
+        let must_include = known(must_include);
+        let available = known(available).union(must_include);
         let recorded = || {
-            let (books, slots) = self.current(&machine);
-            books.ledger.offer(&slots, offer.resource, size, available, must)
+            let (state, slots) = self.current(&machine);
+            state.ledger.offer(&slots, unit, count, available, must_include)
         };
         let mut set = recorded();
         if set.is_none() {
             // The watch may lag the Binding: look for the record once more before choosing for oneself.
             match self.pods.read_live().await {
                 Ok(()) => set = recorded(),
-                Err(error) => tracing::warn!("choosing {} ids without a fresh look: {error}", offer.name),
+                Err(error) => tracing::warn!(
+                    node = self.node,
+                    resource = resource.name,
+                    reason = %error,
+                    "the pods could not be read; preferring ids without a record"
+                ),
             }
         }
-        let set = set.or_else(|| self.choose(&machine, offer.resource, size, available, must));
-        Ok(set.map(|set| resource::ids_of(topology, offer.resource, set)).unwrap_or_default())
+        let set = set.or_else(|| self.choose(&machine, unit, count, available, must_include));
+        Ok(set.map(|set| ids_of(topology, unit, set)).unwrap_or_default())
     }
 
     fn choose(
         &self,
         machine: &Machine,
-        resource: Resource,
-        size: u32,
+        unit: Resource,
+        count: u32,
         available: CoreSet,
-        must: CoreSet,
+        must_include: CoreSet,
     ) -> Option<CoreSet> {
-        let topology = &machine.topology;
-        let mut occupancy = Occupancy::empty(Arc::clone(topology));
-        let (books, slots) = self.current(machine);
-        occupancy.hold(books.ledger.held(&slots));
-        drop(books);
+        let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
+        let (state, slots) = self.current(machine);
+        occupancy.hold(state.ledger.held(&slots));
+        drop(state);
         occupancy.set_unhealthy(machine.unhealthy());
-        // Without one there is nothing to advise: what kubelet takes then is refused.
-        best_set(&occupancy, resource, size, must, available)
+        // Where no set fits, nothing is preferred, and what kubelet takes instead is refused.
+        best_set(&occupancy, unit, count, must_include, available)
     }
 
-    /// What a container gets for `ids`, exactly what they mean.
+    /// What a container gets for `ids`: exactly what they mean.
     ///
     /// # Errors
-    /// Ids that do not exist, are unhealthy, do not belong together or belong to another live pod.
+    /// Ids that do not exist, are unhealthy, are no candidate set or are held by another live pod.
     pub async fn allocate(
         &self,
-        offer: &Offer,
+        resource: &AdvertisedResource,
         ids: &[String],
     ) -> Result<ContainerAllocateResponse, Refusal> {
         let _open = self.gate.enter().await;
-        let machine = self.machine().ok_or(Refusal::NotReady)?;
-        let topology = &machine.topology;
-        let cores = resource::hardware(topology, offer.resource, ids)?;
-        let bad = machine.faults.iter().find(|(id, _)| topology.devices_of(cores).contains(**id));
-        if let Some((id, why)) = bad {
-            let id = resource::ids_of(
-                topology,
-                offer.resource,
-                cores.intersection(topology.cores_of(DeviceSet::single(*id))),
-            );
-            return Err(Refusal::Unhealthy { id: id.join(","), why: why.clone() });
+        let (node, resource_name) = (&self.node, resource.name);
+        match self.try_allocate(resource, ids).await {
+            Ok((response, pod, devices, cores)) => {
+                self.changed.notify_one();
+                tracing::info!(node, pod, resource = resource_name, %devices, %cores, "allocated");
+                Ok(response)
+            }
+            Err(Refused { refusal, pod }) => {
+                tracing::warn!(node, pod, resource = resource_name, reason = %refusal, "allocation refused");
+                Err(refusal)
+            }
         }
-        let container = match self.decide(&machine, offer.resource, cores, None) {
-            Some(Ok(container)) => container,
+    }
+
+    async fn try_allocate(
+        &self,
+        resource: &AdvertisedResource,
+        ids: &[String],
+    ) -> Result<(ContainerAllocateResponse, Option<String>, DeviceSet, CoreSet), Refused> {
+        let machine = self.machine().ok_or(Refusal::NotReady)?;
+        let (topology, unit) = (&machine.topology, resource.unit);
+        let cores = cores_of(topology, unit, ids)?;
+        let devices = topology.devices_of(cores);
+        if let Some((device, fault)) = machine.faults.iter().find(|(device, _)| devices.contains(**device)) {
+            let of_device = cores.intersection(topology.cores_of(DeviceSet::single(*device)));
+            let id = ids_of(topology, unit, of_device).join(",");
+            return Err(Refusal::Unhealthy { id, why: fault.clone() }.into());
+        }
+        let admitted = match self.decide(&machine, unit, cores, None) {
+            Some(Ok(admitted)) => admitted,
             _ => {
                 let doubt = match self.pods.read_live().await {
                     Ok(()) => String::new(),
                     Err(error) => format!(" (not confirmed: {error})"),
                 };
-                self.decide(&machine, offer.resource, cores, Some(doubt)).unwrap_or(Err(Refusal::NotReady))?
+                self.decide(&machine, unit, cores, Some(doubt))
+                    .unwrap_or_else(|| Err(Refusal::NotReady.into()))?
             }
         };
-        self.changed.notify_one();
-        Ok(export(&self.root, topology, self.numbering, offer.resource, cores, container))
+        let response = export(&self.root, topology, self.numbering, unit, cores, admitted.devices);
+        Ok((response, admitted.pod, devices, cores))
     }
 
-    /// Judges and writes down in one step; the devices of the container that it is for, if known. `doubt` is what a
-    /// live read could not confirm; before such a read it is absent, and only a sure yes is an answer.
+    /// Judges and writes down in one step. `doubt` is what a live read could not confirm. It is absent before such a read,
+    /// and then only a sure yes is an answer.
     fn decide(
         &self,
         machine: &Machine,
-        resource: Resource,
+        unit: Resource,
         cores: CoreSet,
         doubt: Option<String>,
-    ) -> Option<Result<DeviceSet, Refusal>> {
+    ) -> Option<Result<Admitted, Refused>> {
         let topology = &machine.topology;
-        let count = resource::count_of(topology, resource, cores);
-        let (mut books, slots) = self.current(machine);
-        match books.ledger.judge(&slots, resource, cores, count) {
-            Judgement::Allowed(_) if !allowed(topology, &slots, resource, cores) => {
-                let asking = slots
-                    .iter()
-                    .filter(|slot| slot.resource == resource && slot.count == count && !slot.admitted);
-                let asking: Vec<&Slot> = asking.collect();
-                drop(books);
-                Some(Err(self.refuse(&asking, not_allowed(topology, resource, cores, doubt?))))
+        let count = count_of(topology, unit, cores);
+        let (mut state, slots) = self.current(machine);
+        match state.ledger.judge(&slots, unit, cores, count) {
+            Judgement::Allowed(_) if !allowed(topology, &slots, unit, cores) => {
+                let waits = |slot: &&Slot| slot.resource == unit && slot.count == count && !slot.admitted;
+                let asking: Vec<&Slot> = slots.iter().filter(waits).collect();
+                drop(state);
+                Some(Err(self.refuse(&asking, Refusal::not_allowed(topology, unit, cores, doubt?))))
             }
             Judgement::Allowed(slot) if slot.is_some() || doubt.is_some() => {
-                books.ledger.allocate(resource, cores, count, slot);
+                state.ledger.allocate(unit, cores, count, slot);
                 let same = |other: &&Slot| {
                     slot.is_some_and(|slot| other.uid == slot.uid && other.container == slot.container)
                 };
                 let all = slots.iter().filter(same).filter_map(|slot| slot.recorded);
-                Some(Ok(topology.devices_of(all.fold(CoreSet::EMPTY, CoreSet::union))))
+                let devices = topology.devices_of(all.fold(CoreSet::EMPTY, CoreSet::union));
+                Some(Ok(Admitted { pod: slot.map(|slot| slot.pod.clone()), devices }))
             }
             Judgement::Allowed(_) => None,
             Judgement::Held { holders, asking } => {
-                drop(books);
-                Some(Err(self.refuse(&asking, held(topology, resource, &holders, doubt?))))
+                drop(state);
+                Some(Err(self.refuse(&asking, Refusal::held(topology, unit, &holders, doubt?))))
             }
         }
     }
 
-    /// Tells the pod too, if only one can be meant.
-    fn refuse(&self, asking: &[&Slot], refusal: Refusal) -> Refusal {
-        tracing::warn!("{refusal}");
+    /// Writes an event about the pod, or about the node if several pods can be meant.
+    fn refuse(&self, asking: &[&Slot], refusal: Refusal) -> Refused {
         let only = asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid));
         let pods = self.pods.known().unwrap_or_default();
         let pod = only.and_then(|slot| pods.iter().find(|pod| pod.pod.uid == slot.uid));
-        let (about, voice) = (pod.map(|pod| pod_reference(&pod.pod)), self.voice.clone());
+        let (about, events) = (pod.map(|pod| pod_reference(&pod.pod)), self.events.clone());
         let note = refusal.to_string();
-        tokio::spawn(async move { voice.refused(about, note).await });
-        refusal
+        tokio::spawn(async move { events.refused(about, note).await });
+        Refused { refusal, pod: only.map(|slot| slot.pod.clone()) }
     }
 }
 
 /// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so
 /// (whoever placed it).
-fn allowed(topology: &Topology, slots: &[Slot], resource: Resource, cores: CoreSet) -> bool {
-    topology.allows(resource, cores)
-        || slots.iter().any(|slot| slot.resource == resource && slot.recorded == Some(cores))
-}
-
-fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: String) -> Refusal {
-    let count = resource::count_of(topology, resource, cores);
-    let (noun, instance_type) = (resource.noun(), topology.instance_type());
-    let why = if topology.supports(resource, count) {
-        format!(
-            "they are not one of the linked sets of {count} {noun}s that {instance_type} allows; placed by the \
-             scheduler extender, the pod waits until such a set is free"
-        )
-    } else {
-        let (instance_type, asked) = (instance_type.to_owned(), count);
-        placement::Refusal::UnsupportedCount { instance_type, resource, asked }.to_string()
-    };
-    Refusal::NotAllowed {
-        ids: resource::ids_of(topology, resource, cores).join(","),
-        resource: resource.name(),
-        why,
-        doubt,
-    }
-}
-
-fn held(topology: &Topology, resource: Resource, holders: &[Holder], doubt: String) -> Refusal {
-    let ids = |cores| resource::ids_of(topology, resource, cores).join(",");
-    let all = holders.iter().fold(CoreSet::EMPTY, |all, holder| all.union(holder.cores));
-    let each = holders.iter().map(|holder| format!("{holder} holds {}", ids(holder.cores)));
-    Refusal::Held {
-        ids: ids(all),
-        resource: resource.name(),
-        holders: each.collect::<Vec<_>>().join(", "),
-        doubt,
-    }
+fn allowed(topology: &Topology, slots: &[Slot], unit: Resource, cores: CoreSet) -> bool {
+    topology.allows(unit, cores)
+        || slots.iter().any(|slot| slot.resource == unit && slot.recorded == Some(cores))
 }

@@ -1,5 +1,5 @@
-//! What a container gets for its ids: device nodes and variables. Pure; the answer to Allocate says exactly what the
-//! ids mean, and nothing about a pod.
+//! What a container gets for its ids: device nodes and variables. Pure. The answer to Allocate says exactly what the ids
+//! mean, and nothing about a pod. Called by `engine`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,13 +12,13 @@ use neuron_core::topology::Topology;
 use crate::config::Numbering;
 use crate::hardware::sysfs::device_node;
 
-/// The answer for ids that take `cores`. `container` is every device the container has under either name, which
-/// decides how they are counted from 0; it is ignored if it does not hold the ids.
+/// The answer for ids that take `cores`. `container` is every device of the container under either resource name, by which
+/// renumbered devices are counted from 0. It is ignored if it does not contain the ids' devices.
 pub fn export(
     root: &Path,
     topology: &Topology,
     numbering: Numbering,
-    resource: Resource,
+    unit: Resource,
     cores: CoreSet,
     container: DeviceSet,
 ) -> ContainerAllocateResponse {
@@ -37,7 +37,7 @@ pub fn export(
     // A comma list, never a range: Ray splits on commas only (facts/neuron.md §3.4).
     let list = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let size = topology.cores_per_device().max(1);
-    let (name, value) = match resource {
+    let (name, value) = match unit {
         Resource::Device => (VISIBLE_DEVICES, list(given.iter().map(inside).collect())),
         Resource::Core => {
             let core = |core: u8| inside(core / size) * usize::from(size) + usize::from(core % size);

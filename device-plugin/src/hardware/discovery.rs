@@ -1,5 +1,5 @@
-//! What this machine is: instance type, LNC, shape and the health of every device. `run` looks again and again; the
-//! first look that succeeds fixes the shape, so that an id once advertised never vanishes.
+//! Finds out what this machine is: instance type, LNC and topology. Called by `monitor` until a look succeeds. That look
+//! fixes the topology, so that an id once advertised never vanishes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,46 +7,36 @@ use std::sync::Arc;
 
 use neuron_core::catalog::{Catalog, InstanceType};
 use neuron_core::ids::DeviceSet;
-use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, REPORT_VERSION};
+use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
 use neuron_core::topology::{Policy, Topology, TopologyError};
 
-use crate::hardware::health;
+use crate::hardware::held_lnc::HeldLnc;
+use crate::hardware::machine::Machine;
 use crate::hardware::sysfs::{self, FileError, SysfsDevice};
 
-/// A machine whose devices are known.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
-    /// Its shape.
-    pub topology: Arc<Topology>,
-    /// Links as the driver shows them; the report tells them to the extender.
-    pub links: Vec<DeviceSet>,
-    /// Why a device may not be given out, by device id; healthy devices are not in it.
-    pub faults: BTreeMap<u8, String>,
-}
-
-/// How a machine is to be looked at.
+/// Where and how to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Discovery<'a> {
-    /// Where `/dev`, `/sys` and `/opt` stand.
+    /// The folder that holds `/dev`, `/sys` and `/opt`.
     pub root: &'a Path,
-    /// The known types.
+    /// The known instance types.
     pub catalog: &'a Catalog,
-    /// Which sets the shape allows.
+    /// Which candidate sets the topology has.
     pub policy: Policy,
-    /// The type, if DMI is not to be asked.
+    /// The instance type, in place of what DMI says.
     pub instance_type: Option<&'a str>,
 }
 
 /// Why there is nothing to advertise yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
-    /// A file is missing or mangled.
+    /// A file is missing or malformed.
     #[error(transparent)]
     File(#[from] FileError),
     /// The driver shows no device.
     #[error("no neuronN folder in {}; is the Neuron driver loaded?", path.display())]
     NoDevices {
-        /// Where they were looked for.
+        /// The driver's folder.
         path: PathBuf,
     },
     /// The driver shows devices that the type does not have.
@@ -55,42 +45,41 @@ pub enum DiscoveryError {
         path.display()
     )]
     TooMany {
-        /// Where they were found.
+        /// The driver's folder.
         path: PathBuf,
-        /// Their ids.
+        /// The ids that it shows.
         found: DeviceSet,
-        /// The type.
+        /// The instance type.
         instance_type: String,
-        /// How many devices the type has.
+        /// Number of devices of that type.
         expected: u8,
     },
-    /// The driver shows another number of cores than the type has.
+    /// The driver shows another number of physical cores than the type has.
     #[error(
         "{} holds {found}, but a device of instance type {instance_type} has {expected} cores; set --instance-type to what this machine is",
         path.display()
     )]
     Cores {
-        /// The file.
+        /// The device's `core_count`.
         path: PathBuf,
         /// Physical cores that the driver shows.
         found: u8,
-        /// The type.
+        /// The instance type.
         instance_type: String,
         /// Physical cores that the type has.
         expected: u8,
     },
-    /// The type cannot be what the machine says.
+    /// The instance type cannot run as configured.
     #[error(transparent)]
-    Shape(#[from] TopologyError),
+    Topology(#[from] TopologyError),
 }
 
 impl Discovery<'_> {
-    /// Looks at a machine for the first time. `kept` is the type and the LNC, 1 or 2, at which pods hold cores since
-    /// before this plugin started; it counts before the machine's own configuration.
+    /// Looks at the machine. The LNC that pods hold (`held`) counts before the machine's own configuration.
     ///
     /// # Errors
-    /// Anything without which no device can be advertised. One bad device among good ones is not: it is unhealthy.
-    pub fn look(&self, kept: Option<&(String, u8)>) -> Result<Machine, DiscoveryError> {
+    /// Anything without which no device can be advertised. One bad device among good ones is unhealthy, and no error.
+    pub fn look(&self, held: Option<&HeldLnc>) -> Result<Machine, DiscoveryError> {
         let instance_type = match self.instance_type {
             Some(name) => name.to_owned(),
             None => sysfs::product_name(self.root)?,
@@ -119,8 +108,8 @@ impl Discovery<'_> {
             return Err(error.into());
         }
         let configured = sysfs::lnc(self.root)?;
-        let kept = kept.filter(|(held, _)| *held == instance_type).map(|(_, lnc)| *lnc);
-        let lnc = kept.or(configured);
+        let held = held.filter(|held| held.instance_type == instance_type).map(|held| held.lnc);
+        let lnc = held.or(configured);
         let topology = match known {
             Some(known) => {
                 self.check(&instance_type, known, ids, &devices)?;
@@ -134,7 +123,7 @@ impl Discovery<'_> {
         let links = topology.all_devices().iter();
         let links = links.map(|id| devices.get(&id).map(|device| device.links).unwrap_or_default()).collect();
         let mut machine = Machine { topology: Arc::new(topology), links, faults: BTreeMap::new() };
-        machine.look_again(self.root);
+        machine.refresh_health(self.root);
         Ok(machine)
     }
 
@@ -164,7 +153,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// The LNC of a type that is in no catalog: Trainium 2 and 3 run with 2 unless told otherwise.
+    /// The LNC of a type that is in no catalog: Trainium2 and Trainium3 run with 2 unless configured otherwise.
     fn usual_lnc(&self, ids: DeviceSet) -> u8 {
         let generation = |id| {
             sysfs::read(&sysfs::device_folder(self.root, id).join("info/architecture/instance_type")).ok()
@@ -174,7 +163,7 @@ impl Discovery<'_> {
     }
 }
 
-/// A report of a machine whose type is in no catalog; a device that cannot be read has no links.
+/// Describes a machine whose type is in no catalog. A device that cannot be read has no links.
 fn describe(instance_type: &str, lnc: u8, ids: DeviceSet, devices: &BTreeMap<u8, SysfsDevice>) -> NodeReport {
     let physical = devices.values().map(|device| device.cores).max().unwrap_or(1);
     let count = ids.iter().max().map_or(0, |id| id + 1);
@@ -190,36 +179,5 @@ fn describe(instance_type: &str, lnc: u8, ids: DeviceSet, devices: &BTreeMap<u8,
         cores_per_device: Some((physical / lnc).max(1)),
         devices: (0..count).map(device).collect(),
         holders: Vec::new(),
-    }
-}
-
-impl Machine {
-    /// Looks at every device's health anew.
-    pub fn look_again(&mut self, root: &Path) {
-        let devices = self.topology.all_devices().iter();
-        self.faults = devices.filter_map(|id| Some((id, health::fault(root, id)?))).collect();
-    }
-
-    /// The devices that may not be given out.
-    pub fn unhealthy(&self) -> DeviceSet {
-        self.faults.keys().copied().collect()
-    }
-
-    /// What the node's annotation says of this machine.
-    pub fn report(&self, holders: Vec<HolderReport>) -> NodeReport {
-        let unhealthy = self.unhealthy();
-        let device = |id: u8| DeviceReport {
-            id,
-            links: self.links.get(usize::from(id)).copied().unwrap_or_default(),
-            health: if unhealthy.contains(id) { Health::Unhealthy } else { Health::Healthy },
-        };
-        NodeReport {
-            v: REPORT_VERSION,
-            instance_type: self.topology.instance_type().to_owned(),
-            lnc: self.topology.lnc(),
-            cores_per_device: Some(self.topology.cores_per_device()),
-            devices: self.topology.all_devices().iter().map(device).collect(),
-            holders,
-        }
     }
 }

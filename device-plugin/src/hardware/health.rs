@@ -1,16 +1,16 @@
-//! Whether each device may be given to new containers, and if not, why. Asked by `discovery` at every look.
+//! Whether a device may be given to new containers, and if not, why. Called by `machine` for each device.
 
 use std::path::Path;
 
 use crate::hardware::sysfs::{self, FileError};
 
-/// Why device `id` may not be given out; none if it may. It looks at the files alone, so that a device is healthy
-/// again as soon as they say so.
+/// Why device `id` may not be given out; none if it may. Only the files of now decide, so that a device is healthy again
+/// as soon as they say so.
 pub fn fault(root: &Path, id: u8) -> Option<String> {
-    look(root, id).unwrap_or_else(|error| Some(error.to_string()))
+    read_fault(root, id).unwrap_or_else(|error| Some(error.to_string()))
 }
 
-fn look(root: &Path, id: u8) -> Result<Option<String>, FileError> {
+fn read_fault(root: &Path, id: u8) -> Result<Option<String>, FileError> {
     let folder = sysfs::device_folder(root, id);
     for path in [&folder, &sysfs::device_node(root, id)] {
         if !path.exists() {
@@ -19,7 +19,7 @@ fn look(root: &Path, id: u8) -> Result<Option<String>, FileError> {
     }
     sysfs::device(root, id)?;
     let hardware = folder.join("stats/hardware");
-    // Older generations and drivers have no such file: that is no fault.
+    // Older generations and drivers have no such file, which is no fault.
     if let Some(text) = sysfs::read_if_there(&hardware.join("health_status/unhealthy_components"))?
         && !text.trim().is_empty()
     {
@@ -29,7 +29,7 @@ fn look(root: &Path, id: u8) -> Result<Option<String>, FileError> {
         let path = hardware.join(counter);
         let Some(text) = sysfs::read_if_there(&path)? else { continue };
         let count: u64 =
-            text.trim().parse().map_err(|_| sysfs::mangled(path, &text, "a number of errors"))?;
+            text.trim().parse().map_err(|_| sysfs::malformed(path, &text, "a number of errors"))?;
         if count > 0 {
             return Ok(Some(format!("{counter} counts {count} uncorrected memory errors")));
         }

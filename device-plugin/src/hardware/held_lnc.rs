@@ -1,6 +1,5 @@
-//! Which LNC a node keeps. What pods hold was counted in the logical cores of the LNC of then, so that LNC stays while
-//! they hold it; a new one from the configuration file applies once they have ended and the plugin has started again.
-//! Asked by `run` before the machine is announced.
+//! The LNC at which pods already hold cores. Their ids count the logical cores of that LNC, so the node stays at it until
+//! those pods have ended and the plugin has started again. Read by `monitor` before discovery.
 
 use std::time::Duration;
 
@@ -12,31 +11,41 @@ use neuron_core::report::NodeReport;
 
 use crate::pods::Pods;
 
-/// The LNC of the node's last report if a live pod still holds what that report says; none if nobody does, if there
-/// is no report, or if the API server does not say so within `deadline`.
-pub async fn kept(client: &Client, node: &str, pods: &Pods, deadline: Duration) -> Option<(String, u8)> {
-    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
-    let node = match tokio::time::timeout(deadline, nodes.get_metadata(node)).await {
-        Ok(Ok(node)) => node,
-        Ok(Err(error)) => return unknown(node, &error.to_string()),
-        Err(_) => return unknown(node, &format!("no answer within {deadline:?}")),
-    };
-    // Our own annotation: what pods say of themselves decides nothing about the whole node.
-    let report = NodeReport::parse(node.metadata.annotations?.get(NODE_REPORT)?).ok()?;
-    if report.holders.is_empty() {
-        return None;
-    }
-    if let Err(error) = pods.read_live().await {
-        tracing::warn!("who still holds cores is not known: {error}");
-    }
-    let live = pods.known()?;
-    let held = |uid: &str| live.iter().any(|pod| !pod.pod.terminal && pod.pod.uid == uid);
-    report.holders.iter().any(|holder| held(&holder.uid)).then_some((report.instance_type, report.lnc))
+/// What pods hold this node at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLnc {
+    /// The instance type that the LNC belongs to.
+    pub instance_type: String,
+    /// 1 or 2.
+    pub lnc: u8,
 }
 
-fn unknown<T>(node: &str, why: &str) -> Option<T> {
-    tracing::warn!(
-        "whether pods hold cores of another LNC is not known, node {node} could not be read: {why}"
-    );
+impl HeldLnc {
+    /// The LNC of the node's last report, if a live pod still holds what the report says. None if nobody does, if there
+    /// is no report, or if the API server does not answer within `timeout`.
+    pub async fn read(client: &Client, node: &str, pods: &Pods, timeout: Duration) -> Option<HeldLnc> {
+        let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
+        let object = match tokio::time::timeout(timeout, nodes.get_metadata(node)).await {
+            Ok(Ok(object)) => object,
+            Ok(Err(error)) => return unknown(node, &error.to_string()),
+            Err(_) => return unknown(node, &format!("no answer within {timeout:?}")),
+        };
+        // A pod's own annotations decide nothing about the whole node; the report is the plugin's.
+        let report = NodeReport::parse(object.metadata.annotations?.get(NODE_REPORT)?).ok()?;
+        if report.holders.is_empty() {
+            return None;
+        }
+        if let Err(error) = pods.read_live().await {
+            tracing::warn!(node, reason = %error, "the pods could not be read; holders may have ended");
+        }
+        let live = pods.known()?;
+        let holds = |uid: &str| live.iter().any(|pod| !pod.pod.terminal && pod.pod.uid == uid);
+        let held = report.holders.iter().any(|holder| holds(&holder.uid));
+        held.then_some(HeldLnc { instance_type: report.instance_type, lnc: report.lnc })
+    }
+}
+
+fn unknown(node: &str, reason: &str) -> Option<HeldLnc> {
+    tracing::warn!(node, reason, "the node could not be read; pods may hold cores of another LNC");
     None
 }

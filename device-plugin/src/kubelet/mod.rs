@@ -1,4 +1,5 @@
-//! The conversation with kubelet: registering, answering its calls on a socket for each resource, and asking it.
+//! The conversation with kubelet: registering, answering its calls on a socket for each resource, and asking it who has
+//! what.
 
 pub mod podresources;
 pub mod registration;

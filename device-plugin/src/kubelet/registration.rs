@@ -1,5 +1,6 @@
-//! Keeps one resource registered with kubelet: serve first, dial oneself, register last; once more when kubelet
-//! restarts, when our socket vanishes, when kubelet's stream ends or when kubelet no longer offers what it was told.
+//! Keeps one resource registered with kubelet: serve first, dial the own socket, register last. It begins again when
+//! kubelet restarts, the socket vanishes, kubelet's stream ends or kubelet no longer counts the devices as allocatable.
+//! Started by `run`, once for each resource.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,79 +16,79 @@ use crate::allocation::engine::Engine;
 use crate::config::Config;
 use crate::kubelet::podresources;
 use crate::kubelet::service::{OPTIONS, healthy};
-use crate::kubelet::socket::{Serving, ServingError, answers, identity};
-use crate::resource::Offer;
+use crate::kubelet::socket::{ServerError, SocketServer, answers, identity};
+use crate::resource::AdvertisedResource;
 use crate::status::Status;
 
-/// Longest that kubelet may take to answer Register; it dials us back meanwhile, for up to 10 s.
-const REGISTER_LIMIT: Duration = Duration::from_secs(15);
-/// Longest that kubelet may take to open its stream after Register.
-const STREAM_LIMIT: Duration = Duration::from_secs(5);
-/// How long an older plugin, whose socket was taken, may take to hang up on kubelet. A registration that meets its end
-/// may be dropped with it, which kubelet need not tell.
+/// How long kubelet may take to answer Register; it dials back meanwhile, for up to 10 s.
+const REGISTER_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long kubelet may take to open its stream after Register.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time an older plugin gets to hang up on kubelet after its socket was taken. kubelet may drop a registration that
+/// comes while the older one ends, and need not tell.
 const OLDER_ENDS: Duration = Duration::from_secs(1);
-/// Longest that kubelet may take to say what it offers.
-const OFFERED_LIMIT: Duration = Duration::from_secs(2);
-/// Looks in a row that must find kubelet not offering what it was told: it may still be at the last list.
-const LOOKS: u32 = 2;
-/// First and longest wait before a registration that failed or did not last is tried again. What lasted as long as the
-/// longest wait is no failure.
+/// How long kubelet may take to tell what is allocatable.
+const ALLOCATABLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Polls in a row that must find devices not allocatable: kubelet may still be at the list before.
+const POLLS: u32 = 2;
+/// First and longest pause before a registration is tried again that failed or did not last. One that lasted as long as the
+/// longest pause did not fail.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
 /// Why a resource is not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// It is not served.
+    /// The resource is not served.
     #[error(transparent)]
-    Serving(#[from] ServingError),
+    Server(#[from] ServerError),
     /// kubelet is away.
     #[error(transparent)]
     Away(#[from] SocketError),
-    /// kubelet does not want it.
+    /// kubelet refused.
     #[error("kubelet refused the registration: {0}")]
     Refused(tonic::Status),
-    /// kubelet does not answer.
-    #[error("kubelet did not answer the registration within {REGISTER_LIMIT:?}")]
+    /// kubelet did not answer in time.
+    #[error("kubelet did not answer the registration within {REGISTER_TIMEOUT:?}")]
     Unanswered,
-    /// kubelet took it and does not call us.
-    #[error("kubelet did not open its device stream within {STREAM_LIMIT:?}")]
-    NotListenedTo,
-    /// Another file is where our socket was, or none.
+    /// kubelet accepted the registration and did not call ListAndWatch.
+    #[error("kubelet did not open its device stream within {STREAM_TIMEOUT:?}")]
+    NoStream,
+    /// The socket is no longer in its place.
     #[error("our socket has vanished before kubelet had dialled it")]
     SocketLost,
 }
 
-/// What is said while another plugin serves on our socket.
+/// The problem while another plugin serves on this one's socket.
 const TAKEN: &str = "another device plugin serves on our socket; if this one is not about to end, Neuron's device plugin is \
                      deployed twice: remove one";
 
-/// Why kubelet no longer has a resource that was registered.
+/// Why a registration did not last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     KubeletRestarted,
     SocketVanished,
     StreamEnded,
-    NotOffered,
+    NotAllocatable,
 }
 
-/// One resource on its way to kubelet.
+/// The registration of one resource.
 pub struct Registration {
-    /// What is offered.
-    pub offer: Offer,
-    /// Who answers.
+    /// The resource.
+    pub resource: AdvertisedResource,
+    /// Answers kubelet's calls.
     pub engine: Arc<Engine>,
-    /// Where problems are said.
+    /// Shows what keeps the resource from being registered.
     pub status: Arc<Status>,
-    /// Where kubelet's folders are, and how often sockets and what kubelet offers are looked at.
+    /// kubelet's folders, and how often sockets and allocatable devices are polled.
     pub config: Config,
-    /// Told when kubelet's plugin folder changes.
+    /// Changes when kubelet's plugin folder does.
     pub folder_changed: watch::Receiver<()>,
 }
 
 impl RegistrationError {
-    /// Whether kubelet does not reach the server: another one may.
-    fn is_of_our_server(&self) -> bool {
-        matches!(self, RegistrationError::Serving(_) | RegistrationError::NotListenedTo)
+    /// Whether kubelet does not reach the server, so that a new one may help.
+    fn is_of_server(&self) -> bool {
+        matches!(self, RegistrationError::Server(_) | RegistrationError::NoStream)
     }
 }
 
@@ -97,7 +98,7 @@ impl Lost {
             Lost::KubeletRestarted => "kubelet has restarted; registering again",
             Lost::SocketVanished => "our socket has vanished; serving and registering again",
             Lost::StreamEnded => "kubelet's device stream has ended; registering again",
-            Lost::NotOffered => "kubelet does not offer what it was told; serving and registering again",
+            Lost::NotAllocatable => "kubelet does not offer what it was told; serving and registering again",
         }
     }
 }
@@ -105,35 +106,32 @@ impl Lost {
 impl Registration {
     /// Serves and stays registered until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut serving: Option<Serving> = None;
+        let mut server: Option<SocketServer> = None;
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = self.stay_registered(&mut serving) => {}
+            () = self.stay_registered(&mut server) => {}
         }
-        if let Some(mut serving) = serving {
-            serving.close().await;
-        }
+        close(&mut server).await;
     }
 
-    async fn stay_registered(&mut self, serving: &mut Option<Serving>) {
+    async fn stay_registered(&mut self, server: &mut Option<SocketServer>) {
         let (mut after_error, mut after_loss) = (RETRY.0, RETRY.0);
         let mut is_first = true;
         loop {
             let kubelet_before = self.kubelet();
-            let round = self.round(serving, is_first).await;
+            let registered = self.try_register(server, is_first).await;
             is_first = false;
-            match round {
+            match registered {
                 Ok(kubelet) => {
-                    self.status.fine(self.offer.name);
-                    tracing::info!("{} is registered", self.offer.name);
+                    self.status.fine(self.resource.name);
                     let since = Instant::now();
-                    let Some(current) = serving else { continue };
+                    let Some(current) = server else { continue };
                     let lost = self.until_lost(kubelet, current).await;
-                    self.status.problem(self.offer.name, lost.text());
+                    self.status.problem(self.resource.name, lost.text());
                     after_error = RETRY.0;
-                    if lost == Lost::NotOffered {
+                    if lost == Lost::NotAllocatable {
                         // Its stream must not outlive the next one's beginning.
-                        close(serving).await;
+                        close(server).await;
                     } else if since.elapsed() >= RETRY.1 {
                         after_loss = RETRY.0;
                     }
@@ -144,9 +142,9 @@ impl Registration {
                     }
                 }
                 Err(error) => {
-                    self.status.problem(self.offer.name, &error.to_string());
-                    if error.is_of_our_server() {
-                        close(serving).await;
+                    self.status.problem(self.resource.name, &error.to_string());
+                    if error.is_of_server() {
+                        close(server).await;
                     }
                     self.pause(after_error, kubelet_before).await;
                     after_error = longer(after_error);
@@ -155,28 +153,28 @@ impl Registration {
         }
     }
 
-    /// Serves if nobody does, then registers; the identity of the kubelet socket that took it.
-    async fn round(
+    /// Serves if nobody does, then registers; the identity of the kubelet socket that accepted it.
+    async fn try_register(
         &mut self,
-        serving: &mut Option<Serving>,
+        server: &mut Option<SocketServer>,
         is_first: bool,
     ) -> Result<Option<u64>, RegistrationError> {
-        if !serving.as_ref().is_some_and(Serving::is_up) {
-            close(serving).await;
-            self.serve(serving, is_first).await?;
+        if !server.as_ref().is_some_and(SocketServer::is_up) {
+            close(server).await;
+            self.serve(server, is_first).await?;
         }
-        let Some(current) = serving else { return Err(RegistrationError::SocketLost) };
+        let Some(current) = server else { return Err(RegistrationError::SocketLost) };
         current.answers().await?;
         let kubelet = self.kubelet();
-        self.meet(kubelet);
+        self.note_kubelet(kubelet);
         let (opened, mut streams) = (current.streams.borrow().opened, current.streams.clone());
         let registered = async {
-            timeout(REGISTER_LIMIT, self.register()).await.map_err(|_| RegistrationError::Unanswered)??;
-            // Until kubelet listens, nothing of ours is advertised.
+            timeout(REGISTER_TIMEOUT, self.register()).await.map_err(|_| RegistrationError::Unanswered)??;
+            // Until kubelet listens, nothing is advertised.
             let listening = streams.wait_for(|streams| streams.opened > opened);
-            match timeout(STREAM_LIMIT, listening).await {
+            match timeout(STREAM_TIMEOUT, listening).await {
                 Ok(Ok(_)) => Ok(kubelet),
-                _ => Err(RegistrationError::NotListenedTo),
+                _ => Err(RegistrationError::NoStream),
             }
         };
         tokio::select! {
@@ -185,17 +183,17 @@ impl Registration {
         }
     }
 
-    /// Of two plugins the newer one serves: usually the other is about to end. One that starts takes the socket, and lets
-    /// the older one hang up; one that has lost it waits until nobody answers there any more.
-    async fn serve(&mut self, serving: &mut Option<Serving>, is_first: bool) -> Result<(), ServingError> {
-        let socket = self.config.plugin_dir().join(self.offer.socket);
+    /// Of two plugins the newer one serves, since the other is usually about to end. A plugin that starts takes the socket
+    /// and lets the older one hang up; one that has lost its socket waits until nobody answers there any more.
+    async fn serve(&mut self, server: &mut Option<SocketServer>, is_first: bool) -> Result<(), ServerError> {
+        let socket = self.config.plugin_dir().join(self.resource.socket);
         let mut has_older = answers(&socket).await;
         while has_older && !is_first {
-            self.status.problem(self.offer.name, TAKEN);
+            self.status.problem(self.resource.name, TAKEN);
             self.pause(self.config.poll, self.kubelet()).await;
             has_older = answers(&socket).await;
         }
-        *serving = Some(Serving::start(self.offer, &self.engine, &self.config.plugin_dir())?);
+        *server = Some(SocketServer::start(self.resource, &self.engine, &self.config.plugin_dir())?);
         if has_older {
             sleep(OLDER_ENDS).await;
         }
@@ -203,9 +201,9 @@ impl Registration {
     }
 
     /// Waits until the server is not reached on its socket.
-    async fn until_down(&self, serving: &Serving) {
+    async fn until_down(&self, server: &SocketServer) {
         let mut folder_changed = self.folder_changed.clone();
-        while serving.is_up() {
+        while server.is_up() {
             tokio::select! {
                 () = sleep(self.config.poll) => {}
                 Ok(()) = folder_changed.changed() => {}
@@ -216,8 +214,8 @@ impl Registration {
     async fn register(&self) -> Result<(), RegistrationError> {
         let request = RegisterRequest {
             version: VERSION.to_owned(),
-            endpoint: self.offer.socket.to_owned(),
-            resource_name: self.offer.name.to_owned(),
+            endpoint: self.resource.socket.to_owned(),
+            resource_name: self.resource.name.to_owned(),
             options: Some(OPTIONS),
         };
         let mut client =
@@ -230,62 +228,64 @@ impl Registration {
         identity(&self.config.plugin_dir().join(KUBELET_SOCKET))
     }
 
-    /// Tells the ledger when another kubelet process listens: it knows only what the last one had written down.
-    fn meet(&self, kubelet: Option<u64>) {
-        let mut books = self.engine.books();
-        if kubelet.is_some() && books.kubelet != kubelet {
-            if books.kubelet.is_some() {
-                books.ledger.kubelet_restarted();
+    /// Tells the ledger when another kubelet process listens, which knows only what the last one had written down.
+    fn note_kubelet(&self, kubelet: Option<u64>) {
+        let mut state = self.engine.state();
+        if kubelet.is_some() && state.kubelet != kubelet {
+            if state.kubelet.is_some() {
+                state.ledger.kubelet_restarted();
             }
-            books.kubelet = kubelet;
+            state.kubelet = kubelet;
         }
     }
 
-    /// Waits until kubelet no longer has us, and says why.
-    async fn until_lost(&mut self, kubelet: Option<u64>, serving: &mut Serving) -> Lost {
+    /// Waits until the registration no longer holds, and says why.
+    async fn until_lost(&mut self, kubelet: Option<u64>, server: &mut SocketServer) -> Lost {
         let mut polls = interval_at(Instant::now() + self.config.poll, self.config.poll);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = 0;
+        let mut missing = 0;
         loop {
-            // Without a socket a kubelet that goes on still has us.
+            // A kubelet that goes on without its socket keeps the registration.
             if self.kubelet().is_some_and(|now| Some(now) != kubelet) {
                 return Lost::KubeletRestarted;
             }
-            if !serving.is_up() {
+            if !server.is_up() {
                 return Lost::SocketVanished;
             }
-            if serving.streams.borrow_and_update().open == 0 {
+            if server.streams.borrow_and_update().open == 0 {
                 return Lost::StreamEnded;
             }
-            if looks >= LOOKS {
-                return Lost::NotOffered;
+            if missing >= POLLS {
+                return Lost::NotAllocatable;
             }
             tokio::select! {
-                _ = polls.tick() => looks = if self.is_offered().await { 0 } else { looks + 1 },
+                _ = polls.tick() => missing = if self.is_allocatable().await { 0 } else { missing + 1 },
                 Ok(()) = self.folder_changed.changed() => {}
-                Ok(()) = serving.streams.changed() => {}
+                Ok(()) = server.streams.changed() => {}
             }
         }
     }
 
-    /// Whether kubelet offers what it was told. It may not although our stream is open: where an earlier plugin's stream
-    /// ends while we register, kubelet drops what we have just listed. A kubelet that does not say is trusted.
-    async fn is_offered(&self) -> bool {
+    /// Whether kubelet counts every healthy device as allocatable. It may not although the stream is open: where an earlier
+    /// plugin's stream ends during a registration, kubelet drops what was just listed. A kubelet that does not tell is
+    /// trusted.
+    async fn is_allocatable(&self) -> bool {
         let Some(machine) = self.engine.machine() else { return true };
-        let told = healthy(&machine, self.offer.resource);
-        match podresources::offered(&self.config.kubelet_dir, self.offer.name, OFFERED_LIMIT).await {
-            Ok(offered) => told.is_subset(&offered),
+        let advertised = healthy(&machine, self.resource.unit);
+        let name = self.resource.name;
+        match podresources::allocatable(&self.config.kubelet_dir, name, ALLOCATABLE_TIMEOUT).await {
+            Ok(allocatable) => advertised.is_subset(&allocatable),
             Err(error) => {
-                tracing::debug!("what kubelet offers of {} is not known: {error}", self.offer.name);
+                tracing::debug!(resource = name, reason = %error, "kubelet does not tell what is allocatable");
                 true
             }
         }
     }
 
-    /// Waits for so long, or until another kubelet listens than this, or whoever has our socket has gone.
+    /// Waits for `wait`, or until another kubelet listens than this, or whoever has the socket has gone.
     async fn pause(&mut self, wait: Duration, kubelet: Option<u64>) {
         let end = Instant::now() + wait;
-        let socket = self.config.plugin_dir().join(self.offer.socket);
+        let socket = self.config.plugin_dir().join(self.resource.socket);
         let is_taken = socket.exists();
         loop {
             self.folder_changed.mark_unchanged();
@@ -305,10 +305,10 @@ fn longer(wait: Duration) -> Duration {
     (wait * 2).min(RETRY.1)
 }
 
-/// Ends a server, if there is one. Where this is cut short, the server is still there to be ended.
-async fn close(serving: &mut Option<Serving>) {
-    if let Some(current) = serving {
+/// Ends a server, if there is one. A call that is cancelled leaves the server to be closed again.
+async fn close(server: &mut Option<SocketServer>) {
+    if let Some(current) = server {
         current.close().await;
     }
-    *serving = None;
+    *server = None;
 }

@@ -1,4 +1,5 @@
-//! The gRPC service of one resource: kubelet's device plugin contract on one side, the engine on the other.
+//! The gRPC service of one resource: kubelet's device plugin contract on one side, the engine on the other. Every call is
+//! a span named after it. Served by `socket`.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -18,16 +19,18 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
+use tracing::{Span, info_span, instrument};
 
-use crate::allocation::engine::{Engine, Refusal};
-use crate::hardware::discovery::Machine;
-use crate::resource::{Offer, ids_of};
+use crate::allocation::engine::Engine;
+use crate::allocation::refusal::Refusal;
+use crate::hardware::machine::Machine;
+use crate::resource::{AdvertisedResource, ids_of};
 
-/// What kubelet is to ask for.
+/// Which optional calls kubelet is to make.
 pub const OPTIONS: DevicePluginOptions =
     DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
 
-/// How many ListAndWatch streams there were and are: kubelet has exactly one open while a resource is registered.
+/// Numbers of ListAndWatch streams. kubelet has exactly one open while a resource is registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
     /// Opened since the start.
@@ -38,20 +41,21 @@ pub struct Streams {
 
 /// The service of one resource.
 pub struct Service {
-    /// What is served.
-    pub offer: Offer,
-    /// Who answers.
+    /// The resource served.
+    pub resource: AdvertisedResource,
+    /// Decides the answers.
     pub engine: Arc<Engine>,
-    /// Its streams.
+    /// Counts ListAndWatch streams.
     pub streams: Arc<watch::Sender<Streams>>,
     /// Ends the streams; a server cannot shut down before.
     pub closing: CancellationToken,
 }
 
-/// A ListAndWatch stream that is counted.
+/// A ListAndWatch stream that is counted, and polled in its span.
 struct Counted<S> {
     inner: S,
     streams: Arc<watch::Sender<Streams>>,
+    span: Span,
 }
 
 impl<S> Drop for Counted<S> {
@@ -64,7 +68,9 @@ impl<S: Stream + Unpin> Stream for Counted<S> {
     type Item = S::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        self.inner.poll_next_unpin(context)
+        let this = &mut *self;
+        let _entered = this.span.enter();
+        this.inner.poll_next_unpin(context)
     }
 }
 
@@ -72,6 +78,7 @@ impl<S: Stream + Unpin> Stream for Counted<S> {
 impl DevicePlugin for Service {
     type ListAndWatchStream = Pin<Box<dyn Stream<Item = Result<ListAndWatchResponse, Status>> + Send>>;
 
+    #[instrument(name = "GetDevicePluginOptions", skip_all, fields(resource = self.resource.name))]
     async fn get_device_plugin_options(
         &self,
         _request: Request<Empty>,
@@ -87,48 +94,62 @@ impl DevicePlugin for Service {
             streams.opened += 1;
             streams.open += 1;
         });
-        let resource = self.offer.resource;
+        let unit = self.resource.unit;
         let mut last = None;
         let lists = WatchStream::new(self.engine.machine.subscribe())
             .filter_map(move |machine| {
-                let list = machine.map(|machine| devices(&machine, resource));
+                let list = machine.map(|machine| devices(&machine, unit));
                 let news = list.filter(|list| last.as_ref() != Some(list));
                 if news.is_some() {
                     last.clone_from(&news);
                 }
                 futures::future::ready(news)
             })
-            .map(|devices| Ok(ListAndWatchResponse { devices }))
+            .map(|devices| {
+                let unhealthy = devices.iter().filter(|device| device.health == UNHEALTHY).count();
+                tracing::info!(ids = devices.len(), unhealthy, "advertised");
+                Ok(ListAndWatchResponse { devices })
+            })
             .take_until(self.closing.clone().cancelled_owned());
-        Ok(Response::new(Box::pin(Counted { inner: lists.boxed(), streams: Arc::clone(&self.streams) })))
+        Ok(Response::new(Box::pin(Counted {
+            inner: lists.boxed(),
+            streams: Arc::clone(&self.streams),
+            span: info_span!("ListAndWatch", resource = self.resource.name),
+        })))
     }
 
+    #[instrument(name = "GetPreferredAllocation", skip_all, fields(resource = self.resource.name))]
     async fn get_preferred_allocation(
         &self,
         request: Request<PreferredAllocationRequest>,
     ) -> Result<Response<PreferredAllocationResponse>, Status> {
         let mut container_responses = Vec::new();
         for container in request.into_inner().container_requests {
-            let size = u32::try_from(container.allocation_size).unwrap_or_default();
-            let (available, must) = (&container.available_device_i_ds, &container.must_include_device_i_ds);
-            let device_i_ds = self.engine.prefer(&self.offer, available, must, size).await.map_err(status)?;
+            let count = u32::try_from(container.allocation_size).unwrap_or_default();
+            let (available, must_include) =
+                (&container.available_device_i_ds, &container.must_include_device_i_ds);
+            let preferred = self.engine.prefer(&self.resource, available, must_include, count).await;
+            let device_i_ds = preferred.map_err(status)?;
+            tracing::debug!(count, ids = device_i_ds.join(","), "preferred");
             container_responses.push(ContainerPreferredAllocationResponse { device_i_ds });
         }
         Ok(Response::new(PreferredAllocationResponse { container_responses }))
     }
 
+    #[instrument(name = "Allocate", skip_all, fields(resource = self.resource.name))]
     async fn allocate(
         &self,
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
         let mut container_responses = Vec::new();
         for container in request.into_inner().container_requests {
-            let answer = self.engine.allocate(&self.offer, &container.devices_ids).await.map_err(status)?;
-            container_responses.push(answer);
+            let answer = self.engine.allocate(&self.resource, &container.devices_ids).await;
+            container_responses.push(answer.map_err(status)?);
         }
         Ok(Response::new(AllocateResponse { container_responses }))
     }
 
+    /// Never called: [`OPTIONS`] do not ask for it.
     async fn pre_start_container(
         &self,
         _request: Request<PreStartContainerRequest>,
@@ -137,14 +158,14 @@ impl DevicePlugin for Service {
     }
 }
 
-/// Every id of a resource; none ever leaves the list, whoever holds it and whatever its health.
-fn devices(machine: &Machine, resource: Resource) -> Vec<Device> {
+/// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health.
+fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
     let topology = &machine.topology;
     let unhealthy = machine.unhealthy();
     let of_device = |device: u8| {
         let health = if unhealthy.contains(device) { UNHEALTHY } else { HEALTHY };
         let cores: CoreSet = topology.cores_of(DeviceSet::single(device));
-        ids_of(topology, resource, cores).into_iter().map(move |id| Device {
+        ids_of(topology, unit, cores).into_iter().map(move |id| Device {
             id,
             health: health.to_owned(),
             // A topology manager with hints overrides the preferred set (facts/kubernetes.md §6).
@@ -155,8 +176,8 @@ fn devices(machine: &Machine, resource: Resource) -> Vec<Device> {
 }
 
 /// The ids of a resource that may be given out.
-pub fn healthy(machine: &Machine, resource: Resource) -> BTreeSet<String> {
-    let healthy = devices(machine, resource).into_iter().filter(|device| device.health == HEALTHY);
+pub fn healthy(machine: &Machine, unit: Resource) -> BTreeSet<String> {
+    let healthy = devices(machine, unit).into_iter().filter(|device| device.health == HEALTHY);
     healthy.map(|device| device.id).collect()
 }
 

@@ -1,5 +1,5 @@
-//! Makes a pod's record say what kubelet really gave it: after a swap between equal pods, or when kubelet chose among
-//! ids that an init container handed down. Pure; `upkeep` writes what this says.
+//! What must change for a pod's record to say what kubelet really gave: after a swap between equal pods, or when kubelet
+//! chose among ids that an init container handed down. Pure; `records` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,12 @@ use crate::resource::ids_of;
 pub struct Correction {
     /// New values by key; none removes the key.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// What the user reads about it; none if only `NEURON_ALLOCATED` changes.
+    /// The event's text; none if only `NEURON_ALLOCATED` changes.
     pub note: Option<String>,
 }
 
-/// What must change on `pod`; none if nothing, if it has no record, or while not all it got is known.
-/// `slots` are those of this pod alone.
+/// What must change on `pod`. None if its record is right, if it has none, or while not all that it got is known. `slots` are
+/// those of this pod alone.
 pub fn correction(
     node: &str,
     topology: &Topology,
@@ -43,12 +43,12 @@ pub fn correction(
         let proven = entry.filter(|entry| entry.is_proven());
         match proven {
             Some(entry) => Some(entry.cores),
-            // podresources never lists them, so what fits is the best there is to know.
+            // podresources never lists init containers, so what fits is all that can be known.
             None if hands_down(slot) => entry.map(|entry| entry.cores).or(slot.recorded),
             None => None,
         }
     };
-    // By itself, not against other pods' records: of a swap, the report has already unsettled both.
+    // Taken by itself, not against other pods' records: where two pods were swapped, the report already contradicts both.
     let recorded = record_counts(&pod.pod, node, topology).ok().flatten();
     let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
     let mut changes = Vec::new();
@@ -78,7 +78,7 @@ pub fn correction(
         } else if ours {
             true
         } else {
-            // Placed by AWS' extension: its own keys stay the record.
+            // AWS' extension placed it: AWS' keys stay the record.
             [AWS_NEURON_IDS, NEURON_ALLOCATED, NEURON_RESOURCE_TYPE].contains(&key.as_str())
         }
     });

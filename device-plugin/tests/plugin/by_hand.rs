@@ -21,6 +21,7 @@ use kubelet_api::podresources::v1::{
 use kubelet_api::unix::{connect, incoming, listen};
 use neuron_core::names::NEURON;
 use serde_json::json;
+use testkit_support::{eventually, within};
 use tokio::sync::watch;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
@@ -123,7 +124,7 @@ impl Hand {
     async fn registered(&self, times: usize) {
         let mut registered = self.registered.subscribe();
         let enough = registered.wait_for(|all| all.iter().filter(|name| *name == NEURON).count() >= times);
-        tokio::time::timeout(Duration::from_secs(15), enough).await.unwrap().unwrap();
+        within(&format!("registration {times}"), enough).await.unwrap();
     }
 
     async fn devices(&self) -> DevicePluginClient<Channel> {
@@ -213,7 +214,7 @@ async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got(
     node.recorded("first", &[("main", "2,3", "")]).await;
     let right = "first: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
                  neuron2,neuron3 instead of neuron0,neuron1";
-    crate::node::until("the event", async || node.events().await.contains(right).then_some(())).await;
+    eventually("the event", async || node.events().await.contains(right).then_some(())).await;
 }
 
 #[tokio::test]
@@ -237,9 +238,9 @@ async fn books_that_do_not_list_a_running_pod_yet_are_read_again() {
     node.pods().patch_status("p", &params, &kube::api::Patch::Merge(&running)).await.unwrap();
     // As for a moment after kubelet has started again. Nothing else happens on this node.
     let seen = hand.looks.load(Ordering::SeqCst);
-    crate::node::until("looks", async || (hand.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
+    eventually("looks", async || (hand.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
     hand.show(&[("p", &ids)]);
-    crate::node::until("the record to be confirmed", async || {
+    eventually("the record to be confirmed", async || {
         (node.annotation("p", "NEURON_ALLOCATED").await.as_deref() == Some("true")).then_some(())
     })
     .await;
@@ -259,7 +260,7 @@ async fn kubelets_books_are_read_only_at_rest() {
         assert_eq!(hand.admit(&[&own, "neuron4", "neuron5"], 1).await, [own]);
     }
     let before = hand.looks.load(Ordering::SeqCst);
-    crate::node::until("a look", async || (hand.looks.load(Ordering::SeqCst) > before).then_some(())).await;
+    eventually("a look", async || (hand.looks.load(Ordering::SeqCst) > before).then_some(())).await;
     assert_eq!(hand.looks_while_asking.load(Ordering::SeqCst), 0);
 }
 
@@ -307,7 +308,7 @@ async fn the_same_ids_twice_and_unknown_ids_are_refused() {
     let unknown = plugin.allocate(request(&["neuron9".to_owned()])).await.unwrap_err();
     assert_eq!(unknown.code(), tonic::Code::InvalidArgument);
     node.machine.lose(3).unwrap();
-    let refused = crate::node::until("the loss to be seen", async || {
+    let refused = eventually("the loss to be seen", async || {
         let refused = plugin.allocate(request(&["neuron3".to_owned()])).await.err()?;
         (refused.code() == tonic::Code::Unavailable).then_some(refused)
     });
