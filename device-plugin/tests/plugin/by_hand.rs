@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::captured::Log;
 use crate::node::{Node, Plugin, asks};
 
 /// Notes registrations, dials back as kubelet does, and shows the books it is given.
@@ -38,6 +39,8 @@ struct Hand {
     offered: watch::Sender<Option<Vec<String>>>,
     /// Whether it drops every stream as soon as it has it.
     drops: AtomicBool,
+    /// Whether it refuses to show its books.
+    hides: AtomicBool,
     /// How long kubelet takes from the plugin's advice to its Allocate.
     thinking: Duration,
     asking: AtomicBool,
@@ -68,6 +71,9 @@ impl PodResourcesLister for Hand {
         self.looks.fetch_add(1, Ordering::SeqCst);
         if self.asking.load(Ordering::SeqCst) {
             self.looks_while_asking.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.hides.load(Ordering::SeqCst) {
+            return Err(Status::unavailable("not now"));
         }
         Ok(Response::new(ListPodResourcesResponse { pod_resources: self.books.borrow().clone() }))
     }
@@ -107,6 +113,7 @@ impl Hand {
             books: watch::Sender::default(),
             offered: watch::Sender::default(),
             drops: AtomicBool::new(false),
+            hides: AtomicBool::new(false),
             thinking,
             asking: AtomicBool::new(false),
             looks: AtomicUsize::new(0),
@@ -262,6 +269,26 @@ async fn kubelets_books_are_read_only_at_rest() {
     let before = hand.looks.load(Ordering::SeqCst);
     eventually("a look", async || (hand.looks.load(Ordering::SeqCst) > before).then_some(())).await;
     assert_eq!(hand.looks_while_asking.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn assignments_that_cannot_be_read_are_logged_once_until_they_can() {
+    let log = Log::capture();
+    let (node, hand, _plugin) = registered("inf2.xlarge").await;
+    let failures = || log.lines("kubelet's assignments could not be read").len();
+    for outage in 1..=2 {
+        let before = hand.looks.load(Ordering::SeqCst);
+        hand.hides.store(true, Ordering::SeqCst);
+        node.place(&format!("nudge-{outage}"), asks("neuron", 1), &[]).await;
+        let tried_again = async || (hand.looks.load(Ordering::SeqCst) >= before + 3).then_some(());
+        eventually("three tries", tried_again).await;
+        assert_eq!(failures(), outage, "one line for each outage");
+        hand.hides.store(false, Ordering::SeqCst);
+        let before = hand.looks.load(Ordering::SeqCst);
+        node.place(&format!("over-{outage}"), asks("neuron", 1), &[]).await;
+        let succeeded = async || (hand.looks.load(Ordering::SeqCst) > before).then_some(());
+        eventually("a try that succeeds", succeeded).await;
+    }
 }
 
 #[tokio::test]

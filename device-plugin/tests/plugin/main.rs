@@ -4,8 +4,10 @@
 mod admission;
 mod bad_machines;
 mod by_hand;
+mod captured;
 mod correction;
 mod exports;
 mod ledger;
+mod logs;
 mod node;
 mod registration;
