@@ -1,4 +1,4 @@
-//! A kubelet played by hand, for what a real one does at moments of its own choosing.
+//! A kubelet whose every step a test takes itself, for what a real one does at moments of its own choosing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,17 +29,17 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::captured::Log;
 use crate::node::{Node, Plugin, asks};
 
-/// Notes registrations, dials back as kubelet does, and shows the books it is given.
-struct Hand {
+/// Notes registrations, dials back as kubelet does, and shows the assignments it is given.
+struct ManualKubelet {
     node_dir: std::path::PathBuf,
     registered: watch::Sender<Vec<String>>,
     streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
-    books: watch::Sender<Vec<PodResources>>,
-    /// The devices it offers; an old kubelet does not say.
-    offered: watch::Sender<Option<Vec<String>>>,
+    assignments: watch::Sender<Vec<PodResources>>,
+    /// The devices that it counts as allocatable; an old kubelet does not tell.
+    allocatable: watch::Sender<Option<Vec<String>>>,
     /// Whether it drops every stream as soon as it has it.
     drops: AtomicBool,
-    /// Whether it refuses to show its books.
+    /// Whether it refuses to show its assignments.
     hides: AtomicBool,
     /// How long kubelet takes from the plugin's advice to its Allocate.
     thinking: Duration,
@@ -49,7 +49,7 @@ struct Hand {
 }
 
 #[tonic::async_trait]
-impl Registration for Hand {
+impl Registration for ManualKubelet {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
         let request = request.into_inner();
         let channel = connect(&self.node_dir.join("device-plugins").join(&request.endpoint)).await.unwrap();
@@ -63,7 +63,7 @@ impl Registration for Hand {
 }
 
 #[tonic::async_trait]
-impl PodResourcesLister for Hand {
+impl PodResourcesLister for ManualKubelet {
     async fn list(
         &self,
         _: Request<ListPodResourcesRequest>,
@@ -75,15 +75,15 @@ impl PodResourcesLister for Hand {
         if self.hides.load(Ordering::SeqCst) {
             return Err(Status::unavailable("not now"));
         }
-        Ok(Response::new(ListPodResourcesResponse { pod_resources: self.books.borrow().clone() }))
+        Ok(Response::new(ListPodResourcesResponse { pod_resources: self.assignments.borrow().clone() }))
     }
 
     async fn get_allocatable_resources(
         &self,
         _: Request<AllocatableResourcesRequest>,
     ) -> Result<Response<AllocatableResourcesResponse>, Status> {
-        let offered = self.offered.borrow().clone();
-        let device_ids = offered.ok_or_else(|| Status::unimplemented("an old kubelet"))?;
+        let allocatable = self.allocatable.borrow().clone();
+        let device_ids = allocatable.ok_or_else(|| Status::unimplemented("an old kubelet"))?;
         let devices = vec![ContainerDevices { resource_name: NEURON.to_owned(), device_ids, topology: None }];
         Ok(Response::new(AllocatableResourcesResponse { devices, ..Default::default() }))
     }
@@ -96,7 +96,7 @@ impl PodResourcesLister for Hand {
     }
 }
 
-impl Hand {
+impl ManualKubelet {
     fn start(node: &Node) -> Arc<Self> {
         Self::thinking(node, Duration::ZERO)
     }
@@ -106,12 +106,12 @@ impl Hand {
         for folder in ["device-plugins", "pod-resources"] {
             std::fs::create_dir_all(node_dir.join(folder)).unwrap();
         }
-        let hand = Arc::new(Hand {
+        let kubelet = Arc::new(ManualKubelet {
             node_dir: node_dir.clone(),
             registered: watch::Sender::default(),
             streams: watch::Sender::default(),
-            books: watch::Sender::default(),
-            offered: watch::Sender::default(),
+            assignments: watch::Sender::default(),
+            allocatable: watch::Sender::default(),
             drops: AtomicBool::new(false),
             hides: AtomicBool::new(false),
             thinking,
@@ -120,12 +120,12 @@ impl Hand {
             looks_while_asking: AtomicUsize::new(0),
         });
         let registration = listen(&node_dir.join("device-plugins/kubelet.sock")).unwrap();
-        let books = listen(&node_dir.join("pod-resources/kubelet.sock")).unwrap();
-        let register = Server::builder().add_service(RegistrationServer::from_arc(Arc::clone(&hand)));
+        let assignments = listen(&node_dir.join("pod-resources/kubelet.sock")).unwrap();
+        let register = Server::builder().add_service(RegistrationServer::from_arc(Arc::clone(&kubelet)));
         tokio::spawn(register.serve_with_incoming(incoming(registration)));
-        let lister = Server::builder().add_service(PodResourcesListerServer::from_arc(Arc::clone(&hand)));
-        tokio::spawn(lister.serve_with_incoming(incoming(books)));
-        hand
+        let lister = Server::builder().add_service(PodResourcesListerServer::from_arc(Arc::clone(&kubelet)));
+        tokio::spawn(lister.serve_with_incoming(incoming(assignments)));
+        kubelet
     }
 
     async fn registered(&self, times: usize) {
@@ -150,7 +150,7 @@ impl Hand {
         let answer = plugin
             .get_preferred_allocation(PreferredAllocationRequest { container_requests: vec![question] })
             .await;
-        // Now kubelet has chosen, and would forget the choice if it were asked for its books.
+        // Now kubelet has chosen, and would forget the choice if it were asked for its assignments.
         self.asking.store(true, Ordering::SeqCst);
         let ids = answer.unwrap().into_inner().container_responses.remove(0).device_i_ds;
         tokio::time::sleep(self.thinking).await;
@@ -173,7 +173,7 @@ impl Hand {
                 ..ContainerResources::default()
             }],
         };
-        self.books.send_replace(held.iter().map(pod).collect());
+        self.assignments.send_replace(held.iter().map(pod).collect());
     }
 }
 
@@ -189,32 +189,32 @@ async fn node_object(node: &Node) {
 }
 
 /// A registered plugin on a node of this type without pods.
-async fn registered(instance_type: &str) -> (Node, Arc<Hand>, Plugin) {
+async fn registered(instance_type: &str) -> (Node, Arc<ManualKubelet>, Plugin) {
     let node = Node::new(instance_type);
     node_object(&node).await;
-    let hand = Hand::start(&node);
+    let kubelet = ManualKubelet::start(&node);
     let plugin = node.plugin();
-    hand.registered(1).await;
-    (node, hand, plugin)
+    kubelet.registered(1).await;
+    (node, kubelet, plugin)
 }
 
 /// A registered plugin on a node with two equal pods that wait: `first` with devices 0 and 1 recorded, `second` with 2
 /// and 3.
-async fn two_equal() -> (Node, Arc<Hand>, Plugin) {
-    let (node, hand, plugin) = registered("inf2.24xlarge").await;
+async fn two_equal() -> (Node, Arc<ManualKubelet>, Plugin) {
+    let (node, kubelet, plugin) = registered("inf2.24xlarge").await;
     node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
     node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
-    (node, hand, plugin)
+    (node, kubelet, plugin)
 }
 
 #[tokio::test]
 async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got() {
-    let (node, hand, _plugin) = two_equal().await;
+    let (node, kubelet, _plugin) = two_equal().await;
     // kubelet admits the second one first.
-    let second = hand.admit(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
-    let first = hand.admit(&["neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
+    let second = kubelet.admit(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
+    let first = kubelet.admit(&["neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
     assert_eq!((second.join(","), first.join(",")), ("neuron0,neuron1".into(), "neuron2,neuron3".into()));
-    hand.show(&[("second", &second), ("first", &first)]);
+    kubelet.show(&[("second", &second), ("first", &first)]);
     node.place("nudge", asks("neuron", 1), &[("main", "5", "")]).await;
 
     node.recorded("second", &[("main", "0,1", "")]).await;
@@ -226,27 +226,27 @@ async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got(
 
 #[tokio::test]
 async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_to_have_them() {
-    let (node, hand, _plugin) = two_equal().await;
+    let (node, kubelet, _plugin) = two_equal().await;
     let all = ["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"];
     // kubelet admits the second one, which is gone before anybody saw it run.
-    assert_eq!(hand.admit(&all, 2).await, ["neuron0", "neuron1"]);
+    assert_eq!(kubelet.admit(&all, 2).await, ["neuron0", "neuron1"]);
     let at_once = kube::api::DeleteParams::default().grace_period(0);
     node.pods().delete("second", &at_once).await.unwrap();
-    assert_eq!(hand.admit(&all, 2).await, ["neuron0", "neuron1"]);
+    assert_eq!(kubelet.admit(&all, 2).await, ["neuron0", "neuron1"]);
 }
 
 #[tokio::test]
-async fn books_that_do_not_list_a_running_pod_yet_are_read_again() {
-    let (node, hand, _plugin) = registered("inf2.24xlarge").await;
+async fn assignments_that_do_not_list_a_running_pod_yet_are_read_again() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
-    let ids = hand.admit(&["neuron0", "neuron1"], 1).await;
+    let ids = kubelet.admit(&["neuron0", "neuron1"], 1).await;
     let running = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
     let params = kube::api::PatchParams::default();
     node.pods().patch_status("p", &params, &kube::api::Patch::Merge(&running)).await.unwrap();
     // As for a moment after kubelet has started again. Nothing else happens on this node.
-    let seen = hand.looks.load(Ordering::SeqCst);
-    eventually("looks", async || (hand.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
-    hand.show(&[("p", &ids)]);
+    let seen = kubelet.looks.load(Ordering::SeqCst);
+    eventually("looks", async || (kubelet.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
+    kubelet.show(&[("p", &ids)]);
     eventually("the record to be confirmed", async || {
         (node.annotation("p", "NEURON_ALLOCATED").await.as_deref() == Some("true")).then_some(())
     })
@@ -254,78 +254,78 @@ async fn books_that_do_not_list_a_running_pod_yet_are_read_again() {
 }
 
 #[tokio::test]
-async fn kubelets_books_are_read_only_at_rest() {
+async fn assignments_are_read_only_at_rest() {
     let mut node = Node::new("inf2.24xlarge");
     node.config.quiet = Duration::from_millis(500);
     node_object(&node).await;
-    let hand = Hand::thinking(&node, Duration::from_millis(50));
+    let kubelet = ManualKubelet::thinking(&node, Duration::from_millis(50));
     let _plugin = node.plugin();
-    hand.registered(1).await;
+    kubelet.registered(1).await;
     for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
         node.place(name, asks("neuron", 1), &[("main", &number.to_string(), "")]).await;
         let own = format!("neuron{number}");
-        assert_eq!(hand.admit(&[&own, "neuron4", "neuron5"], 1).await, [own]);
+        assert_eq!(kubelet.admit(&[&own, "neuron4", "neuron5"], 1).await, [own]);
     }
-    let before = hand.looks.load(Ordering::SeqCst);
-    eventually("a look", async || (hand.looks.load(Ordering::SeqCst) > before).then_some(())).await;
-    assert_eq!(hand.looks_while_asking.load(Ordering::SeqCst), 0);
+    let before = kubelet.looks.load(Ordering::SeqCst);
+    eventually("a look", async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(())).await;
+    assert_eq!(kubelet.looks_while_asking.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn assignments_that_cannot_be_read_are_logged_once_until_they_can() {
     let log = Log::capture();
-    let (node, hand, _plugin) = registered("inf2.xlarge").await;
+    let (node, kubelet, _plugin) = registered("inf2.xlarge").await;
     let failures = || log.lines("kubelet's assignments could not be read").len();
     for outage in 1..=2 {
-        let before = hand.looks.load(Ordering::SeqCst);
-        hand.hides.store(true, Ordering::SeqCst);
+        let before = kubelet.looks.load(Ordering::SeqCst);
+        kubelet.hides.store(true, Ordering::SeqCst);
         node.place(&format!("nudge-{outage}"), asks("neuron", 1), &[]).await;
-        let tried_again = async || (hand.looks.load(Ordering::SeqCst) >= before + 3).then_some(());
+        let tried_again = async || (kubelet.looks.load(Ordering::SeqCst) >= before + 3).then_some(());
         eventually("three tries", tried_again).await;
         assert_eq!(failures(), outage, "one line for each outage");
-        hand.hides.store(false, Ordering::SeqCst);
-        let before = hand.looks.load(Ordering::SeqCst);
+        kubelet.hides.store(false, Ordering::SeqCst);
+        let before = kubelet.looks.load(Ordering::SeqCst);
         node.place(&format!("over-{outage}"), asks("neuron", 1), &[]).await;
-        let succeeded = async || (hand.looks.load(Ordering::SeqCst) > before).then_some(());
+        let succeeded = async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(());
         eventually("a try that succeeds", succeeded).await;
     }
 }
 
 #[tokio::test]
 async fn a_lost_stream_means_registering_again() {
-    let (_node, hand, _plugin) = registered("inf2.xlarge").await;
-    hand.streams.send_modify(Vec::clear);
-    hand.registered(2).await;
+    let (_node, kubelet, _plugin) = registered("inf2.xlarge").await;
+    kubelet.streams.send_modify(Vec::clear);
+    kubelet.registered(2).await;
 }
 
 #[tokio::test]
 async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
-    let (_node, hand, _plugin) = registered("inf2.24xlarge").await;
+    let (_node, kubelet, _plugin) = registered("inf2.24xlarge").await;
     // Its stream stays open, and yet its devices are gone: as when an earlier plugin's stream ends at the wrong moment.
-    hand.offered.send_replace(Some(Vec::new()));
-    hand.registered(2).await;
+    kubelet.allocatable.send_replace(Some(Vec::new()));
+    kubelet.registered(2).await;
 }
 
 #[tokio::test]
 async fn a_kubelet_that_drops_every_stream_is_not_stormed() {
     let node = Node::new("inf2.xlarge");
     node_object(&node).await;
-    let hand = Hand::start(&node);
-    hand.drops.store(true, Ordering::SeqCst);
+    let kubelet = ManualKubelet::start(&node);
+    kubelet.drops.store(true, Ordering::SeqCst);
     let began = std::time::Instant::now();
     let _plugin = node.plugin();
-    hand.registered(4).await;
+    kubelet.registered(4).await;
     let waits = Duration::from_millis(200 + 400 + 800);
     assert!(began.elapsed() >= waits, "four registrations within {:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn the_same_ids_twice_and_unknown_ids_are_refused() {
-    let (node, hand, _plugin) = registered("inf2.24xlarge").await;
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
     node.place("q", asks("neuron", 1), &[("main", "1", "")]).await;
-    let ids = hand.admit(&["neuron0", "neuron1"], 1).await;
-    let mut plugin = hand.devices().await;
+    let ids = kubelet.admit(&["neuron0", "neuron1"], 1).await;
+    let mut plugin = kubelet.devices().await;
     let again = plugin.allocate(request(&ids)).await.unwrap_err();
     assert_eq!(
         again.message(),
