@@ -1,5 +1,8 @@
 //! The command line: what may be asked for, and which part of the library answers. Called by `main`.
 
+mod node;
+mod output;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,8 +11,6 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fake_neuron::{Machine, MachineSpec};
 use neuron_core::catalog::Catalog;
-
-use crate::{node_command, output};
 
 /// Stands in for the Neuron hardware of any EC2 instance type: its /dev, /sys and DMI files under a folder.
 #[derive(Parser)]
@@ -50,7 +51,7 @@ enum Command {
         root: Root,
     },
     /// Stay and keep a Kubernetes node's machine as its label and annotations ask.
-    Node(node_command::Arguments),
+    Node(node::Arguments),
 }
 
 #[derive(Args)]
@@ -103,7 +104,7 @@ fn execute(command: Command) -> anyhow::Result<String> {
             Machine::down_at(&root.root)?;
             Ok(format!("nothing of the machine is left under {}\n", root.root.display()))
         }
-        Command::Node(arguments) => node_command::run(arguments).map(|()| String::new()),
+        Command::Node(arguments) => node::run(arguments).map(|()| String::new()),
     }
 }
 

@@ -20,18 +20,12 @@
 //! `stats/hardware/mem_ecc_uncorrected` or `sram_ecc_uncorrected` has risen above 0, or when its `/dev` node
 //! or its sysfs folder is missing. [`Machine::set_health`] writes the files that the generation has.
 
-mod board;
-mod disk;
 mod error;
-mod health;
 mod machine;
-mod marker;
 pub mod node;
-mod sysfs;
-mod tree;
 
-pub use board::MachineSpec;
 pub use error::MachineError;
-pub use health::Health;
 pub use machine::Machine;
-pub use tree::{DRIVER_MAJOR, MARKER};
+pub use machine::description::MachineSpec;
+pub use machine::health::Health;
+pub use machine::tree::{DRIVER_MAJOR, MARKER};

@@ -1,14 +1,21 @@
 //! A machine under its root folder: made, opened, changed and taken down. Called by the command line and by tests.
 
+pub(crate) mod description;
+pub(crate) mod disk;
+pub(crate) mod health;
+mod marker;
+mod sysfs;
+pub(crate) mod tree;
+
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
 
-use crate::board::{Board, MachineSpec};
-use crate::marker::Marker;
-use crate::tree::{self, MARKER};
-use crate::{MachineError, disk};
+use crate::MachineError;
+use crate::machine::description::{Board, MachineSpec};
+use crate::machine::marker::Marker;
+use crate::machine::tree::MARKER;
 
 /// A machine that stands under a root folder. Dropping it leaves the files; [`Machine::down`] removes them.
 #[derive(Debug)]

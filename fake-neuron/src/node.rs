@@ -2,7 +2,7 @@
 //! runs as a DaemonSet (deploy/fake-neuron.yml).
 
 mod apply;
-mod wish;
+mod desired;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use apply::{ApplyError, apply, remove};
-pub use wish::{DeviceState, Wish, WishError};
+pub use desired::{DeviceState, Wish, WishError};
 
 /// Annotation with what was done last: [`Applied`] as JSON.
 pub const APPLIED: &str = "neuron-e2e/applied";

@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
 
-use crate::node::wish::{DeviceState, Wish};
-use crate::{Health, Machine, MachineError, MachineSpec, disk};
+use crate::machine::disk;
+use crate::node::desired::{DeviceState, Wish};
+use crate::{Health, Machine, MachineError, MachineSpec};
 
 /// Why a wish could not be carried out.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,8 @@
 
 use neuron_core::catalog::Generation;
 
-use crate::{Machine, MachineError, disk, sysfs, tree};
+use crate::machine::{disk, sysfs, tree};
+use crate::{Machine, MachineError};
 
 /// What `unhealthy_components` can name on Trn2 and Trn3 (facts/neuron.md §4.3).
 const COMPONENTS: [&str; 11] = [

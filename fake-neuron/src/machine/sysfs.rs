@@ -1,11 +1,11 @@
 //! One device's sysfs attributes to the byte, as the driver writes them (facts/neuron.md §4.3). Called by
-//! [`crate::tree`]. The driver's memory and status counters, thousands of files a machine, are left out: discovery
+//! [`crate::machine::tree`]. The driver's memory and status counters, thousands of files a machine, are left out: discovery
 //! and health read none of them. Neighbours are the catalog's `driver_links`: what the driver shows, not what is reachable.
 
 use neuron_core::catalog::Generation;
 
-use crate::board::Board;
-use crate::tree::{DRIVER_MAJOR, Entry, Kind, sysfs_folder};
+use crate::machine::description::Board;
+use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind, sysfs_folder};
 
 const ECC_COUNTERS: [&str; 5] = [
     "sram_ecc_uncorrected",

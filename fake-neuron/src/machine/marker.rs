@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::MachineError;
-use crate::board::Board;
-use crate::disk;
-use crate::tree::MARKER;
+use crate::machine::description::Board;
+use crate::machine::disk;
+use crate::machine::tree::MARKER;
 
 /// The marker's content, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]

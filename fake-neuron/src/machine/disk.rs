@@ -1,5 +1,5 @@
-//! Puts entries on disk and takes them away again, always below one root. Called by [`crate::machine`] and
-//! [`crate::health`].
+//! Puts entries on disk and takes them away again, always below one root. Called by [`crate::machine::machine`] and
+//! [`crate::machine::health`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 
 use crate::MachineError;
-use crate::tree::{DRIVER_MAJOR, Entry, Kind};
+use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind};
 
 /// Folders in the root whose name starts so hold what is not yet, or no longer, part of the machine.
 const WORK: &str = ".fake-neuron.work";

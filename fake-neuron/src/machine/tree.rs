@@ -1,8 +1,8 @@
-//! Everything that stands under a machine's root, as a list of entries with their bytes. Pure: [`crate::disk`]
-//! writes it, [`crate::machine`] decides when.
+//! Everything that stands under a machine's root, as a list of entries with their bytes. Pure: [`crate::machine::disk`]
+//! writes it, [`crate::machine::machine`] decides when.
 
-use crate::board::Board;
-use crate::sysfs;
+use crate::machine::description::Board;
+use crate::machine::sysfs;
 
 /// Major number of the device nodes. The real driver's is dynamic (facts/neuron.md §4.1); this one is from
 /// Linux' range for local use, so that a fake node never reaches a driver of the host.
