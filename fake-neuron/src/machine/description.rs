@@ -1,5 +1,5 @@
-//! What one machine is made of: the answer to a [`MachineSpec`], and all that the files are written from.
-//! Called by [`crate::Machine::up`]; the marker keeps it, so that a machine can be opened without a catalog.
+//! What one machine is made of, found in the catalog for a [`MachineSpec`]: all that the files are written from. Made by
+//! [`crate::Machine::up`] and kept in the marker, so that a machine can be opened without a catalog.
 
 use neuron_core::catalog::{Catalog, Generation, InstanceType};
 use serde::{Deserialize, Serialize, Serializer};
@@ -19,16 +19,19 @@ pub struct MachineSpec {
 }
 
 impl MachineSpec {
-    /// Whether such a machine can be made; nothing is written. Errors as [`crate::Machine::up`] before it writes.
+    /// Checks that such a machine can be made. Nothing is written.
+    ///
+    /// # Errors
+    /// Those of [`crate::Machine::up`] before it writes: an unknown type, an impossible LNC or instance id.
     pub fn check(&self, catalog: &Catalog) -> Result<(), MachineError> {
-        Board::of(self, catalog).map(drop)
+        Description::of(self, catalog).map(drop)
     }
 }
 
 /// A machine's facts, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Board {
+pub(crate) struct Description {
     /// The type's name as asked for, aliases included: DMI shows it so.
     pub(crate) instance_type: String,
     pub(crate) instance_id: String,
@@ -38,13 +41,14 @@ pub(crate) struct Board {
     pub(crate) lnc: Option<u8>,
     /// Physical.
     pub(crate) cores_per_device: u8,
-    /// Neighbours as the driver shows them; one list a device.
+    /// Links as the driver shows them, by device id.
     pub(crate) driver_links: Vec<Vec<u8>>,
 }
 
-impl Board {
-    /// Errors: an unknown type or shape, an LNC that the type cannot run at, an instance id that DMI cannot hold.
-    pub(crate) fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Board, MachineError> {
+impl Description {
+    /// Errors: an unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI
+    /// cannot hold.
+    pub(crate) fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Description, MachineError> {
         let name = &spec.instance_type;
         let model = catalog.find(name).ok_or_else(|| unknown(name, catalog))?;
         if let Some(lnc) = spec.lnc {
@@ -55,7 +59,7 @@ impl Board {
         {
             return Err(MachineError::InstanceId { id: instance_id });
         }
-        Ok(Board {
+        Ok(Description {
             instance_type: name.clone(),
             instance_id,
             generation: model.generation,
@@ -94,9 +98,9 @@ fn check_lnc(name: &str, model: &InstanceType, lnc: u8) -> Result<(), MachineErr
 
 fn unknown(name: &str, catalog: &Catalog) -> MachineError {
     if catalog.is_known_name(name) {
-        return MachineError::UnknownShape { name: name.to_owned() };
+        return MachineError::UnknownDevices { name: name.to_owned() };
     }
-    /// Below this two names have nothing to do with each other: `m5.large` suggests nothing.
+    // Below this, two names have nothing to do with each other: `m5.large` suggests nothing.
     const ALIKE: f64 = 0.8;
     let mut near: Vec<(f64, &str)> = catalog
         .types()

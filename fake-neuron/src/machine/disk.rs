@@ -1,5 +1,5 @@
-//! Puts entries on disk and takes them away again, always below one root. Called by [`crate::machine::machine`] and
-//! [`crate::machine::health`].
+//! Writes entries below one root and removes them again. Called by [`crate::machine`], [`crate::machine::health`] and
+//! [`crate::node`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -16,8 +16,8 @@ use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind};
 /// Folders in the root whose name starts so hold what is not yet, or no longer, part of the machine.
 const WORK: &str = ".fake-neuron.work";
 
-/// Makes `entries` below `root`, or nothing: they are built aside and then moved in. `name` keeps the work of
-/// two callers apart. Errors: a foreign file in the way, a folder that leads elsewhere, the file system's refusal.
+/// Makes all of `entries` below `root` or none: they are built aside and then moved in. `name` keeps the work of two
+/// callers apart. Errors: a foreign file in the way, a folder that leads elsewhere, the file system's refusal.
 pub(crate) fn place(root: &Path, name: &str, entries: &[Entry]) -> Result<(), MachineError> {
     check_folders(root, entries)?;
     if let Some(taken) = entries.iter().map(|entry| root.join(&entry.path)).find(|path| is_there(path)) {
@@ -34,7 +34,7 @@ pub(crate) fn place(root: &Path, name: &str, entries: &[Entry]) -> Result<(), Ma
     placed.and(cleaned)
 }
 
-/// Removes exactly `entries` and the folders that become empty by it; what is already gone is no error.
+/// Removes exactly `entries` and the folders that they leave empty. An entry that is already gone is no error.
 pub(crate) fn remove(root: &Path, entries: &[Entry]) -> Result<(), MachineError> {
     check_folders(root, entries)?;
     for entry in entries {
@@ -53,7 +53,7 @@ pub(crate) fn remove(root: &Path, entries: &[Entry]) -> Result<(), MachineError>
     Ok(())
 }
 
-/// Removes a file, a link or a node; one that is already gone is no error.
+/// Removes a file, a link or a device node. One that is already gone is no error.
 pub(crate) fn remove_file(path: &Path) -> Result<(), MachineError> {
     ignore_missing(fs::remove_file(path)).map_err(MachineError::io("remove", path))
 }
@@ -76,7 +76,7 @@ pub(crate) fn replace(root: &Path, path: &str, content: &str, mode: u32) -> Resu
     fs::rename(&work, &target).map_err(MachineError::io("write", &target))
 }
 
-/// Whether anything stands at `path`, a dangling link included.
+/// Whether anything is at `path`, a dangling link included.
 pub(crate) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -1,4 +1,5 @@
-//! Health that a test can change: which file says it on which generation. Called by tests and scenarios.
+//! Makes a device unhealthy or healthy, in the files by which each generation's driver shows it. Called by tests, scenarios
+//! and [`crate::node`].
 
 use neuron_core::catalog::Generation;
 
@@ -23,7 +24,7 @@ const COMPONENTS: [&str; 11] = [
 /// The two memories whose errors Inf2 and Trn1 count, and the counter of each.
 const COUNTED: [(&str, &str); 2] = [("hbm", "mem_ecc_uncorrected"), ("sram", "sram_ecc_uncorrected")];
 
-/// How a device is.
+/// A device's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     /// Nothing to report.
@@ -45,13 +46,14 @@ impl Health {
 }
 
 impl Machine {
-    /// Makes the driver's files say how `device` is, in one step a file:
+    /// Sets the health that the driver's files show for `device`, each file in one step:
     ///
     /// - Trn2, Trn3: `stats/hardware/health_status/unhealthy_components` holds the comma list, an empty line when healthy;
     /// - Inf2, Trn1: `stats/hardware/mem_ecc_uncorrected` (`hbm`) and `sram_ecc_uncorrected` (`sram`) are 1, or 0 when healthy;
     /// - Inf1 has neither: an unhealthy device is lost, a healthy one restored.
     ///
-    /// Errors: no such device, a lost device (except on Inf1), no component or one that the generation cannot show.
+    /// # Errors
+    /// No such device, a lost device (except on Inf1), no component or one that the generation cannot show.
     pub fn set_health(&self, device: u8, health: &Health) -> Result<(), MachineError> {
         self.check_device(device)?;
         let broken = match health {
@@ -61,11 +63,11 @@ impl Machine {
                 components.as_slice()
             }
         };
-        let generation = self.board().generation;
+        let generation = self.description().generation;
         if generation == Generation::Inf1 {
             return if broken.is_empty() { self.restore(device) } else { self.lose(device) };
         }
-        disk::check_folders(self.root(), &tree::device(self.board(), device))?;
+        disk::check_folders(self.root(), &tree::device(self.description(), device))?;
         let hardware = format!("{}/stats/hardware", tree::sysfs_folder(device));
         if !disk::is_there(&self.root().join(&hardware)) {
             return Err(MachineError::Lost { instance_type: self.instance_type().to_owned(), device });
@@ -81,7 +83,8 @@ impl Machine {
     }
 
     fn check_components(&self, device: u8, components: &[String]) -> Result<(), MachineError> {
-        let known: Vec<&str> = if matches!(self.board().generation, Generation::Inf2 | Generation::Trn1) {
+        let known: Vec<&str> = if matches!(self.description().generation, Generation::Inf2 | Generation::Trn1)
+        {
             COUNTED.iter().map(|(component, _)| *component).collect()
         } else {
             COMPONENTS.to_vec()

@@ -1,4 +1,4 @@
-//! The file that says "a fake machine of ours stands here". Read before anything is changed or removed.
+//! The file by which a fake machine is known, with its description. Read before anything is changed or removed.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::MachineError;
-use crate::machine::description::Board;
+use crate::machine::description::Description;
 use crate::machine::disk;
 use crate::machine::tree::MARKER;
 
@@ -15,16 +15,17 @@ use crate::machine::tree::MARKER;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Marker {
-    /// False while files are being placed or removed: what an interrupted `up` or `down` leaves is finished by
-    /// the next one.
+    /// False while files are being placed or removed: the next `up` or `down` finishes what an interrupted one left.
     pub(crate) complete: bool,
     /// Whether `up` made the root folder itself, so that `down` removes it.
     pub(crate) made_root: bool,
-    pub(crate) board: Board,
+    // The key's name is older than the type's.
+    #[serde(rename = "board")]
+    pub(crate) description: Description,
 }
 
 impl Marker {
-    /// `None` when there is no marker. Errors: a marker that cannot be read.
+    /// The marker, if there is one. Errors: it cannot be read.
     pub(crate) fn read(root: &Path) -> Result<Option<Marker>, MachineError> {
         let path = root.join(MARKER);
         let text = match fs::read_to_string(&path) {
@@ -34,16 +35,16 @@ impl Marker {
             {
                 return Ok(None);
             }
-            Err(source) => return Err(MachineError::Io { action: "read", path, source }),
+            Err(reason) => return Err(MachineError::Io { action: "read", path, reason }),
         };
-        serde_json::from_str(&text).map(Some).map_err(|source| MachineError::Marker { path, source })
+        serde_json::from_str(&text).map(Some).map_err(|reason| MachineError::Marker { path, reason })
     }
 
     /// Replaces the marker in one step.
     pub(crate) fn write(&self, root: &Path) -> Result<(), MachineError> {
         let path = root.join(MARKER);
         let text =
-            serde_json::to_string_pretty(self).map_err(|source| MachineError::Marker { path, source })?;
+            serde_json::to_string_pretty(self).map_err(|reason| MachineError::Marker { path, reason })?;
         disk::replace(root, MARKER, &format!("{text}\n"), 0o644)
     }
 }

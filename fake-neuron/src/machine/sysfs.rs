@@ -1,10 +1,10 @@
 //! One device's sysfs attributes to the byte, as the driver writes them (facts/neuron.md §4.3). Called by
 //! [`crate::machine::tree`]. The driver's memory and status counters, thousands of files a machine, are left out: discovery
-//! and health read none of them. Neighbours are the catalog's `driver_links`: what the driver shows, not what is reachable.
+//! and health read none of them. Links are the catalog's `driver_links`: what the driver shows, not what is reachable.
 
 use neuron_core::catalog::Generation;
 
-use crate::machine::description::Board;
+use crate::machine::description::Description;
 use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind, sysfs_folder};
 
 const ECC_COUNTERS: [&str; 5] = [
@@ -16,10 +16,10 @@ const ECC_COUNTERS: [&str; 5] = [
 ];
 
 /// Every attribute of one device; a counter starts at 0.
-pub(crate) fn device(board: &Board, id: u8) -> Vec<Entry> {
+pub(crate) fn device(description: &Description, id: u8) -> Vec<Entry> {
     let folder = sysfs_folder(id);
-    let names = Names::of(board.generation);
-    let links = board.driver_links.get(usize::from(id)).map(Vec::as_slice).unwrap_or_default();
+    let names = Names::of(description.generation);
+    let links = description.driver_links.get(usize::from(id)).map(Vec::as_slice).unwrap_or_default();
     let mut entries = vec![
         Entry::fixed(format!("{folder}/dev"), format!("{DRIVER_MAJOR}:{id}\n")),
         Entry::writable(
@@ -31,7 +31,7 @@ pub(crate) fn device(board: &Board, id: u8) -> Vec<Entry> {
             kind: Kind::File { content: "1\n".to_owned(), mode: 0o600 },
         },
         // No newline: clients parse it untrimmed.
-        Entry::fixed(format!("{folder}/core_count"), board.cores_per_device.to_string()),
+        Entry::fixed(format!("{folder}/core_count"), description.cores_per_device.to_string()),
         Entry::fixed(format!("{folder}/connected_devices"), connected_devices(links)),
         Entry::writable(format!("{folder}/info/notify_delay"), "-1\n"),
         Entry::fixed(
@@ -41,27 +41,20 @@ pub(crate) fn device(board: &Board, id: u8) -> Vec<Entry> {
         Entry::fixed(format!("{folder}/info/architecture/instance_type"), format!("{}\n", names.family)),
         Entry::fixed(format!("{folder}/info/architecture/device_name"), format!("{}\n", names.device)),
     ];
-    if board.generation != Generation::Inf1 {
-        let serial = format!("{}\n", board.serial_number(id));
+    if description.generation != Generation::Inf1 {
+        let serial = format!("{}\n", description.serial_number(id));
         entries.push(Entry::fixed(format!("{folder}/info/serial_number"), serial));
         entries.extend(zeros(&format!("{folder}/stats/hardware"), &ECC_COUNTERS));
     }
-    if has_health_status(board.generation) {
+    if has_health_status(description.generation) {
         let health = format!("{folder}/stats/hardware/health_status");
         entries.push(Entry::fixed(format!("{health}/unhealthy_components"), "\n"));
         entries.extend(zeros(&health, &["healthcheck_heartbeat", "hw_error_event"]));
     }
     // One folder per *physical* core, whatever the LNC.
-    for core in 0..board.cores_per_device {
+    for core in 0..description.cores_per_device {
         let architecture = format!("{folder}/neuron_core{core}/info/architecture/arch_type");
-        entries.push(Entry::fixed(
-            architecture,
-            format!(
-                "{}
-",
-                names.core_architecture
-            ),
-        ));
+        entries.push(Entry::fixed(architecture, format!("{}\n", names.core_architecture)));
     }
     entries
 }
@@ -71,8 +64,8 @@ pub(crate) fn has_health_status(generation: Generation) -> bool {
     matches!(generation, Generation::Trn2 | Generation::Trn3)
 }
 
-/// The newest driver that we know to serve the generation; 2.24 is the last one for Inf1 (AWS' announcement
-/// "Correction: Neuron Driver support for Inf1").
+/// The newest driver known to serve the generation. 2.24 is the last one for Inf1 (AWS' announcement "Correction: Neuron
+/// Driver support for Inf1").
 pub(crate) fn driver_version(generation: Generation) -> &'static str {
     match generation {
         Generation::Inf1 => "2.24.7.0",
@@ -84,7 +77,7 @@ fn zeros(folder: &str, names: &[&str]) -> Vec<Entry> {
     names.iter().map(|name| Entry::writable(format!("{folder}/{name}"), "0\n")).collect()
 }
 
-/// Ids joined by a comma and a space, then a newline; without neighbours the newline alone.
+/// Ids joined by a comma and a space, then a newline; without links the newline alone.
 fn connected_devices(links: &[u8]) -> String {
     let ids: Vec<String> = links.iter().map(u8::to_string).collect();
     format!("{}\n", ids.join(", "))
