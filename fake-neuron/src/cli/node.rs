@@ -1,8 +1,8 @@
-//! `fake-neuron node`: the command line around [`fake_neuron::node::Keeper`], its `/healthz` and its end. Called by
-//! the command line.
+//! `fake-neuron node`: the command line around [`fake_neuron::node::Keeper`], its `/healthz` and its end. Called by `cli`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
@@ -10,8 +10,11 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use fake_neuron::node::{Keeper, State, remove};
+use neuron_core::catalog::Catalog;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use super::CatalogFile;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -21,6 +24,8 @@ pub(crate) struct Arguments {
     /// Folder that the machine's /dev, /sys, /proc and /opt stand in.
     #[arg(long, env = "NEURON_ROOT", value_name = "DIR")]
     root: PathBuf,
+    #[command(flatten)]
+    catalog: CatalogFile,
     /// Address for /healthz, such as 0.0.0.0:8080; not served without it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -32,13 +37,15 @@ pub(crate) struct Arguments {
     kubeconfig: Option<PathBuf>,
 }
 
-/// Runs until SIGTERM or Ctrl-C. Errors: no way to an API server, an address that cannot be listened on.
+/// Runs until SIGTERM or Ctrl-C. Errors: a catalog file that cannot be used, no way to an API server, an address that cannot
+/// be listened on.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let catalog = arguments.catalog.read()?.into_owned();
     runtime::log();
-    tokio::runtime::Runtime::new().context("cannot start")?.block_on(keep(arguments))
+    tokio::runtime::Runtime::new().context("cannot start")?.block_on(keep(arguments, catalog))
 }
 
-async fn keep(arguments: Arguments) -> anyhow::Result<()> {
+async fn keep(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     let shutdown = runtime::until_signal("ending")?;
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let (sender, state) = watch::channel(State::Waiting);
@@ -52,7 +59,8 @@ async fn keep(arguments: Arguments) -> anyhow::Result<()> {
             axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
         });
     }
-    let keeper = Keeper { node: arguments.node_name, root: arguments.root, state: sender };
+    let keeper =
+        Keeper { node: arguments.node_name, root: arguments.root, catalog: Arc::new(catalog), state: sender };
     keeper.run(client, shutdown).await;
     if arguments.cleanup {
         remove(&keeper.root, None)?;

@@ -1,4 +1,4 @@
-//! What a Node asks for: its label and annotations as one value. Pure.
+//! What a Node asks for: its label and annotations as one value. Pure. Read by [`super::Keeper`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,23 +17,23 @@ const FILES: &str = "neuron-e2e/files";
 /// Annotation: any text, echoed once everything else was carried out.
 const GENERATION: &str = "neuron-e2e/generation";
 
-/// The hardware that a node shall have.
+/// The hardware that a node is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Wish {
-    /// Whatever whoever waits has set; empty if nothing.
+pub struct DesiredHardware {
+    /// Any text by which a waiter knows that this was applied; empty if none.
     pub generation: String,
     /// EC2 instance type or alias; `None`: no hardware.
     pub instance_type: Option<String>,
-    /// 1 or 2; `None`: no setting, so the type's own.
+    /// 1 or 2; `None`: no setting is written, so readers use the type's default.
     pub lnc: Option<u8>,
     /// Devices that are not healthy, by id.
     pub devices: BTreeMap<u8, DeviceState>,
-    /// Files that are not as the driver writes them, by path below the root: their text, or `None` for missing.
+    /// Files that differ from the driver's, by path below the root: their text, or `None` for missing.
     pub files: BTreeMap<String, Option<String>>,
 }
 
-/// How a device shall be.
+/// The desired state of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceState {
@@ -46,9 +46,9 @@ pub enum DeviceState {
     Lost,
 }
 
-/// An annotation that makes no sense.
+/// An annotation that is malformed.
 #[derive(Debug, thiserror::Error)]
-pub enum WishError {
+pub enum AnnotationError {
     /// Not an LNC.
     #[error("annotation {LNC} is {0:?}: write 1 or 2")]
     Lnc(String),
@@ -64,31 +64,40 @@ pub enum WishError {
     Files(serde_json::Error),
 }
 
-impl Wish {
-    /// Reads a Node's metadata. Errors name the annotation that cannot be read.
+impl DesiredHardware {
+    /// Reads a Node's metadata.
+    ///
+    /// # Errors
+    /// The annotation that is malformed.
     pub fn of(
         labels: &BTreeMap<String, String>,
         annotations: &BTreeMap<String, String>,
-    ) -> Result<Wish, WishError> {
+    ) -> Result<DesiredHardware, AnnotationError> {
         let given = |name: &str| annotations.get(name).filter(|text| !text.is_empty());
         let label = |name: &str| labels.get(name).filter(|text| !text.is_empty());
         let lnc = match given(LNC).or_else(|| label(LNC)).map(String::as_str) {
             None => None,
             Some("1") => Some(1),
             Some("2") => Some(2),
-            Some(other) => return Err(WishError::Lnc(other.to_owned())),
+            Some(other) => return Err(AnnotationError::Lnc(other.to_owned())),
         };
         let mut devices: BTreeMap<u8, DeviceState> = match given(DEVICES) {
-            Some(text) => serde_json::from_str(text).map_err(WishError::Devices)?,
+            Some(text) => serde_json::from_str(text).map_err(AnnotationError::Devices)?,
             None => BTreeMap::new(),
         };
         devices.retain(|_, state| *state != DeviceState::Healthy);
         let files = match given(FILES) {
-            Some(text) => serde_json::from_str(text).map_err(WishError::Files)?,
+            Some(text) => serde_json::from_str(text).map_err(AnnotationError::Files)?,
             None => BTreeMap::new(),
         };
         let instance_type = given(INSTANCE_TYPE).or_else(|| label(INSTANCE_TYPE_LABEL)).cloned();
-        Ok(Wish { generation: Wish::generation_of(annotations), instance_type, lnc, devices, files })
+        Ok(DesiredHardware {
+            generation: DesiredHardware::generation_of(annotations),
+            instance_type,
+            lnc,
+            devices,
+            files,
+        })
     }
 
     /// Only the text that is echoed.
@@ -101,13 +110,13 @@ impl Wish {
         self.devices.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether both want the same machine with the same changed files, so that only devices' states may differ.
-    pub(crate) fn is_same_machine(&self, other: &Wish) -> bool {
+    /// Whether machine and changed files are the same, so that only devices' states may differ.
+    pub(crate) fn is_same_machine(&self, other: &DesiredHardware) -> bool {
         self.instance_type == other.instance_type && self.lnc == other.lnc && self.files == other.files
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for DesiredHardware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(instance_type) = &self.instance_type else { return f.write_str("no hardware") };
         f.write_str(instance_type)?;
