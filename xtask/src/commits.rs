@@ -23,10 +23,10 @@ pub(crate) struct Arguments {
 /// Errors: subjects against the rule.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match check(&program::workspace_folder()?, &arguments.base)? {
-        Checked::Skipped(reason) => println!("skipped: {reason}"),
-        Checked::Commits(0, _) => println!("no commits since {}", arguments.base),
+        Checked::Skipped(reason) => program::print(&format!("skipped: {reason}")),
+        Checked::Commits(0, _) => program::print(&format!("no commits since {}", arguments.base)),
         Checked::Commits(count, problems) if problems.is_empty() => {
-            println!("{count} commits, all well named")
+            program::print(&format!("{count} commits, all well named"))
         }
         Checked::Commits(_, problems) => bail!(
             "{} subjects are not `component: what changed` (CONTRIBUTING.md):\n- {}\nreword them: git rebase -i {}",
@@ -35,7 +35,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             arguments.base
         ),
     }
-    Ok(())
 }
 
 /// What came of a check.

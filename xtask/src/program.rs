@@ -1,5 +1,6 @@
 //! Runs other programs, and finds what they need to know of this workspace. Called by the chores.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -41,6 +42,14 @@ pub(crate) fn host_triple() -> anyhow::Result<String> {
     let version = output(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("`rustc -vV` names no host")?.to_owned())
+}
+
+/// Prints a line. A reader that has gone, as in `cargo xtask rooms | head`, is no failure. Errors: it cannot be printed.
+pub(crate) fn print(line: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        _ => Ok(()),
+    }
 }
 
 fn shown(command: &Command) -> String {

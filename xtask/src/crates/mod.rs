@@ -20,8 +20,7 @@ pub(crate) fn check_arrows() -> anyhow::Result<()> {
         bail!("{} wrong (docs/architecture.md §2):\n- {}", problems.len(), problems.join("\n- "));
     }
     let arrows: usize = workspace.crates.iter().map(|known| known.normal.len()).sum();
-    println!("{} crates, {arrows} arrows between them, all allowed", workspace.crates.len());
-    Ok(())
+    program::print(&format!("{} crates, {arrows} arrows between them, all allowed", workspace.crates.len()))
 }
 
 /// `cargo xtask each-alone`. Errors: a crate that does not compile alone.

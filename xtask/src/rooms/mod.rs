@@ -52,8 +52,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     problems.extend(lines::too_large(&crates));
     let findings = Findings { crates, problems };
     match arguments.output {
-        Format::Table => println!("{}", lines::table(&findings.crates)),
-        Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
+        Format::Table => program::print(&lines::table(&findings.crates))?,
+        Format::Json => program::print(&serde_json::to_string_pretty(&findings)?)?,
     }
     let problems = findings.problems;
     if !problems.is_empty() {
