@@ -41,8 +41,6 @@ struct ManualKubelet {
     drops: AtomicBool,
     /// Whether it refuses to show its assignments.
     hides: AtomicBool,
-    /// How long kubelet takes from the plugin's advice to its Allocate.
-    thinking: Duration,
     asking: AtomicBool,
     looks: AtomicUsize,
     looks_while_asking: AtomicUsize,
@@ -98,10 +96,6 @@ impl PodResourcesLister for ManualKubelet {
 
 impl ManualKubelet {
     fn start(node: &Node) -> Arc<Self> {
-        Self::thinking(node, Duration::ZERO)
-    }
-
-    fn thinking(node: &Node, thinking: Duration) -> Arc<Self> {
         let node_dir = node.config.kubelet_dir.clone();
         for folder in ["device-plugins", "pod-resources"] {
             std::fs::create_dir_all(node_dir.join(folder)).unwrap();
@@ -114,7 +108,6 @@ impl ManualKubelet {
             allocatable: watch::Sender::default(),
             drops: AtomicBool::new(false),
             hides: AtomicBool::new(false),
-            thinking,
             asking: AtomicBool::new(false),
             looks: AtomicUsize::new(0),
             looks_while_asking: AtomicUsize::new(0),
@@ -141,6 +134,16 @@ impl ManualKubelet {
 
     /// One admission: the question, then the answer's ids allocated.
     async fn admit(&self, available: &[&str], size: i32) -> Vec<String> {
+        self.admit_while(available, size, async {}).await
+    }
+
+    /// An admission during which something else happens, after the plugin's answer and before the Allocate.
+    async fn admit_while(
+        &self,
+        available: &[&str],
+        size: i32,
+        meanwhile: impl Future<Output = ()>,
+    ) -> Vec<String> {
         let mut plugin = self.devices().await;
         let question = ContainerPreferredAllocationRequest {
             available_device_i_ds: available.iter().map(|id| (*id).to_owned()).collect(),
@@ -153,7 +156,7 @@ impl ManualKubelet {
         // Now kubelet has chosen, and would forget the choice if it were asked for its assignments.
         self.asking.store(true, Ordering::SeqCst);
         let ids = answer.unwrap().into_inner().container_responses.remove(0).device_i_ds;
-        tokio::time::sleep(self.thinking).await;
+        meanwhile.await;
         plugin.allocate(request(&ids)).await.unwrap();
         self.asking.store(false, Ordering::SeqCst);
         ids
@@ -256,15 +259,20 @@ async fn assignments_that_do_not_list_a_running_pod_yet_are_read_again() {
 #[tokio::test]
 async fn assignments_are_read_only_at_rest() {
     let mut node = Node::new("inf2.24xlarge");
-    node.config.quiet = Duration::from_millis(500);
+    node.config.quiet = Duration::from_secs(1);
     node_object(&node).await;
-    let kubelet = ManualKubelet::thinking(&node, Duration::from_millis(50));
+    let kubelet = ManualKubelet::start(&node);
     let _plugin = node.plugin();
     kubelet.registered(1).await;
     for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
         node.place(name, asks("neuron", 1), &[("main", &number.to_string(), "")]).await;
         let own = format!("neuron{number}");
-        assert_eq!(kubelet.admit(&[&own, "neuron4", "neuron5"], 1).await, [own]);
+        // Another pod comes, for which the plugin would look at once.
+        let meanwhile = async {
+            node.place(&format!("nudge-{name}"), asks("neuroncore", 1), &[]).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(kubelet.admit_while(&[&own, "neuron4", "neuron5"], 1, meanwhile).await, [own]);
     }
     let before = kubelet.looks.load(Ordering::SeqCst);
     eventually("a look", async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(())).await;
