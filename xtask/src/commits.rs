@@ -22,17 +22,21 @@ pub(crate) struct Arguments {
 /// Checks every commit that `HEAD` has and `BASE` has not. A clone that lacks the history is skipped, with the reason.
 /// Errors: subjects against the rule.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match check(&program::workspace_folder()?, &arguments.base)? {
-        Checked::Skipped(reason) => program::print(&format!("skipped: {reason}")),
-        Checked::Commits(0, _) => program::print(&format!("no commits since {}", arguments.base)),
+    let checked = check(&program::workspace_folder()?, &arguments.base)?;
+    program::print(&told(&checked, &arguments.base)?)
+}
+
+fn told(checked: &Checked, base: &str) -> anyhow::Result<String> {
+    match checked {
+        Checked::Skipped(reason) => Ok(format!("skipped: {reason}")),
         Checked::Commits(count, problems) if problems.is_empty() => {
-            program::print(&format!("{count} commits, all well named"))
+            Ok(format!("{count} commits since {base}, all well named"))
         }
-        Checked::Commits(_, problems) => bail!(
-            "{} subjects are not `component: what changed` (CONTRIBUTING.md):\n- {}\nreword them: git rebase -i {}",
+        Checked::Commits(count, problems) => bail!(
+            "{} of {count} subjects are not `component: what changed` (CONTRIBUTING.md):\n- {}\nreword them: git rebase -i \
+             {base}",
             problems.len(),
-            problems.join("\n- "),
-            arguments.base
+            problems.join("\n- ")
         ),
     }
 }
@@ -199,6 +203,18 @@ mod tests {
         assert_eq!(
             problems,
             [format!("{} \"xtask: is no folder any more\": \"xtask\" is no folder of the tree", &wrong[..7])]
+        );
+    }
+
+    #[test]
+    fn only_a_problem_fails() {
+        assert_eq!(told(&Checked::Skipped("no git".to_owned()), "abc").unwrap(), "skipped: no git");
+        assert_eq!(told(&Checked::Commits(2, vec![]), "abc").unwrap(), "2 commits since abc, all well named");
+        let wrong = told(&Checked::Commits(2, vec!["1234567 \"x\": no component".to_owned()]), "abc");
+        assert_eq!(
+            wrong.unwrap_err().to_string(),
+            "1 of 2 subjects are not `component: what changed` (CONTRIBUTING.md):\n- 1234567 \"x\": no component\nreword \
+             them: git rebase -i abc"
         );
     }
 

@@ -129,6 +129,17 @@ mod tests {
     }
 
     #[test]
+    fn tests_may_use_what_the_crate_itself_may() {
+        let two = Row { tests_know: Some(&["http"]), knows: &["program"], ..CORE };
+        let workspace = workspace(known("core", &[], &["program", "http"]));
+        let problems = problems(&workspace, &[two, PROGRAM]);
+        assert_eq!(
+            problems,
+            ["row core names http, which is no crate: remove it from xtask/src/crates/rules.rs"]
+        );
+    }
+
+    #[test]
     fn a_crate_without_a_row_and_a_row_without_a_crate_fail() {
         let workspace = workspace(known("core", &[], &[]));
         assert!(only_problem(&workspace, &[PROGRAM]).starts_with("crate core has no row"));

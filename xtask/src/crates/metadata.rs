@@ -134,6 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn the_way_is_the_shortest_and_circles_do_not_hold_it_up() {
+        let links =
+            [("a", &["b", "c"][..]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["b", "e"]), ("e", &[])];
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let links = links.iter().map(|(from, to)| ((*from).to_owned(), set(to))).collect();
+        let workspace = Workspace { crates: Vec::new(), links };
+        assert_eq!(workspace.way("a", "e").unwrap(), ["a", "b", "d", "e"]);
+        assert_eq!(workspace.way("e", "a"), None);
+    }
+
+    #[test]
     fn a_nested_crate_is_seen_with_what_it_depends_on() {
         let folder = tempfile::tempdir().unwrap();
         let at = &folder.path().join("workspace");

@@ -85,23 +85,28 @@ fn walk(modules: &Modules, mut at: ModulePath, path: &[String], depth: usize) ->
             None => Some((at, false)),
         };
     }
-    let globs = module.uses.iter().filter(|used| used.name.is_none());
-    let behind = globs.filter_map(|glob| match target(modules, &at, &glob.path, depth + 1) {
-        Some((to, true)) if to != at && declares(modules, &to, name) => Some(to),
+    let mut globs = module.uses.iter().filter(|used| used.name.is_none());
+    let behind = globs.find_map(|glob| match target(modules, &at, &glob.path, depth + 1) {
+        Some((to, true)) if declares(modules, &to, name, depth + 1) => Some(to),
         _ => None,
     });
-    match behind.into_iter().next() {
+    match behind {
         Some(to) => walk(modules, to, path, depth + 1),
         None => Some((at, false)),
     }
 }
 
-fn declares(modules: &Modules, at: &ModulePath, name: &str) -> bool {
-    modules.get(at).is_some_and(|module| {
-        module.children.contains(name)
-            || module.items.contains(name)
-            || module.uses.iter().any(|used| used.is_public && used.name.as_deref() == Some(name))
-    })
+/// Whether the module has an item or a module of this name, or lets others import one from it.
+fn declares(modules: &Modules, at: &ModulePath, name: &str, depth: usize) -> bool {
+    let Some(module) = modules.get(at).filter(|_| depth < MOST_REEXPORTS) else { return false };
+    let passes_on = |used: &Use| match &used.name {
+        Some(own) => own == name,
+        None => target(modules, at, &used.path, depth + 1)
+            .is_some_and(|(to, is_module)| is_module && declares(modules, &to, name, depth + 1)),
+    };
+    module.children.contains(name)
+        || module.items.contains(name)
+        || module.uses.iter().filter(|used| used.is_public).any(passes_on)
 }
 
 #[cfg(test)]
@@ -136,7 +141,10 @@ mod tests {
             ("b/mod.rs", "pub(crate) mod inner; pub(crate) struct B;"),
             ("b/inner.rs", "use super::super::c::{self, *}; fn f() { c::f() }"),
             ("c.rs", "pub(crate) fn f() -> crate::a::A { crate::d::f() }"),
-            ("d.rs", "pub(crate) fn f() -> ! { println!(\"{}\", crate::e::TEXT); loop {} }"),
+            (
+                "d.rs",
+                "pub(crate) fn f() -> ! { println!(\"{}\", crate::e::TEXT); x!(crate: a, crate :: , a : b); loop {} }",
+            ),
             (
                 "e.rs",
                 "pub(crate) const TEXT: &str = \"\"; use std::fmt; fn g(x: fmt::Result) { serde_json::to_string(x) }",
@@ -177,6 +185,36 @@ mod tests {
             ("b.rs", "pub(crate) struct B; #[cfg(all(test, unix))] mod tests;"),
         ];
         assert_eq!(imports(&files), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_path_behind_an_imported_module_is_followed() {
+        let files = [
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "use crate::b as other; fn f() { other::inner::g(); std::mem::swap(); missing::h() }"),
+            ("b.rs", "pub mod inner; mod deeper; pub use deeper::*;"),
+            ("b/inner.rs", "pub fn g() {}"),
+            ("b/deeper.rs", "mod deepest; pub use deepest::*;"),
+            ("b/deeper/deepest.rs", "pub struct Deepest; pub mod leaf { pub fn l() {} }"),
+            ("c.rs", "use crate::b::Deepest; fn f() { crate::b::leaf::l(); crate::b::nowhere(); }"),
+        ];
+        let found = imports(&files);
+        assert_eq!(found, ["a.rs > b.rs", "a.rs > b/inner.rs", "c.rs > b.rs", "c.rs > b/deeper/deepest.rs"]);
+    }
+
+    #[test]
+    fn re_exports_in_a_circle_end() {
+        let files = [
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "pub use crate::b::Name; pub use crate::b::*;"),
+            ("b.rs", "pub use crate::a::Name; pub use crate::a::*;"),
+            ("c.rs", "use crate::a::{Name, Other};"),
+        ];
+        let found = imports(&files);
+        assert!(
+            found.contains(&"a.rs > b.rs".to_owned()) && found.contains(&"b.rs > a.rs".to_owned()),
+            "{found:?}"
+        );
     }
 
     #[test]

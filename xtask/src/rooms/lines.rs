@@ -110,6 +110,23 @@ mod tests {
     }
 
     #[test]
+    fn a_crate_alone_is_not_too_large() {
+        assert_eq!(too_large(&[lines("a", 10, 0)]), None);
+    }
+
+    #[test]
+    fn the_table_has_the_largest_crate_first_and_the_sums_last() {
+        let expected = "\
+CRATE  SRC  TESTS  ALL  SHARE
+b       60     10   70   70 %
+a       30      0   30   30 %
+all     90     10  100  100 %";
+        let table = table(&[lines("a", 30, 0), lines("b", 60, 10)]);
+        let trimmed: Vec<&str> = table.lines().map(str::trim_end).collect();
+        assert_eq!(trimmed.join("\n"), expected);
+    }
+
+    #[test]
     fn rust_is_counted_in_sources_and_tests_and_nothing_nested() {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in [
