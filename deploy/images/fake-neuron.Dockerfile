@@ -1,5 +1,5 @@
-# Fake hardware. Root with CAP_MKNOD: it makes device nodes in its host's /var/lib/fake-neuron.
-# Built by `cargo xtask images`; the static binary is all that the build gets, so BASE may be empty.
+# Fake hardware. Needs root with CAP_MKNOD, to make device nodes in the host's /var/lib/fake-neuron.
+# Built by `cargo xtask images`; it gets nothing but the static binary, so BASE may be empty.
 ARG BASE=scratch
 FROM ${BASE}
 COPY fake-neuron /fake-neuron

@@ -1,5 +1,5 @@
-# The device plugin. Root, without any capability: kubelet's sockets are root's (mode 0750 folder, 0755 sockets).
-# Built by `cargo xtask images`; the static binary is all that the build gets, so BASE may be empty.
+# The device plugin. Needs root, without any capability, for kubelet's sockets (folder mode 0750, sockets 0755).
+# Built by `cargo xtask images`; it gets nothing but the static binary, so BASE may be empty.
 ARG BASE=scratch
 FROM ${BASE}
 COPY neuron-device-plugin /neuron-device-plugin

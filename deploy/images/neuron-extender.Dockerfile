@@ -1,5 +1,5 @@
-# The scheduler extender. Needs nothing of its host: an API server and a port above 1024.
-# Built by `cargo xtask images`; the static binary is all that the build gets, so BASE may be empty.
+# The scheduler extender. Needs an API server and a port above 1024, and nothing of its host.
+# Built by `cargo xtask images`; it gets nothing but the static binary, so BASE may be empty.
 ARG BASE=scratch
 FROM ${BASE}
 COPY neuron-extender /neuron-extender

@@ -1,5 +1,5 @@
-# What scenarios run as a user's container.
-# Built by `cargo xtask images`; the static binary is all that the build gets, so BASE may be empty.
+# The container that scenarios run in place of a user's.
+# Built by `cargo xtask images`; it gets nothing but the static binary, so BASE may be empty.
 ARG BASE=scratch
 FROM ${BASE}
 COPY neuron-workload /neuron-workload

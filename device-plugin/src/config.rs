@@ -1,4 +1,4 @@
-//! What the plugin is told: where it looks, whom it serves, how it numbers. Filled by `main` and by tests.
+//! The plugin's settings. Filled by `main` from the command line, and by whoever runs the plugin as a library.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,40 +8,40 @@ use std::time::Duration;
 
 use neuron_core::topology::Policy;
 
-/// Everything that can be set. Start from [`Config::new`] and change fields.
+/// Every setting. Start from [`Config::new`] and change fields.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where `/dev`, `/sys` and `/opt` stand; `/` on a real node.
     pub root: PathBuf,
-    /// The node this runs on, as the API server calls it.
+    /// The node's name at the API server.
     pub node_name: String,
-    /// kubelet's folder; `device-plugins/` and `pod-resources/` are in it.
+    /// kubelet's folder, which holds `device-plugins/` and `pod-resources/`.
     pub kubelet_dir: PathBuf,
-    /// Where `/healthz` is served; nowhere if absent.
+    /// The address of `/healthz`; none: it is not served.
     pub listen: Option<SocketAddr>,
     /// How devices and cores are numbered inside containers.
     pub container_numbering: Numbering,
-    /// Whether `aws.amazon.com/neurondevice`, the old name of devices, is offered too.
+    /// Whether `aws.amazon.com/neurondevice`, the old name of devices, is advertised too.
     pub legacy_resource: bool,
     /// A catalog file whose types are merged over the embedded ones.
     pub catalog: Option<PathBuf>,
-    /// Which sets of devices may be preferred.
+    /// Which candidate sets may be given.
     pub policy: Policy,
-    /// The instance type, if the machine's own word for it is not to be believed.
+    /// The instance type, in place of what DMI says.
     pub instance_type: Option<String>,
-    /// How often hardware and sockets are looked at.
+    /// Time between two looks at hardware, sockets and allocatable devices.
     pub poll: Duration,
-    /// How long kubelet must have asked for nothing before it is asked for its books: a podresources `List` while
-    /// an allocation is open makes it forget that allocation (facts/kubernetes.md §6).
+    /// How long kubelet must have asked for nothing before it is asked for its assignments: a podresources `List` while an
+    /// allocation is open makes it forget that allocation (facts/kubernetes.md §6).
     pub quiet: Duration,
-    /// How often the node report is written though nothing in it has changed.
-    pub report_again: Duration,
+    /// Time between two writes of a node report that has not changed.
+    pub report_interval: Duration,
     /// How long an answer to kubelet may wait for the API server.
-    pub api_deadline: Duration,
+    pub api_timeout: Duration,
 }
 
 impl Config {
-    /// The defaults of a real node called `node_name`.
+    /// The defaults for a real node of this name.
     pub fn new(node_name: impl Into<String>) -> Self {
         Config {
             root: PathBuf::from("/"),
@@ -55,12 +55,12 @@ impl Config {
             instance_type: None,
             poll: Duration::from_secs(5),
             quiet: Duration::from_secs(1),
-            report_again: Duration::from_secs(60),
-            api_deadline: Duration::from_secs(2),
+            report_interval: Duration::from_secs(60),
+            api_timeout: Duration::from_secs(2),
         }
     }
 
-    /// Where kubelet and plugins meet.
+    /// The folder of kubelet's registration socket and of the plugins' sockets.
     pub fn plugin_dir(&self) -> PathBuf {
         self.kubelet_dir.join("device-plugins")
     }
@@ -69,10 +69,10 @@ impl Config {
 /// How devices and cores are numbered inside a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// As on the host.
+    /// By the host's numbers.
     #[default]
     Host,
-    /// From 0, in the order of the host's numbers.
+    /// Counted from 0, in the order of the host's numbers.
     Renumbered,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Numbering {
     }
 }
 
-/// A text that is no numbering.
+/// A text that names no numbering.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a container numbering; use host or renumbered")]
 pub struct NumberingError(String);

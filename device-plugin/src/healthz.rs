@@ -1,4 +1,4 @@
-//! `/healthz`: 200 when the plugin serves, 503 with the reasons when it does not.
+//! `/healthz`: 200 while the plugin serves, 503 with the reasons while it does not. Started by `run`.
 
 use std::sync::Arc;
 
@@ -27,6 +27,6 @@ pub async fn serve(
 async fn healthz(State(status): State<Arc<Status>>) -> (StatusCode, String) {
     match status.text() {
         Ok(text) => (StatusCode::OK, text),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+        Err(reasons) => (StatusCode::SERVICE_UNAVAILABLE, reasons),
     }
 }

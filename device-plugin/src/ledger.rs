@@ -2,12 +2,20 @@
 //! records of bound pods claim. Pure; `engine` feeds it. Judging an Allocate is in `judge`, comparing with kubelet's
 //! own books in `reconcile`.
 
+pub mod admitted;
+pub mod ended;
+pub mod gate;
+mod in_a_row;
+pub mod judge;
+pub mod reconcile;
+pub mod slot;
+
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::request::Role;
 
-use crate::ended::Ended;
-use crate::slot::Slot;
+use crate::ledger::ended::Ended;
+use crate::ledger::slot::Slot;
 
 /// One answered Allocate, or what podresources says of one from before this plugin started.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,36 +1,41 @@
-//! The kubelet device plugin for AWS Neuron devices: finds them, offers them under both names, prefers the recorded
-//! set, exports exactly what the ids mean, and keeps records and the node report true.
+//! The kubelet device plugin for AWS Neuron devices. It discovers a node's devices, advertises them as
+//! `aws.amazon.com/neuron` and `aws.amazon.com/neuroncore`, prefers the set that a pod's record names, exports exactly what
+//! the ids mean, and keeps records and the node report true.
 //!
-//! Start with [`run`]. What kubelet asks goes through `service` to `engine`; what happens between its questions is
-//! `upkeep`. `ledger`, `judge`, `reconcile`, `correct` and `export` are pure.
+//! The program `neuron-device-plugin` is [`run`] with settings from its command line. A test or another program runs it the
+//! same way:
+//!
+//! ```no_run
+//! use neuron_device_plugin::Config;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn example(client: kube::Client) -> anyhow::Result<()> {
+//! let config = Config { root: "/var/lib/fake-neuron".into(), ..Config::new("node-1") };
+//! let shutdown = CancellationToken::new();
+//! let plugin = tokio::spawn(neuron_device_plugin::run(config, client, shutdown.clone()));
+//! // kubelet sees the devices below the root until:
+//! shutdown.cancel();
+//! plugin.await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where things are decided: [`hardware`] what the machine has and which devices are healthy; [`kubelet`] how a resource is
+//! registered and each call answered; [`allocation`] which ids are preferred, refused and exported; [`ledger`] who has what;
+//! [`pods`] what this node's pods ask for; [`report`] what the node report and corrected records say.
 
-pub mod admitted;
+pub mod allocation;
 pub mod config;
-pub mod correct;
-pub mod discovery;
-pub mod ended;
-pub mod engine;
-pub mod export;
-pub mod gate;
-pub mod health;
+pub mod events;
+pub mod hardware;
 pub mod healthz;
-mod in_a_row;
-pub mod judge;
+pub mod kubelet;
 pub mod ledger;
-pub mod lnc;
-pub mod offer;
-pub mod podresources;
 pub mod pods;
-pub mod reconcile;
-pub mod registration;
+pub mod report;
+pub mod resource;
 mod run;
-pub mod service;
-pub mod serving;
-pub mod slot;
 pub mod status;
-pub mod sysfs;
-pub mod upkeep;
-pub mod voice;
 
 pub use config::{Config, Numbering};
 pub use run::run;

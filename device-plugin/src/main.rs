@@ -9,14 +9,14 @@ use clap::Parser;
 use neuron_core::topology::Policy;
 use neuron_device_plugin::{Config, Numbering};
 
-/// Offers a node's AWS Neuron devices to kubelet.
+/// Advertises a node's AWS Neuron devices to kubelet.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Where /dev, /sys and /opt stand.
+    /// Folder that holds the machine's /dev, /sys and /opt.
     #[arg(long, env = "NEURON_ROOT", default_value = "/")]
     root: PathBuf,
-    /// The node this runs on, as the API server calls it.
+    /// The node's name at the API server.
     #[arg(long, env = "NODE_NAME")]
     node_name: String,
     /// kubelet's folder.
@@ -28,16 +28,16 @@ struct Arguments {
     /// How devices and cores are numbered inside containers: host or renumbered (from 0).
     #[arg(long, default_value_t)]
     container_numbering: Numbering,
-    /// Offer aws.amazon.com/neurondevice too, the old name of devices.
+    /// Advertise aws.amazon.com/neurondevice too, the old name of devices.
     #[arg(long)]
     legacy_resource: bool,
-    /// A file of instance types, merged over those in the program.
+    /// File of instance types, merged over those in the program.
     #[arg(long)]
     catalog: Option<PathBuf>,
     /// Which sets of devices and cores may be given: documented or linked; as the extender's.
     #[arg(long, default_value_t)]
     policy: Policy,
-    /// The instance type, if the machine's own word for it is not to be believed.
+    /// The instance type, in place of what DMI says.
     #[arg(long)]
     instance_type: Option<String>,
     /// Seconds between two looks at hardware and sockets.

@@ -1,5 +1,4 @@
-//! The pods bound to this node, fed by a watch and by live reads, which may be newer than the watch: it may lag the
-//! Binding.
+//! The pods bound to this node, fed by a watch and by live reads. The watch may lag a Binding, so a live read may be newer.
 
 mod state;
 
@@ -20,65 +19,65 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::state::State;
-use crate::slot::NodePod;
+use crate::ledger::slot::NodePod;
 
-/// The parts of a Pod that are read.
+/// A Pod, as far as the plugin reads it.
 pub type Pod = Object<PodSpec, PodStatus>;
 
 /// Why the pods could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PodsError {
-    /// The API server said no, or cannot be reached.
+    /// The API server refused, or cannot be reached.
     #[error("the API server did not do it: {0}")]
     Api(#[from] kube::Error),
-    /// It did not answer in time.
+    /// The API server did not answer in time.
     #[error("the API server did not answer within {0:?}")]
-    Deadline(Duration),
+    Timeout(Duration),
 }
 
 /// The pods bound to one node.
 pub struct Pods {
     client: Client,
     node: String,
-    deadline: Duration,
+    timeout: Duration,
     state: Mutex<State>,
     changed: watch::Sender<()>,
 }
 
 impl Pods {
-    /// Nothing is read yet.
-    pub fn new(client: Client, node: &str, deadline: Duration) -> Self {
+    /// Reads nothing yet. `timeout` is how long each call to the API server may take.
+    pub fn new(client: Client, node: &str, timeout: Duration) -> Self {
         let changed = watch::Sender::new(());
-        Pods { client, node: node.to_owned(), deadline, state: Mutex::default(), changed }
+        Pods { client, node: node.to_owned(), timeout, state: Mutex::default(), changed }
     }
 
-    /// The pods known now; none while they were never read.
+    /// The pods known now; none until they were read once.
     pub fn known(&self) -> Option<Vec<NodePod>> {
         Some(self.state().known.as_ref()?.values().cloned().collect())
     }
 
-    /// The pods known now, and those that have ended or gone since this was asked last: each of them once.
+    /// The pods known now, and those that have ended or gone since the last call. Each of the latter comes once.
     pub fn look(&self) -> Option<(Vec<NodePod>, Vec<NodePod>)> {
         let mut state = self.state();
         let known = state.known.as_ref()?.values().cloned().collect();
         Some((known, std::mem::take(&mut state.ended)))
     }
 
-    /// Told of every change.
+    /// Changes with every change of the pods.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Reads the pods from the API server itself, within the deadline.
+    /// Reads the pods from the API server itself.
     ///
     /// # Errors
     /// The API server is away, slow or refuses.
     pub async fn read_live(&self) -> Result<(), PodsError> {
         let only = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
         let api = self.everywhere();
-        let list = tokio::time::timeout(self.deadline, api.list(&only))
+        let list = tokio::time::timeout(self.timeout, api.list(&only))
             .await
-            .map_err(|_| PodsError::Deadline(self.deadline))??;
+            .map_err(|_| PodsError::Timeout(self.timeout))??;
         let mut state = self.state();
         let before = state.known.clone();
         let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), pod));
@@ -95,10 +94,10 @@ impl Pods {
         Ok(())
     }
 
-    /// Changes a pod's annotations (no value removes a key), if it is still the version that `pod` is.
+    /// Changes a pod's annotations (no value removes a key) if the pod is still at the version of `pod`.
     ///
     /// # Errors
-    /// Code 409: it is not; read live and look again.
+    /// Code 409 where it is not: read live and look again. The API server is away, slow or refuses.
     pub async fn annotate(
         &self,
         pod: &NodePod,
@@ -113,9 +112,9 @@ impl Pods {
         let kind = ApiResource::erase::<core_v1::Pod>(&());
         let api: Api<Pod> = Api::namespaced_with(self.client.clone(), namespace, &kind);
         let (patch, params) = (Patch::Merge(&patch), PatchParams::default());
-        let written = tokio::time::timeout(self.deadline, api.patch(name, &params, &patch))
+        let written = tokio::time::timeout(self.timeout, api.patch(name, &params, &patch))
             .await
-            .map_err(|_| PodsError::Deadline(self.deadline))??;
+            .map_err(|_| PodsError::Timeout(self.timeout))??;
         self.apply(&written);
         Ok(())
     }
@@ -183,7 +182,7 @@ fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
     }
 }
 
-/// What is kept of a pod; nothing of one that asks for no Neuron hardware.
+/// What is kept of a pod; none of a pod that requests no Neuron resource.
 fn node_pod(pod: &Pod) -> Option<NodePod> {
     if PodRequest::of(&pod.spec).is_ok_and(|request| request.is_empty()) {
         return None;

@@ -1,4 +1,5 @@
-//! Puts the plugin's parts together and ends them in the right order.
+//! Puts the plugin's parts together and ends them in the right order. Called by `main`, and by whoever runs the plugin as
+//! a library.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,44 +13,32 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocation::engine::Engine;
 use crate::config::Config;
-use crate::discovery::{Discovery, Machine};
-use crate::engine::Engine;
+use crate::hardware::discovery::Discovery;
+use crate::hardware::held_lnc::HeldLnc;
+use crate::hardware::monitor::{DEVICES, discover, follow_health};
 use crate::healthz;
-use crate::lnc;
-use crate::offer::offers;
-use crate::registration::Registration;
+use crate::kubelet::registration::Registration;
+use crate::report::upkeep::Upkeep;
+use crate::resource::advertised;
 use crate::status::Status;
-use crate::upkeep::Upkeep;
 
-/// The part of [`Status`] that speaks of the machine.
-const DEVICES: &str = "devices";
-
-/// Serves kubelet until `shutdown`. Neither a machine without devices nor an API server or kubelet that is away ends
-/// it: it says what it waits for, and goes on when that is there.
+/// Serves kubelet until `shutdown`. A machine without devices, an API server that is away and a kubelet that is away do not
+/// end it: the log and `/healthz` name what is missing, and the plugin goes on when that is there.
 ///
 /// # Errors
-/// Only what no waiting heals: a catalog file that cannot be read, an address that cannot be listened on.
+/// What no waiting heals: a catalog file that cannot be used, an address that cannot be listened on.
 pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
-    tracing::info!("effective configuration: {config:?}");
+    tracing::info!(node = config.node_name, ?config, "starting");
     let catalog = load_catalog(config.catalog.as_deref())?;
     let status = Arc::new(Status::default());
     status.starting(DEVICES);
-    for offer in offers(config.legacy_resource) {
-        status.starting(offer.name);
+    for resource in advertised(config.legacy_resource) {
+        status.starting(resource.name);
     }
     let mut tasks = JoinSet::new();
-    if let Some(address) = config.listen {
-        let listener = tokio::net::TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address} (--listen)"))?;
-        let (status, shutdown) = (Arc::clone(&status), shutdown.clone());
-        tasks.spawn(async move {
-            if let Err(error) = healthz::serve(listener, status, shutdown).await {
-                tracing::warn!("/healthz ended: {error}");
-            }
-        });
-    }
+    serve_health(&config, &status, &shutdown, &mut tasks).await?;
     let engine = Arc::new(Engine::new(&config, client.clone()));
     tasks.spawn({
         let (engine, shutdown) = (Arc::clone(&engine), shutdown.clone());
@@ -57,20 +46,20 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     });
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = discover(&config, &catalog, &client, &engine, &status) => {}
+        () = find_devices(&config, &catalog, &client, &engine, &status) => {}
     }
     if !shutdown.is_cancelled() {
         let upkeep = Upkeep::new(Arc::clone(&engine), &config, client);
-        // Nothing is registered yet, so kubelet is at rest with us: its books say what running pods hold.
+        // Nothing is registered yet, so no allocation is open, and kubelet's assignments say what running pods hold.
         upkeep.adopt().await;
         tasks.spawn({
             let shutdown = shutdown.clone();
             async move { upkeep.run(shutdown).await }
         });
         let (_watcher, folder_changed) = watch_folder(&config.plugin_dir());
-        for offer in offers(config.legacy_resource) {
+        for resource in advertised(config.legacy_resource) {
             let registration = Registration {
-                offer,
+                resource,
                 engine: Arc::clone(&engine),
                 status: Arc::clone(&status),
                 config: config.clone(),
@@ -81,7 +70,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         drop(folder_changed);
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = look_after(&config, &engine) => {}
+            () = follow_health(&config.root, config.poll, &engine.machine) => {}
         }
     }
     while tasks.join_next().await.is_some() {}
@@ -97,72 +86,37 @@ fn load_catalog(file: Option<&Path>) -> anyhow::Result<Cow<'static, Catalog>> {
     Ok(Cow::Owned(catalog))
 }
 
-/// Looks for the machine's devices until they are there.
-async fn discover(config: &Config, catalog: &Catalog, client: &Client, engine: &Engine, status: &Status) {
+async fn serve_health(
+    config: &Config,
+    status: &Arc<Status>,
+    shutdown: &CancellationToken,
+    tasks: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    let Some(address) = config.listen else { return Ok(()) };
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address} (--listen)"))?;
+    let (status, shutdown) = (Arc::clone(status), shutdown.clone());
+    tasks.spawn(async move {
+        if let Err(error) = healthz::serve(listener, status, shutdown).await {
+            tracing::warn!(reason = %error, "/healthz ended");
+        }
+    });
+    Ok(())
+}
+
+async fn find_devices(config: &Config, catalog: &Catalog, client: &Client, engine: &Engine, status: &Status) {
     let discovery = Discovery {
         root: &config.root,
         catalog,
         policy: config.policy,
         instance_type: config.instance_type.as_deref(),
     };
-    let kept = lnc::kept(client, &config.node_name, &engine.pods, config.api_deadline).await;
-    loop {
-        match discovery.look(kept.as_ref()) {
-            Ok(machine) => {
-                let topology = &machine.topology;
-                if let Ok(wished) = discovery.look(None)
-                    && wished.topology.lnc() != topology.lnc()
-                {
-                    tracing::warn!(
-                        "LNC {} is configured, but pods hold cores at LNC {}: restart the plugin once they have ended",
-                        wished.topology.lnc(),
-                        topology.lnc()
-                    );
-                }
-                tracing::info!(
-                    "found {} with {} devices and {} logical cores (LNC {})",
-                    topology.instance_type(),
-                    topology.devices(),
-                    topology.cores(),
-                    topology.lnc()
-                );
-                log_faults(None, &machine);
-                engine.machine.send_replace(Some(Arc::new(machine)));
-                status.fine(DEVICES);
-                return;
-            }
-            Err(error) => status.problem(DEVICES, &error.to_string()),
-        }
-        tokio::time::sleep(config.poll).await;
-    }
+    let held = HeldLnc::read(client, &config.node_name, &engine.pods, config.api_timeout).await;
+    discover(&discovery, held.as_ref(), config.poll, &engine.machine, status).await;
 }
 
-/// Looks at every device's health again and again.
-async fn look_after(config: &Config, engine: &Engine) {
-    loop {
-        tokio::time::sleep(config.poll).await;
-        let Some(before) = engine.machine() else { continue };
-        let mut now = Machine::clone(&before);
-        now.look_again(&config.root);
-        if now != *before {
-            log_faults(Some(&before), &now);
-            engine.machine.send_replace(Some(Arc::new(now)));
-        }
-    }
-}
-
-fn log_faults(before: Option<&Machine>, now: &Machine) {
-    for device in now.topology.all_devices().iter() {
-        let was = before.and_then(|before| before.faults.get(&device));
-        match now.faults.get(&device) {
-            Some(why) if was != Some(why) => tracing::warn!("neuron{device} is unhealthy: {why}"),
-            None if was.is_some() => tracing::info!("neuron{device} is healthy again"),
-            _ => {}
-        }
-    }
-}
-
-/// Tells of changes in kubelet's plugin folder. Should that not work, the slow poll finds them too.
+/// Tells of changes in kubelet's plugin folder. Where it cannot be watched, polling finds them too.
 fn watch_folder(folder: &Path) -> (Option<RecommendedWatcher>, watch::Receiver<()>) {
     let changes = watch::Sender::new(());
     let receiver = changes.subscribe();
@@ -176,7 +130,8 @@ fn watch_folder(folder: &Path) -> (Option<RecommendedWatcher>, watch::Receiver<(
     match watcher {
         Ok(watcher) => (Some(watcher), receiver),
         Err(error) => {
-            tracing::warn!("changes in {} are looked for by polling alone: {error}", folder.display());
+            let folder = folder.display();
+            tracing::warn!(%folder, reason = %error, "the plugin folder is not watched, only polled");
             (None, receiver)
         }
     }

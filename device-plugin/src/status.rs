@@ -1,4 +1,4 @@
-//! What keeps the plugin from serving, part by part. Every part says it here; `/healthz` and the log show it.
+//! What keeps the plugin from serving, part by part. `monitor` and each registration tell it; `/healthz` and the log show it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,33 +10,36 @@ pub struct Status {
 }
 
 impl Status {
-    /// Part `part` has not started yet: nothing to log, but nothing is served either.
+    /// The part has not started, which is no news for the log.
     pub fn starting(&self, part: &str) {
         self.problems().insert(part.to_owned(), "not started yet".to_owned());
     }
 
-    /// Part `part` cannot do its work, and why; logged when it is news.
-    pub fn problem(&self, part: &str, why: &str) {
-        let before = self.problems().insert(part.to_owned(), why.to_owned());
-        if before.as_deref() != Some(why) {
-            tracing::warn!("{part}: {why}");
+    /// The part cannot do its work. Logged when the reason is news.
+    pub fn problem(&self, part: &str, reason: &str) {
+        let before = self.problems().insert(part.to_owned(), reason.to_owned());
+        if before.as_deref() != Some(reason) {
+            tracing::warn!(part, reason, "not ready");
         }
     }
 
-    /// Part `part` does its work.
+    /// The part does its work.
     pub fn fine(&self, part: &str) {
         if self.problems().remove(part).is_some() {
-            tracing::info!("{part}: fine");
+            tracing::info!(part, "ready");
         }
     }
 
-    /// What `/healthz` says: `Err` with one line for each problem.
+    /// The text of `/healthz`.
+    ///
+    /// # Errors
+    /// One line for each problem.
     pub fn text(&self) -> Result<String, String> {
         let problems = self.problems();
         if problems.is_empty() {
             return Ok("ok\n".to_owned());
         }
-        Err(problems.iter().map(|(part, why)| format!("{part}: {why}\n")).collect())
+        Err(problems.iter().map(|(part, reason)| format!("{part}: {reason}\n")).collect())
     }
 
     fn problems(&self) -> MutexGuard<'_, BTreeMap<String, String>> {

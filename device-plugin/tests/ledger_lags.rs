@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource::Core;
 use neuron_core::request::Role;
-use neuron_device_plugin::judge::Judgement;
+use neuron_device_plugin::ledger::judge::Judgement;
+use neuron_device_plugin::ledger::reconcile::Real;
+use neuron_device_plugin::ledger::slot::Slot;
 use neuron_device_plugin::ledger::{Ledger, Proof};
-use neuron_device_plugin::reconcile::Real;
-use neuron_device_plugin::slot::Slot;
 use proptest::prelude::*;
 
 /// Cores of the node.

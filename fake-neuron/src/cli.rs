@@ -1,15 +1,17 @@
-//! The command line: what may be asked for, and which part of the library answers. Called by `main`.
+//! The command line: its commands, and which part of the library carries each out. Called by `main`.
 
+mod node;
+mod output;
+
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fake_neuron::{Machine, MachineSpec};
+use fake_neuron::{CatalogFileError, Machine, MachineSpec, read_catalog};
 use neuron_core::catalog::Catalog;
-
-use crate::{node_command, output};
 
 /// Stands in for the Neuron hardware of any EC2 instance type: its /dev, /sys and DMI files under a folder.
 #[derive(Parser)]
@@ -26,6 +28,8 @@ enum Command {
         /// Also show the names that mean one of these types.
         #[arg(long)]
         aliases: bool,
+        #[command(flatten)]
+        catalog: CatalogFile,
         /// How to print it.
         #[arg(short, long, value_enum, default_value_t = Format::Table)]
         output: Format,
@@ -42,6 +46,8 @@ enum Command {
         #[arg(long, value_name = "ID")]
         instance_id: Option<String>,
         #[command(flatten)]
+        catalog: CatalogFile,
+        #[command(flatten)]
         root: Root,
     },
     /// Remove the machine: exactly what `up` made.
@@ -50,7 +56,7 @@ enum Command {
         root: Root,
     },
     /// Stay and keep a Kubernetes node's machine as its label and annotations ask.
-    Node(node_command::Arguments),
+    Node(node::Arguments),
 }
 
 #[derive(Args)]
@@ -58,6 +64,23 @@ struct Root {
     /// Folder that the machine's /dev, /sys, /proc and /opt stand in.
     #[arg(long, env = "NEURON_ROOT", value_name = "DIR")]
     root: PathBuf,
+}
+
+#[derive(Args)]
+struct CatalogFile {
+    /// File of instance types, merged over those in the program: a row replaces the one of its name or is added.
+    #[arg(long, value_name = "FILE")]
+    catalog: Option<PathBuf>,
+}
+
+impl CatalogFile {
+    /// The catalog to use. Errors: the file cannot be used.
+    fn read(&self) -> Result<Cow<'static, Catalog>, CatalogFileError> {
+        match &self.catalog {
+            None => Ok(Cow::Borrowed(Catalog::embedded())),
+            Some(file) => read_catalog(file).map(Cow::Owned),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,30 +103,31 @@ pub(crate) fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "fake-neuron: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<CatalogFileError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// What the command says on standard output, with its last newline.
+/// The command's standard output, with its last newline.
 fn execute(command: Command) -> anyhow::Result<String> {
-    let catalog = Catalog::embedded();
     match command {
-        Command::List { aliases, output: Format::Table } => {
-            Ok(output::table(catalog, aliases, io::stdout().is_terminal()))
+        Command::List { aliases, catalog, output } => {
+            let catalog = catalog.read()?;
+            match output {
+                Format::Table => Ok(output::table(&catalog, aliases, io::stdout().is_terminal())),
+                Format::Json => output::json(&catalog, aliases).context("cannot print the instance types"),
+            }
         }
-        Command::List { aliases, output: Format::Json } => {
-            output::json(catalog, aliases).context("cannot print the instance types")
-        }
-        Command::Up { instance_type, lnc, instance_id, root } => {
-            let machine = Machine::up(&MachineSpec { instance_type, lnc, instance_id }, &root.root, catalog)?;
+        Command::Up { instance_type, lnc, instance_id, catalog, root } => {
+            let spec = MachineSpec { instance_type, lnc, instance_id };
+            let machine = Machine::up(&spec, &root.root, &*catalog.read()?)?;
             Ok(output::standing(&machine))
         }
         Command::Down { root } => {
             Machine::down_at(&root.root)?;
             Ok(format!("nothing of the machine is left under {}\n", root.root.display()))
         }
-        Command::Node(arguments) => node_command::run(arguments).map(|()| String::new()),
+        Command::Node(arguments) => node::run(arguments).map(|()| String::new()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a machine; every text names the object and the way out. Used by all of this crate.
+//! What can go wrong with a machine. Every text names the object and the way out. Used by all of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ pub enum MachineError {
         /// Known names that look like it, best first, at most three.
         near: Vec<String>,
     },
-    /// A name from code lists whose devices nobody has described.
+    /// A type known by name only, whose devices are not documented.
     #[error(
         "instance type {name} is known by name only: how many devices it has is not documented; choose a type from `fake-neuron list`"
     )]
-    UnknownShape {
+    UnknownDevices {
         /// The name as asked for.
         name: String,
     },
@@ -46,13 +46,13 @@ pub enum MachineError {
         /// The root as asked for.
         root: PathBuf,
     },
-    /// A root that does not exist yet and is written with `..`.
+    /// A root that does not exist yet, with `..` in its path.
     #[error("root {} does not exist and is written with `..`: write where it shall be without it", .root.display())]
-    Winding {
+    ParentInPath {
         /// The root as asked for.
         root: PathBuf,
     },
-    /// Somebody else's files are in the root folder.
+    /// Foreign files are in the root folder.
     #[error(
         "root {} is not empty and holds no fake machine: give an empty folder, or one that `fake-neuron up` made", .root.display()
     )]
@@ -60,21 +60,21 @@ pub enum MachineError {
         /// The root folder.
         root: PathBuf,
     },
-    /// No machine stands here.
+    /// No machine is under the root.
     #[error("root {} holds no fake machine: make one with `fake-neuron up`", .root.display())]
     NoMachine {
         /// The root folder.
         root: PathBuf,
     },
-    /// The marker file is mangled.
-    #[error("{} does not describe a fake machine: {source}; empty the folder by hand", .path.display())]
+    /// The marker is malformed.
+    #[error("{} does not describe a fake machine: {reason}; empty the folder by hand", .path.display())]
     Marker {
         /// The marker file.
         path: PathBuf,
         /// What was wrong in it.
-        source: serde_json::Error,
+        reason: serde_json::Error,
     },
-    /// A foreign file stands where one of the machine's belongs.
+    /// A foreign file is where one of the machine's belongs.
     #[error("{} was not made by fake-neuron and is in the way: move it out of the root folder", .path.display())]
     InTheWay {
         /// The foreign file.
@@ -83,7 +83,7 @@ pub enum MachineError {
     /// A folder of the machine was replaced by something that may lead out of the root.
     #[error("{} is not a folder: fake-neuron does not follow it out of its root; remove it", .path.display())]
     NotAFolder {
-        /// What stands where a folder should.
+        /// The path where a folder should be.
         path: PathBuf,
     },
     /// No device with this id.
@@ -129,14 +129,14 @@ pub enum MachineError {
         known: String,
     },
     /// The file system refused.
-    #[error("cannot {action} {}: {source}", .path.display())]
+    #[error("cannot {action} {}: {reason}", .path.display())]
     Io {
-        /// What was tried: a verb.
+        /// What was tried, as a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// The file system's answer.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -144,7 +144,7 @@ impl MachineError {
     /// For `map_err` after a call to the file system.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MachineError {
         let path = path.to_owned();
-        move |source| MachineError::Io { action, path, source }
+        move |reason| MachineError::Io { action, path, reason }
     }
 }
 

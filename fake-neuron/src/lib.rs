@@ -1,37 +1,44 @@
-//! One machine of any Neuron instance type, as files: /dev, /sys and DMI under a root folder.
+//! Stands in for the Neuron hardware of any EC2 instance type: a machine's `/dev`, `/sys`, `/proc`, `/opt` and DMI files
+//! below a folder, with the driver's bytes. What reads hardware below a root, as the device plugin does, is tested and tried
+//! without any; so is what it does when a device breaks.
 //!
-//! ```no_run
+//! ```
 //! use fake_neuron::{Health, Machine, MachineSpec};
 //! use neuron_core::catalog::Catalog;
 //!
-//! # fn main() -> Result<(), fake_neuron::MachineError> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
 //! let spec = MachineSpec { instance_type: "trn2.48xlarge".into(), lnc: Some(1), instance_id: None };
-//! let machine = Machine::up(&spec, "/tmp/node1".as_ref(), Catalog::embedded())?;
-//! machine.set_health(3, &Health::unhealthy("hbm"))?;
+//! let machine = Machine::up(&spec, folder.path(), Catalog::embedded())?;
+//! let devices = folder.path().join("sys/devices/virtual/neuron_device");
+//! assert_eq!(std::fs::read_to_string(devices.join("neuron5/core_count"))?, "8");
+//!
 //! machine.lose(5)?;
+//! assert!(!devices.join("neuron5").exists() && !folder.path().join("dev/neuron5").exists());
 //! machine.restore(5)?;
+//! machine.set_health(3, &Health::unhealthy("hbm"))?;
 //! machine.down()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! **What counts as unhealthy** is the reader's rule, the same for fake and for real hardware: a device is
-//! unhealthy when its `stats/hardware/health_status/unhealthy_components` is not empty, when its
-//! `stats/hardware/mem_ecc_uncorrected` or `sram_ecc_uncorrected` has risen above 0, or when its `/dev` node
-//! or its sysfs folder is missing. [`Machine::set_health`] writes the files that the generation has.
+//! The program `fake-neuron` does the same on a command line: `list | up | down`. Its command `node` keeps the hardware of a
+//! Kubernetes node as the Node object asks ([`node`]). A type that is not in the program's catalog comes from a file
+//! ([`read_catalog`], `--catalog`).
+//!
+//! **When a device is unhealthy** is the reader's rule, the same for fake and for real hardware: its
+//! `stats/hardware/health_status/unhealthy_components` is not empty, its `stats/hardware/mem_ecc_uncorrected` or
+//! `sram_ecc_uncorrected` is above 0, or its `/dev` node or sysfs folder is missing. [`Machine::set_health`] writes the files
+//! that the generation has.
 
-mod board;
-mod disk;
+mod catalog_file;
 mod error;
-mod health;
 mod machine;
-mod marker;
 pub mod node;
-mod sysfs;
-mod tree;
 
-pub use board::MachineSpec;
+pub use catalog_file::{CatalogFileError, read_catalog};
 pub use error::MachineError;
-pub use health::Health;
 pub use machine::Machine;
-pub use tree::{DRIVER_MAJOR, MARKER};
+pub use machine::description::MachineSpec;
+pub use machine::health::Health;
+pub use machine::tree::{DRIVER_MAJOR, MARKER};

@@ -1,66 +1,84 @@
-//! A machine under its root folder: made, opened, changed and taken down. Called by the command line and by tests.
+//! A machine under its root folder: made, opened, changed and removed. Called by the command line, by [`crate::node`] and by
+//! tests.
+
+pub(crate) mod description;
+pub(crate) mod disk;
+pub(crate) mod health;
+mod marker;
+mod sysfs;
+pub(crate) mod tree;
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
 
-use crate::board::{Board, MachineSpec};
-use crate::marker::Marker;
-use crate::tree::{self, MARKER};
-use crate::{MachineError, disk};
+use crate::MachineError;
+use crate::machine::description::{Description, MachineSpec};
+use crate::machine::marker::Marker;
+use crate::machine::tree::MARKER;
 
-/// A machine that stands under a root folder. Dropping it leaves the files; [`Machine::down`] removes them.
+/// A machine under a root folder. Dropping it leaves the files; [`Machine::down`] removes them.
 #[derive(Debug)]
 pub struct Machine {
     root: PathBuf,
-    board: Board,
+    description: Description,
 }
 
 impl Machine {
-    /// Makes the machine under `root` (made with its parents if missing; else empty or a machine of ours). With
-    /// the same spec as the machine that stands there nothing changes, lost and unhealthy devices included; with
-    /// another spec it is replaced.
+    /// Makes the machine under `root`, which is made with its parents if it is missing, and must else be empty or hold a
+    /// fake machine. A machine of the same spec stays as it is, lost and unhealthy devices included; one of another spec is
+    /// replaced. Nothing outside `root` is touched.
     ///
-    /// Nothing outside `root` is touched. Errors: an unknown type, an impossible LNC or instance id, the host's
-    /// own root, foreign files in `root`, the file system's refusal; a new machine is then not left half made.
+    /// # Errors
+    /// An unknown type, an impossible LNC or instance id, the host's own root, foreign files in `root`, the file system's
+    /// refusal. A new machine is then not left half made.
     pub fn up(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, MachineError> {
-        let board = Board::of(spec, catalog)?;
+        let description = Description::of(spec, catalog)?;
         let (root, mut made_root) = prepare(root)?;
         let standing = Marker::read(&root)?;
         if let Some(marker) = standing {
-            if marker.complete && marker.board == board {
-                return Ok(Machine { root, board });
+            if marker.complete && marker.description == description {
+                return Ok(Machine { root, description });
             }
             clear(&root, &marker)?;
             made_root = marker.made_root;
         } else if !disk::is_empty(&root)? {
             return Err(MachineError::NotEmpty { root });
         }
-        let marker = Marker { complete: false, made_root, board };
+        let marker = Marker { complete: false, made_root, description };
         let made = build(&root, &marker);
         if made.is_err() {
             // The first error is the one to tell; an incomplete marker lets the next call finish the cleaning.
             let _ = clear(&root, &marker).and_then(|()| finish(&root, &marker));
         }
-        made.map(|()| Machine { root, board: marker.board })
+        made.map(|()| Machine { root, description: marker.description })
     }
 
-    /// The machine that stands under `root`. Errors: no machine there, or a mangled marker.
+    /// Opens the machine under `root`.
+    ///
+    /// # Errors
+    /// No machine is there, or its marker is malformed.
     pub fn open(root: &Path) -> Result<Machine, MachineError> {
         let root = existing(root)?;
         match Marker::read(&root)? {
-            Some(marker) if marker.complete => Ok(Machine { root, board: marker.board }),
+            Some(marker) if marker.complete => Ok(Machine { root, description: marker.description }),
             _ => Err(MachineError::NoMachine { root }),
         }
     }
 
-    /// Removes exactly what [`Machine::up`] made; foreign files stay, and so do the folders they are in.
+    /// Removes exactly what [`Machine::up`] made. Foreign files stay, and so do the folders they are in.
+    ///
+    /// # Errors
+    /// The machine is gone already, or the file system refuses.
     pub fn down(self) -> Result<(), MachineError> {
         Machine::down_at(&self.root)
     }
 
     /// As [`Machine::down`], for the machine under `root`, even one that an interrupted `up` left incomplete.
+    ///
+    /// # Errors
+    /// No machine is there, its marker is malformed, or the file system refuses.
     pub fn down_at(root: &Path) -> Result<(), MachineError> {
         let root = existing(root)?;
         let marker = Marker::read(&root)?.ok_or_else(|| MachineError::NoMachine { root: root.clone() })?;
@@ -68,49 +86,54 @@ impl Machine {
         finish(&root, &marker)
     }
 
-    /// The device is gone, as after a fault on the bus: its `/dev` node, class link and sysfs folder vanish. A
-    /// device that is already lost stays so. Errors: no such device, the file system's refusal.
+    /// Loses the device, as after a fault on the bus: its `/dev` node, class link and sysfs folder vanish. A device that is
+    /// already lost stays so.
+    ///
+    /// # Errors
+    /// No such device, or the file system's refusal.
     pub fn lose(&self, device: u8) -> Result<(), MachineError> {
         self.check_device(device)?;
-        disk::check_folders(&self.root, &tree::device(&self.board, device))?;
+        disk::check_folders(&self.root, &tree::device(&self.description, device))?;
         for path in [tree::device_node(device), tree::class_link(device)] {
             disk::remove_file(&self.root.join(path))?;
         }
         disk::vanish(&self.root, &format!("lost{device}"), &tree::sysfs_folder(device))
     }
 
-    /// What is missing of the device is there again, as [`Machine::up`] made it; what is there stays as it is.
-    /// Errors: no such device, the file system's refusal.
+    /// Makes what is missing of the device as [`Machine::up`] made it. What is there stays as it is.
+    ///
+    /// # Errors
+    /// No such device, or the file system's refusal.
     pub fn restore(&self, device: u8) -> Result<(), MachineError> {
         self.check_device(device)?;
-        let mut missing = tree::device(&self.board, device);
+        let mut missing = tree::device(&self.description, device);
         disk::check_folders(&self.root, &missing)?;
         missing.retain(|entry| !disk::is_there(&self.root.join(&entry.path)));
         disk::place(&self.root, &format!("restored{device}"), &missing)
     }
 
-    /// The folder the machine stands under, absolute.
+    /// The machine's root folder, absolute.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The instance type as asked for, aliases included.
+    /// The instance type by the name it was made with, which may be an alias.
     pub fn instance_type(&self) -> &str {
-        &self.board.instance_type
+        &self.description.instance_type
     }
 
     /// The EC2 instance id that DMI shows.
     pub fn instance_id(&self) -> &str {
-        &self.board.instance_id
+        &self.description.instance_id
     }
 
     /// Number of devices, 1 to 64, lost ones included.
     pub fn devices(&self) -> u8 {
-        self.board.device_count()
+        self.description.device_count()
     }
 
-    pub(crate) fn board(&self) -> &Board {
-        &self.board
+    pub(crate) fn description(&self) -> &Description {
+        &self.description
     }
 
     pub(crate) fn check_device(&self, device: u8) -> Result<(), MachineError> {
@@ -118,7 +141,7 @@ impl Machine {
             return Ok(());
         }
         Err(MachineError::NoDevice {
-            instance_type: self.board.instance_type.clone(),
+            instance_type: self.description.instance_type.clone(),
             device,
             last: self.devices().saturating_sub(1),
         })
@@ -130,7 +153,7 @@ fn prepare(root: &Path) -> Result<(PathBuf, bool), MachineError> {
     let missing = !disk::is_there(root);
     if missing {
         if root.components().any(|part| part == Component::ParentDir) {
-            return Err(MachineError::Winding { root: root.to_owned() });
+            return Err(MachineError::ParentInPath { root: root.to_owned() });
         }
         fs::create_dir_all(root).map_err(MachineError::io("make", root))?;
     }
@@ -142,7 +165,7 @@ fn existing(root: &Path) -> Result<PathBuf, MachineError> {
     let absolute = match root.canonicalize() {
         Ok(absolute) => absolute,
         Err(_) if !disk::is_there(root) => return Err(MachineError::NoMachine { root: root.to_owned() }),
-        Err(source) => return Err(MachineError::Io { action: "open", path: root.to_owned(), source }),
+        Err(reason) => return Err(MachineError::Io { action: "open", path: root.to_owned(), reason }),
     };
     if absolute == Path::new("/") {
         return Err(MachineError::HostRoot { root: root.to_owned() });
@@ -150,18 +173,18 @@ fn existing(root: &Path) -> Result<PathBuf, MachineError> {
     Ok(absolute)
 }
 
-/// Makes everything; the marker says so first and last, so that no moment is left without an owner.
+/// Makes everything. The marker is written first and last, so that files never stand without it.
 fn build(root: &Path, marker: &Marker) -> Result<(), MachineError> {
     disk::sweep(root)?;
     marker.write(root)?;
-    disk::place(root, "machine", &tree::machine(&marker.board))?;
+    disk::place(root, "machine", &tree::machine(&marker.description))?;
     Marker { complete: true, ..marker.clone() }.write(root)
 }
 
-/// Removes the machine's files; the marker stays, and says that the machine is incomplete.
+/// Removes the machine's files. The marker stays, as that of an incomplete machine.
 fn clear(root: &Path, marker: &Marker) -> Result<(), MachineError> {
     Marker { complete: false, ..marker.clone() }.write(root)?;
-    disk::remove(root, &tree::machine(&marker.board))?;
+    disk::remove(root, &tree::machine(&marker.description))?;
     disk::sweep(root)
 }
 

@@ -1,8 +1,6 @@
 //! The program `fake-neuron`: makes and removes machines. The work is in the library.
 
 mod cli;
-mod node_command;
-mod output;
 
 use std::process::ExitCode;
 

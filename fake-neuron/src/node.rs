@@ -1,12 +1,13 @@
-//! Keeps a cluster node's fake hardware: a task that follows its Node object. Called by `fake-neuron node`, which
-//! runs as a DaemonSet (deploy/fake-neuron.yml).
+//! Keeps a cluster node's fake hardware as its Node object asks. Run by `fake-neuron node`, which is a DaemonSet
+//! (deploy/fake-neuron.yml).
 
 mod apply;
-mod wish;
+mod desired;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -19,32 +20,33 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use apply::{ApplyError, apply, remove};
-pub use wish::{DeviceState, Wish, WishError};
+pub use desired::{AnnotationError, DesiredHardware, DeviceState};
 
-/// Annotation with what was done last: [`Applied`] as JSON.
+/// The annotation that holds [`Applied`] as JSON.
 pub const APPLIED: &str = "neuron-e2e/applied";
 
-/// How long one answer of the API server may take; kube repeats refused calls for minutes.
-const API_DEADLINE: Duration = Duration::from_secs(5);
+/// How long one call to the API server may take; kube repeats refused calls for minutes.
+const API_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the node shows of itself once its wish was carried out.
+/// What was applied last, shown on the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The wish, with the generation that whoever waits has set.
-    pub wish: Wish,
-    /// Why the wish could not be carried out; nobody should go on then.
+    /// What was asked for, with the generation by which a waiter knows it.
+    #[serde(rename = "wish")]
+    pub desired: DesiredHardware,
+    /// Why it could not be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What is known of the hardware, for `/healthz`.
+/// The state of the hardware, for `/healthz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// The node has not been seen yet.
     Waiting,
-    /// As wished; the instance type, `None` where none was asked for.
+    /// As desired: the instance type, `None` where none was asked for.
     Stands(Option<String>),
-    /// Not as wished, and why.
+    /// Not as desired, and why.
     Failed(String),
 }
 
@@ -52,15 +54,17 @@ pub enum State {
 pub struct Keeper {
     /// The node's name at the API server.
     pub node: String,
-    /// Where the hardware is made.
+    /// The folder that the hardware is made under.
     pub root: PathBuf,
-    /// Tells what became of it.
+    /// The instance types that can be made.
+    pub catalog: Arc<Catalog>,
+    /// Shows the hardware's state.
     pub state: watch::Sender<State>,
 }
 
 impl Keeper {
-    /// Makes the node's hardware as its label and annotations ask, again after each change, until `shutdown`. An API
-    /// server that is away is asked again and again; the hardware stays meanwhile.
+    /// Makes the node's hardware as its label and annotations ask, again after each change, until `shutdown`. The hardware
+    /// stays while the API server is away.
     pub async fn run(&self, client: kube::Client, shutdown: CancellationToken) {
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
@@ -80,7 +84,7 @@ impl Keeper {
         }
     }
 
-    /// Carries out what the node asks for, unless that was done already, and says so on the node.
+    /// Applies what the node asks for, unless that was done already, and shows it on the node.
     async fn follow(
         &self,
         nodes: &Api<PartialObjectMeta<Node>>,
@@ -90,24 +94,27 @@ impl Keeper {
     ) -> Applied {
         let shown: Option<Applied> =
             annotations.get(APPLIED).and_then(|text| serde_json::from_str(text).ok());
-        let wished = Wish::of(labels, annotations);
-        let done = match (wished, last) {
-            (Ok(wish), Some(last)) if last.wish == wish && last.error.is_none() => last,
-            (Ok(wish), last) => {
-                // After a restart the node itself remembers what stands.
-                let before = last.or_else(|| shown.clone()).map(|applied| applied.wish);
-                let error = self.carry_out(before, &wish).await;
-                Applied { wish, error }
+        let before = last.clone();
+        let done = match (DesiredHardware::of(labels, annotations), last) {
+            (Ok(desired), Some(last)) if last.desired == desired && last.error.is_none() => last,
+            (Ok(desired), last) => {
+                // After a restart the node's own annotation tells what was applied.
+                let applied = last.or_else(|| shown.clone()).map(|applied| applied.desired);
+                let error = self.apply(applied, &desired).await;
+                Applied { desired, error }
             }
             (Err(error), last) => {
-                let mut wish = last.map(|last| last.wish).unwrap_or_default();
-                wish.generation = Wish::generation_of(annotations);
-                Applied { wish, error: Some(error.to_string()) }
+                let mut desired = last.map(|last| last.desired).unwrap_or_default();
+                desired.generation = DesiredHardware::generation_of(annotations);
+                Applied { desired, error: Some(error.to_string()) }
             }
         };
+        if before.as_ref() != Some(&done) {
+            self.log(&done);
+        }
         self.state.send_replace(match &done.error {
             Some(error) => State::Failed(error.clone()),
-            None => State::Stands(done.wish.instance_type.clone()),
+            None => State::Stands(done.desired.instance_type.clone()),
         });
         if shown.as_ref() != Some(&done) {
             self.show(nodes, &done).await;
@@ -115,19 +122,21 @@ impl Keeper {
         done
     }
 
-    async fn carry_out(&self, before: Option<Wish>, wish: &Wish) -> Option<String> {
-        let (root, wanted) = (self.root.clone(), wish.clone());
-        let work = move || apply(&root, before.as_ref(), &wanted, Catalog::embedded());
-        let error = match tokio::task::spawn_blocking(work).await {
+    async fn apply(&self, before: Option<DesiredHardware>, desired: &DesiredHardware) -> Option<String> {
+        let (root, catalog, desired) = (self.root.clone(), Arc::clone(&self.catalog), desired.clone());
+        let work = move || apply(&root, before.as_ref(), &desired, &catalog);
+        match tokio::task::spawn_blocking(work).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(error) => Some(error.to_string()),
-        };
-        match &error {
-            None => tracing::info!("node {}: {wish}", self.node),
-            Some(error) => tracing::error!("node {}: {wish}: {error}", self.node),
         }
-        error
+    }
+
+    fn log(&self, Applied { desired, error }: &Applied) {
+        match error {
+            None => tracing::info!(node = self.node, hardware = %desired, "applied"),
+            Some(reason) => tracing::error!(node = self.node, hardware = %desired, reason, "not applied"),
+        }
     }
 
     async fn show(&self, nodes: &Api<PartialObjectMeta<Node>>, done: &Applied) {
@@ -135,10 +144,11 @@ impl Keeper {
         let patch = serde_json::json!({"metadata": {"annotations": {APPLIED: text}}});
         let (patch, params) = (Patch::Merge(&patch), PatchParams::default());
         let written = nodes.patch_metadata(&self.node, &params, &patch);
-        match tokio::time::timeout(API_DEADLINE, written).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!("node {} could not be told what was done: {error}", self.node),
-            Err(_) => tracing::warn!("node {} could not be told what was done in time", self.node),
-        }
+        let reason = match tokio::time::timeout(API_TIMEOUT, written).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {API_TIMEOUT:?}"),
+        };
+        tracing::warn!(node = self.node, reason, "the node could not be annotated");
     }
 }

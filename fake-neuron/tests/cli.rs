@@ -64,6 +64,92 @@ fn up_and_down_say_what_they_did() {
     assert_eq!(listing(folder.path()).len(), 0);
 }
 
+/// A row of a type that the program does not know.
+const ROW: &str = r#"{"instance_type": "trn9.4xlarge", "generation": "trn3", "devices": 2, "cores_per_device": 8,
+    "default_lnc": 2, "device_memory_bytes": 1, "topology": "line", "links": [[1], [0]], "driver_links": [[1], [0]],
+    "device_counts": [1, 2], "device_sets": "run", "counts_documented": false, "vcpus": 16, "host_memory_gib": 64,
+    "efa": null, "confidence": "low", "source": []}"#;
+
+/// Runs the program with this catalog file, which it sees as `ROOT/../catalog.json`.
+fn with_catalog(root: &Path, text: &str, arguments: &[&str]) -> Output {
+    let file = root.with_file_name("catalog.json");
+    std::fs::write(&file, text).unwrap();
+    fake_neuron().args(arguments).arg("--catalog").arg(file).output().unwrap()
+}
+
+#[test]
+fn a_type_from_a_file_is_listed_and_made() {
+    let (_folder, root) = place();
+    let catalog = format!(r#"{{"types": [{ROW}]}}"#);
+    let list = with_catalog(&root, &catalog, &["list"]);
+    let listed = String::from_utf8(list.stdout).unwrap();
+    assert!(listed.contains("trn9.4xlarge") && listed.contains("trn1.32xlarge"), "{listed}");
+
+    let up = ["up", "--instance-type", "trn9.4xlarge", "--root", root.to_str().unwrap()];
+    assert!(with_catalog(&root, &catalog, &up).status.success());
+    assert_eq!(read(&root, "sys/devices/virtual/dmi/id/product_name"), "trn9.4xlarge\n");
+    assert_eq!(read(&root, "sys/devices/virtual/neuron_device/neuron1/connected_devices"), "0\n");
+}
+
+#[rstest]
+#[case::no_json(
+    "types:",
+    "is no catalog: expected ident at line 1 column 2; write it like core/data/instance-types.json: {\"types\": [..]}"
+)]
+#[case::another_key(
+    r#"{"type": []}"#,
+    "is no catalog: unknown field `type`, expected one of `_about`, `types`, `names` at line 1 column 7; write it like core/data/instance-types.json: {\"types\": [..]}"
+)]
+#[case::a_field_is_missing(&format!(r#"{{"types": [{}]}}"#, ROW.replace(r#""links": [[1], [0]], "driver"#, r#""driver"#)), ", row trn9.4xlarge: missing field `links`; write it like the rows of core/data/instance-types.json")]
+#[case::no_name(
+    r#"{"types": [{"devices": 2}]}"#,
+    ", row types[0]: missing field `instance_type`; write it like the rows of core/data/instance-types.json"
+)]
+#[case::one_way_link(&format!(r#"{{"types": [{}]}}"#, ROW.replace(r#""links": [[1], [0]], "driver"#, r#""links": [[1], []], "driver"#)), ", row trn9.4xlarge: links of device 0 names device 1, but not the other way round")]
+#[case::no_devices(&format!(r#"{{"types": [{}]}}"#, ROW.replace(r#""devices": 2"#, r#""devices": 0"#)), ", row trn9.4xlarge: devices is 0; it must be 1 to 64")]
+fn a_bad_catalog_file_is_refused_with_its_row(#[case] text: &str, #[case] problem: &str) {
+    let (_folder, root) = place();
+    let root_text = root.to_str().unwrap();
+    for arguments in [
+        &["list"][..],
+        &["up", "--instance-type", "trn9.4xlarge", "--root", root_text],
+        &["node", "--node-name", "n1", "--root", root_text],
+    ] {
+        let refused = with_catalog(&root, text, arguments);
+        let file = root.with_file_name("catalog.json");
+        let file = file.display();
+        let separator = if problem.starts_with(',') { "" } else { " " };
+        assert_eq!(
+            report(&refused, &root),
+            format!("exit code 2\n--- stdout\n--- stderr\nfake-neuron: catalog {file}{separator}{problem}\n")
+        );
+    }
+    assert!(!root.exists());
+}
+
+#[test]
+fn a_catalog_file_that_is_not_there_is_refused() {
+    let refused = fake_neuron().args(["list", "--catalog", "/nowhere/catalog.json"]).output().unwrap();
+    assert_eq!(
+        report(&refused, Path::new("ROOT")),
+        "exit code 2\n--- stdout\n--- stderr\nfake-neuron: catalog /nowhere/catalog.json cannot be read: No such file or \
+         directory (os error 2); give --catalog a file that can\n"
+    );
+}
+
+#[test]
+fn what_the_system_refused_is_said_once() {
+    let (_folder, root) = place();
+    std::fs::write(&root, "a file").unwrap();
+    let below = root.join("below");
+    let refused =
+        fake_neuron().args(["up", "--instance-type", "inf2.xlarge", "--root"]).arg(below).output().unwrap();
+    assert_eq!(
+        report(&refused, &root),
+        "exit code 1\n--- stdout\n--- stderr\nfake-neuron: cannot make ROOT/below: Not a directory (os error 20)\n"
+    );
+}
+
 #[test]
 fn without_root_rights_the_nodes_are_plain_files() {
     let (folder, root) = place();

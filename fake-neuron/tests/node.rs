@@ -4,17 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
-use fake_neuron::node::{APPLIED, Applied, Keeper, State, Wish, apply};
+use fake_neuron::node::{APPLIED, Applied, DesiredHardware, Keeper, State, apply};
 use fake_neuron::{Machine, MachineError};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use neuron_core::catalog::Catalog;
 use serde_json::{Value, json};
+use testkit_support::{eventually, short_folder, within};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -31,15 +32,24 @@ struct World {
 
 impl World {
     async fn of(instance_type: &str) -> World {
+        World::with(Catalog::embedded(), instance_type).await
+    }
+
+    async fn with(catalog: &Catalog, instance_type: &str) -> World {
         let api = ApiServer::new(Clock::new());
         let nodes: Api<Node> = Api::all(api.client());
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",
             "labels": {"node.kubernetes.io/instance-type": instance_type}}});
         nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let folder = short_folder().unwrap();
         let (sender, state) = watch::channel(State::Waiting);
         let (client, shutdown) = (api.client(), CancellationToken::new());
-        let keeper = Keeper { node: "n1".to_owned(), root: folder.path().to_owned(), state: sender };
+        let keeper = Keeper {
+            node: "n1".to_owned(),
+            root: folder.path().to_owned(),
+            catalog: Arc::new(catalog.clone()),
+            state: sender,
+        };
         let keeper = tokio::spawn({
             let shutdown = shutdown.clone();
             async move { keeper.run(client, shutdown).await }
@@ -58,24 +68,19 @@ impl World {
         let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
         self.nodes.patch("n1", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
         let wanted = self.generation.to_string();
-        tokio::time::timeout(Duration::from_secs(10), async {
-            loop {
-                let node = self.nodes.get("n1").await.unwrap();
-                let text = node.metadata.annotations.unwrap_or_default().remove(APPLIED);
-                let applied: Option<Applied> = text.map(|text| serde_json::from_str(&text).unwrap());
-                match applied {
-                    Some(applied) if applied.wish.generation == wanted => return applied,
-                    _ => tokio::time::sleep(Duration::from_millis(10)).await,
-                }
-            }
+        let what = format!("generation {wanted} to be applied; last: {:?}", *self.state.borrow());
+        eventually(&what, async || {
+            let node = self.nodes.get("n1").await.unwrap();
+            let text = node.metadata.annotations?.remove(APPLIED)?;
+            let applied: Applied = serde_json::from_str(&text).unwrap();
+            (applied.desired.generation == wanted).then_some(applied)
         })
         .await
-        .unwrap_or_else(|_| panic!("generation {wanted} was not applied; {:?}", *self.state.borrow()))
     }
 
     async fn end(self) -> tempfile::TempDir {
         self.shutdown.cancel();
-        tokio::time::timeout(Duration::from_secs(5), self.keeper).await.unwrap().unwrap();
+        within("the keeper's end", self.keeper).await.unwrap();
         self.folder
     }
 }
@@ -88,19 +93,35 @@ async fn the_machine_follows_the_label_and_stays_when_the_keeper_ends() {
 
     let label = json!({"node.kubernetes.io/instance-type": "trn2.48xlarge"});
     let applied = world.ask(label, json!({"neuron-e2e/lnc": "1"})).await;
-    assert_eq!((applied.error, applied.wish.lnc), (None, Some(1)));
+    assert_eq!((applied.error, applied.desired.lnc), (None, Some(1)));
     assert_eq!(Machine::open(world.root()).unwrap().devices(), 16);
     let setting = std::fs::read_to_string(world.root().join("opt/aws/neuron/logical_nc_config")).unwrap();
     assert_eq!(setting, "NEURON_LOGICAL_NC_CONFIG=1");
 
     let other =
         world.ask(json!({"node.kubernetes.io/instance-type": ""}), json!({"neuron-e2e/lnc": null})).await;
-    assert_eq!(other.wish.instance_type, None);
+    assert_eq!(other.desired.instance_type, None);
     assert!(matches!(Machine::open(world.root()), Err(MachineError::NoMachine { .. })));
 
     world.ask(json!({}), json!({"neuron-e2e/instance-type": "inf1.6xlarge"})).await;
     let folder = world.end().await;
     assert_eq!(Machine::open(folder.path()).unwrap().instance_type(), "inf1.6xlarge");
+}
+
+#[tokio::test]
+async fn a_type_that_only_the_catalog_file_has_is_made() {
+    let row = json!({
+        "instance_type": "trn9.4xlarge", "generation": "trn3", "devices": 2, "cores_per_device": 8,
+        "default_lnc": 2, "device_memory_bytes": 1, "topology": "line", "links": [[1], [0]],
+        "driver_links": [[1], [0]], "device_counts": [1, 2], "device_sets": "run",
+        "counts_documented": false, "vcpus": 16, "host_memory_gib": 64, "efa": null,
+        "confidence": "low", "source": [],
+    });
+    let catalog = Catalog::from_json(&json!({"types": [row]}).to_string()).unwrap();
+    let mut world = World::with(&catalog, "trn9.4xlarge").await;
+    assert_eq!(world.ask(json!({}), json!({})).await.error, None);
+    assert_eq!(Machine::open(world.root()).unwrap().devices(), 2);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -161,11 +182,12 @@ fn a_file_behind_a_link_that_leads_out_of_the_root_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
     std::fs::create_dir(&outside).unwrap();
-    let mut wish = Wish { instance_type: Some("inf1.xlarge".to_owned()), ..Wish::default() };
-    apply(&root, None, &wish, Catalog::embedded()).unwrap();
+    let mut desired =
+        DesiredHardware { instance_type: Some("inf1.xlarge".to_owned()), ..DesiredHardware::default() };
+    apply(&root, None, &desired, Catalog::embedded()).unwrap();
     std::os::unix::fs::symlink(&outside, root.join("dev/link")).unwrap();
-    wish.files = BTreeMap::from([("dev/link/file".to_owned(), Some("x".to_owned()))]);
-    let error = apply(&root, Some(&wish), &wish, Catalog::embedded()).unwrap_err();
+    desired.files = BTreeMap::from([("dev/link/file".to_owned(), Some("x".to_owned()))]);
+    let error = apply(&root, Some(&desired), &desired, Catalog::embedded()).unwrap_err();
     assert!(error.to_string().contains("is not below the machine's root"), "{error}");
     assert!(!outside.join("file").exists());
 }

@@ -1,2 +1,2 @@
-//! The shipped images as Docker runs them. The tests of this crate are all of it: `tests/images`, for images that
-//! `cargo xtask images` made.
+//! Tests of the shipped images as Docker runs them. They are all of this crate: `tests/images`, for the images that
+//! `cargo xtask images` makes.

@@ -1,4 +1,4 @@
-//! The command line. Read by `main`, and by the embedded cluster from a container's arguments.
+//! The command line. Parsed by `main`, and by the embedded cluster from a container's arguments.
 
 use std::time::Duration;
 
@@ -20,7 +20,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Reads the arguments of a container, without the program's name.
+    /// Parses the arguments of a container, without the program's name.
+    ///
+    /// # Errors
+    /// An argument that is unknown or malformed, with clap's usage text.
     pub fn from_args<'a>(args: impl IntoIterator<Item = &'a String>) -> Result<Self, clap::Error> {
         Self::try_parse_from(std::iter::once("neuron-workload").chain(args.into_iter().map(String::as_str)))
     }

@@ -21,8 +21,8 @@ async fn main() -> ExitCode {
 
 /// Ends after the time asked for; at SIGTERM or Ctrl-C too, then with the same exit code.
 async fn run(workload: &Workload) -> io::Result<()> {
-    // Before the report is out: whoever has read it may send the signal at once. A program with the process id 1,
-    // as containers have it, would not even end by a signal that it does not wait for.
+    // Before the report is printed: whoever has read it may send the signal at once, and process 1, which this is in its
+    // container, is not ended by a signal that it does not wait for.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let line = serde_json::to_string(&seen::report()?)?;

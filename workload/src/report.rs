@@ -1,4 +1,4 @@
-//! What the workload prints: the same type whether a real container or the embedded cluster made it.
+//! What the workload prints. A real container and the embedded cluster make the same type.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     /// The container's whole environment.
     pub env: BTreeMap<String, String>,
-    /// The paths of the Neuron device nodes it sees, in natural order.
+    /// The paths of its Neuron device nodes, in natural order.
     pub devices: Vec<String>,
-    /// Every device node in its /dev, in natural order, and whatever stands at a path of `devices`. Only a real container
-    /// looks: empty on the embedded cluster, and in no outcome document.
+    /// Every device node in its `/dev`, in natural order, and whatever is at a path of `devices`. Only a real container looks:
+    /// empty on the embedded cluster, and in no outcome document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeSeen>,
 }
 
-/// One device node as the container sees it.
+/// One device node, as the container sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSeen {
     /// Such as `/dev/neuron3`.
@@ -25,12 +25,12 @@ pub struct NodeSeen {
     /// `character`, `block`, `file` or `other`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The driver's major number, 0 for what is no device.
+    /// The driver's major number; 0 for what is no device.
     pub major: u32,
-    /// The minor number: the device's id on the host, whatever the path says. 0 for what is no device.
+    /// The minor number, which is the device's id on the host whatever the path is; 0 for what is no device.
     pub minor: u32,
-    /// `opened`, or the system's name of the error: `ENXIO` says that the node may be used but no driver answers, as
-    /// on fake hardware; `EPERM` says that the container may not use it.
+    /// `opened`, or the system's name of the error. `ENXIO`: the node may be used but no driver answers, as on fake hardware.
+    /// `EPERM`: the container may not use it.
     pub open: String,
 }
 
@@ -40,9 +40,8 @@ pub(crate) fn is_neuron(path: &str) -> bool {
 }
 
 impl NodeSeen {
-    /// What of it is not as on a machine with Neuron devices; none if it is a character device that may be used and
-    /// has the minor number that its path says, or no Neuron device's path at all. The major number is whatever the
-    /// driver was given.
+    /// What is wrong with a Neuron device's node; none if it is a character device that may be used and has the minor number
+    /// of its path, or if the path is no Neuron device's. The major number may be any, as the driver's is dynamic.
     pub fn wrong(&self) -> Option<String> {
         if !is_neuron(&self.path) {
             return None;
@@ -63,16 +62,15 @@ impl NodeSeen {
 }
 
 impl Report {
-    /// The report of a container with this environment and these device paths; paths that are not Neuron's are left
-    /// out.
+    /// The report of a container with this environment and these device paths, of which only Neuron's are kept.
     pub fn of(env: BTreeMap<String, String>, paths: impl IntoIterator<Item = String>) -> Self {
         let mut devices: Vec<String> = paths.into_iter().filter(|path| is_neuron(path)).collect();
         devices.sort_by_key(|path| (path.len(), path.clone()));
         Self { env, devices, nodes: Vec::new() }
     }
 
-    /// What of it is the same on every cluster: the variables `NEURON_*` and `AWS_NEURON_*`, and the paths. What stands
-    /// at these paths only a real container sees, and what else is in its environment the cluster chose.
+    /// The part that is the same on every cluster: the variables `NEURON_*` and `AWS_NEURON_*`, and the paths. Other variables
+    /// are the cluster's, and only a real container sees what is at the paths.
     pub fn of_neuron(mut self) -> Self {
         self.env.retain(|name, _| name.starts_with("NEURON_") || name.starts_with("AWS_NEURON_"));
         self.nodes.clear();

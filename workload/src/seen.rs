@@ -1,5 +1,5 @@
-//! What this very container got: its environment, and every device node in its /dev with what opening it gives.
-//! Called by `main`.
+//! What this very container got: its environment, and every device node in its `/dev` with the result of opening it. Called by
+//! `main`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -11,7 +11,10 @@ use rustix::io::Errno;
 
 use crate::report::{NodeSeen, Report, is_neuron};
 
-/// The report of this process' own surroundings. An error if `/dev` cannot be listed.
+/// The report of this process' own environment and `/dev`.
+///
+/// # Errors
+/// `/dev` cannot be listed.
 pub fn report() -> io::Result<Report> {
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
@@ -21,7 +24,7 @@ pub fn report() -> io::Result<Report> {
     for entry in fs::read_dir("/dev")? {
         let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
         let path = path.to_string_lossy().into_owned();
-        // What stands in a Neuron device's place is looked at whatever it is.
+        // Anything at a Neuron device's path is reported, whatever it is.
         if kind.is_char_device() || kind.is_block_device() || is_neuron(&path) {
             nodes.push(node(&path));
         }
@@ -31,7 +34,7 @@ pub fn report() -> io::Result<Report> {
     Ok(Report { nodes, ..Report::of(env, paths) })
 }
 
-/// What stands at `path`, and what opening it gives.
+/// What is at `path`, and the result of opening it.
 pub fn node(path: &str) -> NodeSeen {
     let stat = rustix::fs::stat(Path::new(path));
     let (kind, number) = match &stat {
@@ -43,7 +46,7 @@ pub fn node(path: &str) -> NodeSeen {
         },
         Err(_) => ("other", 0),
     };
-    // Not blocking: a FIFO put in a device's place must not hold the report up.
+    // Not blocking: a FIFO at a device's path must not hold the report up.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let open = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(_) => "opened".to_owned(),
@@ -58,7 +61,7 @@ pub fn node(path: &str) -> NodeSeen {
     }
 }
 
-/// The errors that opening a device node can give, by the names their manual page uses.
+/// The name that open(2)'s manual page uses for the error.
 fn name_of(error: Errno) -> String {
     let known = [
         (Errno::NXIO, "ENXIO"),

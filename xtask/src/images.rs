@@ -24,14 +24,13 @@ pub(crate) struct Arguments {
     base: String,
 }
 
-/// Builds and packs everything. Errors name the step: Docker does not answer, a build fails.
+/// Builds and packs everything. Errors: Docker does not answer, a build fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let workspace =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not in its workspace")?;
+    let workspace = &program::workspace_folder()?;
     // First: the build takes minutes, this takes none.
     check_docker()?;
     let began = Instant::now();
-    let triple = host_triple()?;
+    let triple = linux_triple()?;
     println!("building {} for {triple}, static", PROGRAMS.join(", "));
     let binaries = build(workspace, &triple)?;
     println!("built in {:.1} s", began.elapsed().as_secs_f32());
@@ -60,12 +59,10 @@ fn check_docker() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Such as `x86_64-unknown-linux-gnu`. Named toward cargo, because flags for static linking must not reach build
-/// scripts and macros, and reach them unless a target is named.
-fn host_triple() -> anyhow::Result<String> {
-    let version = program::output(Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let triple = host.context("`rustc -vV` names no host")?.to_owned();
+/// This machine's target, which cargo is given by name: flags for static linking reach build scripts and macros, which they
+/// must not, unless a target is named.
+fn linux_triple() -> anyhow::Result<String> {
+    let triple = program::host_triple()?;
     if !triple.contains("linux") {
         bail!("images hold Linux programs, and this is {triple}: build them on a Linux machine");
     }
@@ -75,7 +72,7 @@ fn host_triple() -> anyhow::Result<String> {
 /// The folder with the binaries.
 fn build(workspace: &Path, triple: &str) -> anyhow::Result<PathBuf> {
     let folder = workspace.join("target/static");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = program::cargo();
     cargo.current_dir(workspace).env("RUSTFLAGS", "-C target-feature=+crt-static");
     cargo
         .args(["build", "--locked", "--bins", "--profile", "image", "--target", triple, "--target-dir"])
@@ -91,7 +88,7 @@ fn id_of(image: &str) -> Option<String> {
     Some(id.ok()?.trim().to_owned())
 }
 
-/// Removes an image whose only name another one has now. One that a container still needs stays, which harms nobody.
+/// Removes an image whose only name another image has now. An image that a container still needs stays, which harms nothing.
 fn remove_unnamed(id: Option<String>) {
     let Some(id) = id else { return };
     let names = ["image", "inspect", "--format", "{{len .RepoTags}}", &id];
@@ -102,7 +99,7 @@ fn remove_unnamed(id: Option<String>) {
 
 /// Packs one program; gives the binary's size in bytes.
 fn pack(workspace: &Path, binaries: &Path, name: &str, image: &str, base: &str) -> anyhow::Result<u64> {
-    // A folder with nothing but the binary: Docker is sent all of it.
+    // Docker is sent the whole folder, so it holds nothing but the binary.
     let context = workspace.join("target/static/context").join(name);
     fs::create_dir_all(&context).with_context(|| format!("cannot make {}", context.display()))?;
     let (from, to) = (binaries.join(name), context.join(name));

@@ -1,7 +1,10 @@
-//! `cargo xtask`: chores of this workspace that need more than cargo.
+//! `cargo xtask`: chores of this workspace that need more than cargo. Run by developers and by `.ci/run`.
 
+mod commits;
+mod crates;
 mod images;
 mod program;
+mod rooms;
 
 use std::process::ExitCode;
 
@@ -17,16 +20,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Check that every crate depends only on the crates that it may know.
+    Arrows,
+    /// Check the subjects of the commits since a named one.
+    Commits(commits::Arguments),
+    /// Check each crate alone: one that builds only by another crate's features breaks for whoever uses it.
+    EachAlone,
     /// Build static binaries and pack each into an image of its own.
     Images(images::Arguments),
+    /// Check that import cycles stay inside one folder and that no crate holds a quarter of all lines.
+    Rooms(rooms::Arguments),
 }
 
 fn main() -> ExitCode {
-    let Chore::Images(arguments) = Cli::parse().chore;
-    match images::run(&arguments) {
+    let chore = Cli::parse().chore;
+    let (name, done) = match &chore {
+        Chore::Arrows => ("arrows", crates::check_arrows()),
+        Chore::Commits(arguments) => ("commits", commits::run(arguments)),
+        Chore::EachAlone => ("each-alone", crates::check_each_alone()),
+        Chore::Images(arguments) => ("images", images::run(arguments)),
+        Chore::Rooms(arguments) => ("rooms", rooms::run(arguments)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cargo xtask images: {error:#}");
+            eprintln!("cargo xtask {name}: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,7 @@
-//! Runs another program and says what was wrong with it. Called by the chores.
+//! Runs other programs, and finds what they need to know of this workspace. Called by the chores.
 
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -9,12 +11,12 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let text = shown(command);
     let status = command.status().with_context(|| format!("cannot start `{text}`"))?;
     if !status.success() {
-        bail!("`{text}` failed ({status}); what it printed says why");
+        bail!("`{text}` failed ({status}); its output tells why");
     }
     Ok(())
 }
 
-/// Runs it and gives its standard output. Errors: it is not there, or it failed; then with what it printed.
+/// Runs it and gives its standard output. Errors: it is not there, or it failed; then with its standard error.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let text = shown(command);
     let ended = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{text}`"))?;
@@ -22,6 +24,32 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
         bail!("`{text}` failed ({}): {}", ended.status, String::from_utf8_lossy(&ended.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+/// The workspace's folder. Errors: xtask was compiled elsewhere.
+pub(crate) fn workspace_folder() -> anyhow::Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    folder.map(Path::to_owned).context("xtask is not in its workspace")
+}
+
+/// The cargo that runs this program.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// This machine's target, such as `x86_64-unknown-linux-gnu`. Errors: no rustc.
+pub(crate) fn host_triple() -> anyhow::Result<String> {
+    let version = output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("`rustc -vV` names no host")?.to_owned())
+}
+
+/// Prints a line. A reader that has gone, as in `cargo xtask rooms | head`, is no failure. Errors: it cannot be printed.
+pub(crate) fn print(line: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        _ => Ok(()),
+    }
 }
 
 fn shown(command: &Command) -> String {

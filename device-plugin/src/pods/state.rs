@@ -1,20 +1,20 @@
-//! What is known of the pods of this node. Answers to live reads and patches may come after the watch has said more:
-//! what is older never replaces what is newer, and no pod comes back. Kept by [`super::Pods`].
+//! What is known of this node's pods. Answers to live reads and patches may come after the watch has shown more, so an older
+//! version never replaces a newer one, and no pod comes back. Kept by [`super::Pods`].
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::slot::NodePod;
+use crate::ledger::slot::NodePod;
 
-/// UIDs of gone pods that are remembered: more than pods can go while one answer is under way.
+/// Number of gone pods whose UIDs are remembered: more than can go while one answer is under way.
 const MOST_GONE: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct State {
-    /// By UID; none until the pods were read once.
+    /// Pods by UID; none until they were read once.
     pub(super) known: Option<BTreeMap<String, NodePod>>,
-    /// What a watch that starts anew has listed so far.
+    /// Pods that a relist has shown so far, by UID.
     pub(super) starting: Option<BTreeMap<String, NodePod>>,
-    /// What has ended or gone since the last look.
+    /// Pods that have ended or gone since the last look.
     pub(super) ended: Vec<NodePod>,
     /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
@@ -34,7 +34,7 @@ impl State {
         known.insert(pod.pod.uid.clone(), pod);
     }
 
-    /// The pod is gone for good.
+    /// Drops a pod that was deleted.
     pub(super) fn forget(&mut self, uid: &str) {
         let gone = self.known.as_mut().and_then(|known| known.remove(uid));
         self.ended.extend(gone.filter(|pod| !pod.pod.terminal));
@@ -48,7 +48,7 @@ impl State {
         self.gone.push_back(uid);
     }
 
-    /// Takes over a whole list, as it was at `version`: what is not in it and not newer is gone.
+    /// Takes over a whole list of `version`. Pods that are neither in it nor newer are gone.
     pub(super) fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
         let mut known = self.known.take().unwrap_or_default();
         for (uid, pod) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {

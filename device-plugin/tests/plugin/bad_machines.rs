@@ -6,11 +6,13 @@ use std::path::Path;
 use fake_neuron::{Health, Machine, MachineSpec};
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::discovery::{Discovery, Machine as Found};
+use neuron_device_plugin::hardware::discovery::Discovery;
+use neuron_device_plugin::hardware::machine::Machine as Found;
 use rstest::rstest;
+use testkit_support::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::node::{Node, asks, until};
+use crate::node::{Node, asks};
 
 const DEVICES: &str = "sys/devices/virtual/neuron_device";
 
@@ -171,11 +173,12 @@ async fn without_devices_the_plugin_says_why_and_starts_when_they_come() {
         "devices: no neuronN folder in {}/{DEVICES}; is the Neuron driver loaded?",
         node.config.root.display()
     );
-    let answer = until("the reason", async || healthz().await.filter(|answer| answer.contains(&why))).await;
+    let answer =
+        eventually("the reason", async || healthz().await.filter(|answer| answer.contains(&why))).await;
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
 
     node.machine.restore(0).unwrap();
-    until("200", async || healthz().await.filter(|answer| answer.starts_with("HTTP/1.1 200"))).await;
+    eventually("200", async || healthz().await.filter(|answer| answer.starts_with("HTTP/1.1 200"))).await;
     node.shows("aws.amazon.com/neuron", 1).await;
     plugin.stop().await;
 }

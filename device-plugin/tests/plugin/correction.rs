@@ -7,15 +7,16 @@ use neuron_core::names::{
 };
 use rstest::rstest;
 use serde_json::json;
+use testkit_support::eventually;
 
-use crate::node::{NODE, Node, asks, container, until};
+use crate::node::{NODE, Node, asks, container};
 
 #[tokio::test]
 async fn allocated_is_written_once_the_pod_has_its_devices() {
     let (node, _kubelet, _plugin) = Node::running("inf2.24xlarge").await;
     node.place("p", asks("neuron", 2), &[("main", "2,3", "")]).await;
     assert_eq!(node.annotation("p", NEURON_DEVS).await.as_deref(), Some("2,3"));
-    until("NEURON_ALLOCATED", async || {
+    eventually("NEURON_ALLOCATED", async || {
         (node.annotation("p", NEURON_ALLOCATED).await.as_deref() == Some("true")).then_some(())
     })
     .await;
@@ -33,7 +34,7 @@ async fn a_pod_placed_by_aws_extension_keeps_its_own_keys() {
     node.bind("p", &keys.map(|(key, value)| (key.to_owned(), value.to_owned())).into()).await;
     node.phase("p", "Running").await;
     assert_eq!(node.got("p", "main", "AWS_NEURON_VISIBLE_DEVICES").1.as_deref(), Some("2,3"));
-    until("NEURON_ALLOCATED", async || {
+    eventually("NEURON_ALLOCATED", async || {
         (node.annotation("p", NEURON_ALLOCATED).await.as_deref() == Some("true")).then_some(())
     })
     .await;
@@ -52,7 +53,7 @@ async fn a_forged_record_is_replaced_by_what_kubelet_gave() {
     assert_eq!(node.annotation("p", NEURON_DEVS).await, None);
     let right = "p: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
                  neuroncore0,neuroncore1";
-    until("the event", async || node.events().await.contains(right).then_some(())).await;
+    eventually("the event", async || node.events().await.contains(right).then_some(())).await;
 }
 
 #[tokio::test]
@@ -70,7 +71,7 @@ async fn every_correction_is_told_in_its_own_words() {
             "p: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
              neuroncore0,neuroncore1 instead of {forged}"
         );
-        until(&told, async || node.events().await.contains(&told).then_some(())).await;
+        eventually(&told, async || node.events().await.contains(&told).then_some(())).await;
     }
 }
 

@@ -7,8 +7,8 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use neuron_core::topology::{Policy, Topology};
 use neuron_device_plugin::Numbering;
-use neuron_device_plugin::export::export;
-use neuron_device_plugin::offer::hardware;
+use neuron_device_plugin::allocation::export::export;
+use neuron_device_plugin::resource::cores_of;
 use rstest::rstest;
 
 fn trn2() -> Topology {
@@ -67,6 +67,6 @@ fn device_ids(#[case] numbering: Numbering, #[case] visible: &str) {
     "\"gpu0\" is not an id of aws.amazon.com/neuron on this node; it advertises neuron0 to neuron15"
 )]
 fn unknown_ids(#[case] resource: Resource, #[case] id: &str, #[case] text: &str) {
-    let refused = hardware(&trn2(), resource, &["neuron0".to_owned(), id.to_owned()][1..]).unwrap_err();
+    let refused = cores_of(&trn2(), resource, &["neuron0".to_owned(), id.to_owned()][1..]).unwrap_err();
     assert_eq!(refused.to_string(), text);
 }

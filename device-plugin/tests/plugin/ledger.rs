@@ -3,10 +3,10 @@
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource::{self, Core, Device};
 use neuron_core::request::Role;
-use neuron_device_plugin::judge::Judgement;
 use neuron_device_plugin::ledger::Ledger;
-use neuron_device_plugin::reconcile::Real;
-use neuron_device_plugin::slot::Slot;
+use neuron_device_plugin::ledger::judge::Judgement;
+use neuron_device_plugin::ledger::reconcile::Real;
+use neuron_device_plugin::ledger::slot::Slot;
 use rstest::rstest;
 
 fn set(ids: &str) -> CoreSet {

@@ -3,9 +3,11 @@
 
 mod admission;
 mod bad_machines;
-mod by_hand;
+mod captured;
 mod correction;
 mod exports;
 mod ledger;
+mod logs;
+mod manual_kubelet;
 mod node;
 mod registration;

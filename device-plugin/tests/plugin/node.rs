@@ -17,6 +17,7 @@ use neuron_core::names::{ALLOCATION, NODE_REPORT};
 use neuron_core::record::{Allocation, ContainerAllocation};
 use neuron_device_plugin::{Config, run};
 use serde_json::{Value, json};
+use testkit_support::{eventually, within};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -73,7 +74,7 @@ impl Node {
             root,
             kubelet_dir: kubelet_config.dir.clone(),
             poll: Duration::from_millis(100),
-            report_again: Duration::from_millis(500),
+            report_interval: Duration::from_millis(500),
             quiet: Duration::from_millis(50),
             ..Config::new(NODE)
         };
@@ -153,7 +154,7 @@ impl Node {
     pub(crate) async fn delete(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default()).await.unwrap();
         self.clock.advance(Duration::from_secs(60));
-        until(&format!("{name} to be gone"), async || {
+        eventually(&format!("{name} to be gone"), async || {
             self.clock.advance(Duration::from_secs(10));
             self.pods().get_opt(name).await.unwrap().is_none().then_some(())
         })
@@ -161,7 +162,7 @@ impl Node {
     }
 
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> Pod {
-        until(&format!("{name} to be {phase}"), async || {
+        eventually(&format!("{name} to be {phase}"), async || {
             let pod = self.pods().get(name).await.unwrap();
             let now = pod.status.as_ref()?;
             let ended = now.phase.as_deref() == Some("Failed") && phase != "Failed";
@@ -178,7 +179,7 @@ impl Node {
     /// Waits until a pod's record gives its containers exactly this.
     pub(crate) async fn recorded(&self, pod: &str, containers: &[(&str, &str, &str)]) {
         let right = self.record(containers).remove(ALLOCATION);
-        until(&format!("{pod} to be recorded with {containers:?}"), async || {
+        eventually(&format!("{pod} to be recorded with {containers:?}"), async || {
             (self.annotation(pod, ALLOCATION).await == right).then_some(())
         })
         .await;
@@ -201,7 +202,7 @@ impl Node {
     /// Waits until the Node shows so many allocatable.
     pub(crate) async fn shows(&self, resource: &str, allocatable: usize) {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.api.client());
-        until(&format!("{allocatable} {resource}"), async || {
+        eventually(&format!("{allocatable} {resource}"), async || {
             let shown = nodes.get(NODE).await.ok()?.status?.allocatable?.remove(resource)?.0;
             (shown == allocatable.to_string()).then_some(())
         })
@@ -211,7 +212,7 @@ impl Node {
     /// The node's report, once it satisfies `right`.
     pub(crate) async fn report(&self, what: &str, right: impl Fn(&Value) -> bool) -> Value {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.api.client());
-        until(&format!("a report that shows {what}"), async || {
+        eventually(&format!("a report that shows {what}"), async || {
             let text = nodes.get(NODE).await.ok()?.metadata.annotations?.remove(NODE_REPORT)?;
             serde_json::from_str(&text).ok().filter(&right)
         })
@@ -221,7 +222,7 @@ impl Node {
     /// Reasons and texts of the plugin's events, once there is one.
     pub(crate) async fn events(&self) -> BTreeSet<String> {
         let events: Api<Event> = Api::all(self.api.client());
-        until("an event of the plugin", async || {
+        eventually("an event of the plugin", async || {
             let all = events.list(&Default::default()).await.unwrap().items;
             let ours = all
                 .into_iter()
@@ -239,10 +240,10 @@ impl Node {
 }
 
 impl Plugin {
-    /// Ends the plugin, which must happen cleanly and soon.
+    /// Ends the plugin, which must happen cleanly.
     pub(crate) async fn stop(mut self) {
         self.shutdown.cancel();
-        tokio::time::timeout(Duration::from_secs(10), &mut self.task).await.unwrap().unwrap().unwrap();
+        within("the plugin's end", &mut self.task).await.unwrap().unwrap();
     }
 }
 
@@ -260,19 +261,4 @@ pub(crate) fn asks(resource: &str, count: u32) -> Value {
 pub(crate) fn container(name: &str, resource: &str, count: u32) -> Value {
     let amounts = json!({ format!("aws.amazon.com/{resource}"): count.to_string() });
     json!({ "name": name, "image": "none", "resources": { "limits": amounts, "requests": amounts } })
-}
-
-/// Asks again until there is an answer; fails after 15 seconds.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(15), asking)
-        .await
-        .unwrap_or_else(|_| panic!("waited for {what}"))
 }

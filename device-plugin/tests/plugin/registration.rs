@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use testkit_support::eventually;
 
-use crate::node::{Node, Plugin, asks, until};
+use crate::node::{Node, Plugin, asks};
 
 #[tokio::test]
 async fn a_restarted_kubelet_is_registered_with_again() {
@@ -27,7 +28,7 @@ async fn a_vanished_socket_is_served_again() {
     let (node, _kubelet, plugin) = Node::running("inf2.xlarge").await;
     let socket = node.socket("neuron-devplugin.sock");
     fs::remove_file(&socket).unwrap();
-    until("the socket", async || socket.exists().then_some(())).await;
+    eventually("the socket", async || socket.exists().then_some(())).await;
     node.shows("aws.amazon.com/neuron", 1).await;
     node.place("p", asks("neuron", 1), &[]).await;
     node.phase("p", "Running").await;
@@ -43,7 +44,7 @@ async fn a_dead_socket_in_the_place_of_ours_is_replaced() {
     fs::remove_file(&socket).unwrap();
     // As a plugin that is killed leaves it behind.
     drop(UnixListener::bind(&socket).unwrap());
-    until("somebody behind the socket", async || UnixStream::connect(&socket).ok().map(drop)).await;
+    eventually("somebody behind the socket", async || UnixStream::connect(&socket).ok().map(drop)).await;
     a_pod_runs(&node, 1).await;
 }
 
@@ -85,7 +86,8 @@ async fn newer_plugin(node: &Node) -> (Plugin, u64) {
     let inode = || fs::metadata(node.socket("neuron-devplugin.sock")).unwrap().ino();
     let older = inode();
     let newer = node.plugin();
-    let newers = until("the newer one's socket", async || Some(inode()).filter(|now| *now != older)).await;
+    let newers =
+        eventually("the newer one's socket", async || Some(inode()).filter(|now| *now != older)).await;
     (newer, newers)
 }
 
@@ -101,7 +103,7 @@ async fn stays(node: &Node, socket: &Path, inode: u64) {
 /// Until kubelet has heard of the change it may refuse a pod.
 async fn a_pod_runs(node: &Node, devices: u32) {
     let mut tries = 0;
-    until("a pod to run", async || {
+    eventually("a pod to run", async || {
         tries += 1;
         let name = format!("{devices}-{tries}");
         node.place(&name, asks("neuron", devices), &[]).await;
@@ -109,7 +111,7 @@ async fn a_pod_runs(node: &Node, devices: u32) {
             let status = node.pods().get(&name).await.unwrap().status;
             status?.phase.filter(|phase| phase == "Running" || phase == "Failed")
         };
-        (until("kubelet's word", ended).await == "Running").then_some(())
+        (eventually("kubelet's word", ended).await == "Running").then_some(())
     })
     .await;
 }
@@ -129,7 +131,7 @@ async fn devices_are_offered_while_kubelet_comes_late_and_the_api_server_is_away
     assert!(!socket.exists());
     node.config.legacy_resource = true;
     let _plugin = node.plugin();
-    until("the sockets", async || {
+    eventually("the sockets", async || {
         (socket.exists() && node.socket("neurondevice-devplugin.sock").exists()).then_some(())
     })
     .await;

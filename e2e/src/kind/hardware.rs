@@ -126,7 +126,7 @@ impl KindCluster {
     /// Waits until fake-neuron says that what the node asked for in this generation stands.
     async fn hardware_stands(&self, node: &str, generation: &str) -> anyhow::Result<()> {
         until(&format!("the fake hardware of {node}"), || async {
-            Ok(self.applied(node).await?.is_some_and(|applied| applied.wish.generation == generation))
+            Ok(self.applied(node).await?.is_some_and(|applied| applied.desired.generation == generation))
         })
         .await?;
         match self.applied(node).await?.and_then(|applied| applied.error) {

@@ -1,5 +1,5 @@
-//! Makes the files say what a [`Wish`] says, changing as little as possible: whoever uses the hardware must not see
-//! it vanish because something else was asked for.
+//! Makes the files match a [`DesiredHardware`] and changes as little as possible: whoever uses a device must not see it vanish
+//! because something else was asked for. Called by [`super::Keeper`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,46 +7,58 @@ use std::path::{Component, Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
 
-use crate::node::wish::{DeviceState, Wish};
-use crate::{Health, Machine, MachineError, MachineSpec, disk};
+use crate::machine::disk;
+use crate::node::desired::{DesiredHardware, DeviceState};
+use crate::{Health, Machine, MachineError, MachineSpec};
 
-/// Why a wish could not be carried out.
+/// Why the desired hardware could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The machine cannot be made or changed.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A file that is not below the root.
+    /// A file outside of the root.
     #[error("file {0:?} is not below the machine's root: write a relative path without `..`")]
     Outside(String),
 }
 
-/// Carries out `wish` under `root`. `before` is what stands there, if known: with the same machine and files only
-/// devices change; else the machine is made anew. Errors leave the machine for the next try.
-pub fn apply(root: &Path, before: Option<&Wish>, wish: &Wish, catalog: &Catalog) -> Result<(), ApplyError> {
-    let kept = before.filter(|before| before.is_same_machine(wish) && Machine::open(root).is_ok());
+/// Makes `desired` under `root`. `before` is what was applied there last, if known: where machine and files are the same, only
+/// devices change, else the machine is made anew.
+///
+/// # Errors
+/// A machine that cannot be made or changed, a file outside of the root. What was made stays for the next try.
+pub fn apply(
+    root: &Path,
+    before: Option<&DesiredHardware>,
+    desired: &DesiredHardware,
+    catalog: &Catalog,
+) -> Result<(), ApplyError> {
+    let kept = before.filter(|before| before.is_same_machine(desired) && Machine::open(root).is_ok());
     if kept.is_none() {
         remove(root, before)?;
     }
-    let Some(instance_type) = wish.instance_type.clone() else { return Ok(()) };
+    let Some(instance_type) = desired.instance_type.clone() else { return Ok(()) };
     let machine =
-        Machine::up(&MachineSpec { instance_type, lnc: wish.lnc, instance_id: None }, root, catalog)?;
-    if let Some(unknown) = wish.devices.keys().find(|id| **id >= machine.devices()) {
+        Machine::up(&MachineSpec { instance_type, lnc: desired.lnc, instance_id: None }, root, catalog)?;
+    if let Some(unknown) = desired.devices.keys().find(|id| **id >= machine.devices()) {
         machine.check_device(*unknown)?;
     }
     for id in 0..machine.devices() {
-        if kept.map_or(DeviceState::Healthy, |kept| kept.device(id)) != wish.device(id) {
-            set(&machine, id, wish.device(id))?;
+        if kept.map_or(DeviceState::Healthy, |kept| kept.device(id)) != desired.device(id) {
+            set(&machine, id, desired.device(id))?;
         }
     }
-    // Last: a file that is missing by wish must stay missing when its device is restored.
-    change_files(machine.root(), &wish.files)
+    // Last: a file that is to be missing must stay missing when its device is restored.
+    change_files(machine.root(), &desired.files)
 }
 
-/// Removes the hardware and the files that `before` added to it; no hardware is no error.
-pub fn remove(root: &Path, before: Option<&Wish>) -> Result<(), ApplyError> {
+/// Removes the hardware and the files that `before` added to it. No hardware is no error.
+///
+/// # Errors
+/// The file system refuses.
+pub fn remove(root: &Path, before: Option<&DesiredHardware>) -> Result<(), ApplyError> {
     for path in before.iter().flat_map(|before| before.files.keys()) {
-        // A path outside was never written.
+        // A path outside of the root was never written.
         if let Ok(Some(path)) = inside(root, path) {
             disk::remove_file(&path)?;
         }
@@ -87,7 +99,7 @@ fn change_files(root: &Path, files: &BTreeMap<String, Option<String>>) -> Result
     Ok(())
 }
 
-/// Where `name` is, if its folder is there. An error if that is outside of `root`, by `..` or by a link.
+/// The path of `name`, if its folder is there. Errors: it is outside of `root`, by `..` or by a link.
 fn inside(root: &Path, name: &str) -> Result<Option<PathBuf>, ApplyError> {
     let outside = || ApplyError::Outside(name.to_owned());
     let path = Path::new(name);

@@ -18,9 +18,7 @@ pub(crate) fn spec(instance_type: &str) -> MachineSpec {
 /// An empty folder that goes when the test ends, and the root to use in it, which does not exist yet.
 pub(crate) fn place() -> (TempDir, PathBuf) {
     // In memory where possible: a big machine is a thousand small files, which some disks take seconds for.
-    let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let folder = tempfile::tempdir_in(parent).unwrap();
+    let folder = testkit_support::short_folder().unwrap();
     let root = folder.path().canonicalize().unwrap().join("node");
     (folder, root)
 }

@@ -19,26 +19,27 @@ use neuron_workload::Report;
 use serde_json::{Value, json};
 use testcontainers::ImageExt;
 use testcontainers::bollard::models::DeviceMapping;
+use testkit_support::eventually;
 use tokio_util::sync::CancellationToken;
 
-use crate::docker::{can_run, container, first_line, skip, start, stop, until};
+use crate::docker::{can_run, container, first_line, skip, start, stop};
 
 const NODE: &str = "n1";
 
 const DEVICES: &str = "aws.amazon.com/neuron";
 const CORES: &str = "aws.amazon.com/neuroncore";
-/// What an inf2.24xlarge has of each.
+/// Allocatable of each on an inf2.24xlarge.
 const ALLOCATABLE: [(&str, &str); 2] = [(DEVICES, "6"), (CORES, "12")];
 
 /// A container's request.
 struct Asked {
-    /// How many of which resource.
+    /// Its limits by resource.
     limits: Value,
-    /// Ids of the devices and of the cores that the pod is recorded with.
+    /// Ids of the recorded devices and cores.
     recorded: (&'static str, &'static str),
 }
 
-/// Notes what kubelet would give to containerd.
+/// Keeps what kubelet would give to containerd.
 #[derive(Default)]
 struct Noted(Mutex<Option<ContainerStart>>);
 
@@ -68,7 +69,7 @@ async fn a_container_with_devices_and_cores_sees_exactly_what_was_allocated() {
     sees(asked, &[1, 4], &variables).await;
 }
 
-/// A container that asks so sees these devices and these variables, and no others.
+/// Starts a container with such a request; it must see these devices and these variables, and no others.
 async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
     if !can_run("neuron-workload") {
         return;
@@ -100,7 +101,7 @@ async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
     let workload = start(request).await;
     let mut seen: Report = serde_json::from_str(&first_line(&workload).await).unwrap();
 
-    // Every container has these, whatever it is given.
+    // What every container has, whatever it is given.
     let bare = start(container("neuron-workload", &[])).await;
     let bare: Report = serde_json::from_str(&first_line(&bare).await).unwrap();
     seen.env.retain(|name, _| !bare.env.contains_key(name));
@@ -118,7 +119,7 @@ async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
     assert_eq!(stop(&workload).await, 0);
 }
 
-/// What kubelet starts a container with that asks so.
+/// What kubelet starts a container of such a request with.
 async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Asked) -> ContainerStart {
     let Asked { limits, recorded: (devices, cores) } = asked;
     let (clock, noted, shutdown) = (Clock::new(), Arc::new(Noted::default()), CancellationToken::new());
@@ -141,7 +142,7 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Aske
     };
     let plugin = tokio::spawn(run(config, api.client(), shutdown.clone()));
     let nodes: Api<Node> = Api::all(api.client());
-    until(&format!("allocatable to be {ALLOCATABLE:?}"), async || {
+    eventually(&format!("allocatable to be {ALLOCATABLE:?}"), async || {
         let mut shown = nodes.get(NODE).await.ok()?.status?.allocatable?;
         ALLOCATABLE
             .iter()
@@ -160,7 +161,7 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Aske
         "metadata": {"name": "p", "annotations": record.annotations(false, "1767225600000000000")},
         "target": {"apiVersion": "v1", "kind": "Node", "name": NODE}});
     let _: Value = pods.create_subresource("binding", "p", &PostParams::default(), &binding).await.unwrap();
-    let started = until("the container to be started", async || noted.0.lock().unwrap().clone()).await;
+    let started = eventually("the container to be started", async || noted.0.lock().unwrap().clone()).await;
     shutdown.cancel();
     plugin.await.unwrap().unwrap();
     kubelet.stop().await;

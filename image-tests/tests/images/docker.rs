@@ -1,4 +1,4 @@
-//! Containers of our images: whether they can be run here, and what the tests need of them.
+//! Containers of the suite's images: whether they can be run here, and what tests read of them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,14 +6,15 @@ use std::time::Duration;
 use testcontainers::core::{ContainerPort, IntoContainerPort};
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
+use testkit_support::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Seconds until SIGKILL: below Kubernetes' own 30.
 pub(crate) const GRACE: i32 = 10;
 
-/// A well-formed kubeconfig of an API server that is not there. It brings its authority, as every cluster's does: an
-/// image without files has none, and the client will not start without any.
+/// A well-formed kubeconfig of an API server that is not there. It names an authority, as every cluster's does: the images
+/// have no certificates, and the client does not start without any.
 const NOWHERE: &str = "
 apiVersion: v1
 kind: Config
@@ -23,7 +24,7 @@ contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
 users: [{name: nobody, user: {}}]
 ";
 
-/// Whether this image can be run here; says why not.
+/// Whether this image can be run here; prints why not.
 pub(crate) fn can_run(image: &str) -> bool {
     let works = |arguments: &[&str]| {
         Command::new("docker").args(arguments).output().is_ok_and(|output| output.status.success())
@@ -39,19 +40,22 @@ pub(crate) fn can_run(image: &str) -> bool {
     false
 }
 
-/// Says that a test is skipped and why; fails where NEURON_REQUIRE_DOCKER=1.
+/// Prints that a test is skipped and why.
+///
+/// # Panics
+/// Where NEURON_REQUIRE_DOCKER=1.
 pub(crate) fn skip(why: &str) {
     let required = std::env::var("NEURON_REQUIRE_DOCKER").is_ok_and(|value| value == "1");
     assert!(!required, "{why}, and NEURON_REQUIRE_DOCKER=1 asks for it");
     println!("skipped: {why}");
 }
 
-/// A container of our image with these arguments.
+/// A container of the image with these arguments.
 pub(crate) fn container(image: &str, arguments: &[&str]) -> ContainerRequest<GenericImage> {
     GenericImage::new(image, "dev").with_cmd(arguments.iter().copied())
 }
 
-/// One that is given a port, and an API server that is not there as /kubeconfig.
+/// A container with a port, and with the kubeconfig of an API server that is not there as /kubeconfig.
 pub(crate) fn service(image: &str, port: u16, arguments: &[&str]) -> ContainerRequest<GenericImage> {
     let authority = rcgen::generate_simple_self_signed(["nowhere".to_owned()]).unwrap().cert.pem();
     GenericImage::new(image, "dev")
@@ -68,10 +72,10 @@ pub(crate) async fn start(request: ContainerRequest<GenericImage>) -> ContainerA
         .unwrap()
 }
 
-/// Status and body of GET /healthz, once something answers.
+/// Status and body of GET /healthz, once the container answers.
 pub(crate) async fn healthz(container: &ContainerAsync<GenericImage>, port: u16) -> (u16, String) {
     let port = container.get_host_port_ipv4(ContainerPort::Tcp(port)).await.unwrap();
-    until("an answer from /healthz", async || {
+    eventually("an answer from /healthz", async || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
         stream.write_all(b"GET /healthz HTTP/1.0\r\nhost: x\r\n\r\n").await.ok()?;
         let mut text = String::new();
@@ -82,9 +86,9 @@ pub(crate) async fn healthz(container: &ContainerAsync<GenericImage>, port: u16)
     .await
 }
 
-/// The exit code, once it has ended by itself.
+/// The exit code, once the container has ended by itself.
 pub(crate) async fn exit_code(container: &ContainerAsync<GenericImage>) -> i64 {
-    until("the container to end", async || container.exit_code().await.unwrap()).await
+    eventually("the container to end", async || container.exit_code().await.unwrap()).await
 }
 
 /// The exit code after SIGTERM; 137 if it had to be killed after [`GRACE`].
@@ -93,26 +97,11 @@ pub(crate) async fn stop(container: &ContainerAsync<GenericImage>) -> i64 {
     exit_code(container).await
 }
 
-/// Its standard output, once it has printed a whole line.
+/// The first line of the standard output, once it is whole.
 pub(crate) async fn first_line(container: &ContainerAsync<GenericImage>) -> String {
-    until("a line of output", async || {
+    eventually("a line of output", async || {
         let printed = String::from_utf8(container.stdout_to_vec().await.unwrap()).unwrap();
         printed.split_once('\n').map(|(line, _)| line.to_owned())
     })
     .await
-}
-
-/// Asks again until there is an answer; fails after 20 seconds.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), asking)
-        .await
-        .unwrap_or_else(|_| panic!("waited for {what}"))
 }

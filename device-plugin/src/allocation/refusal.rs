@@ -1,0 +1,89 @@
+//! Why kubelet's question is answered with an error: the type, and the texts that users read in a failed pod's status.
+//! Made by `engine`.
+
+use neuron_core::ids::CoreSet;
+use neuron_core::names::Resource;
+use neuron_core::placement;
+use neuron_core::topology::Topology;
+
+use crate::ledger::judge::Holder;
+use crate::resource::{UnknownId, count_of, ids_of};
+
+/// Why kubelet's question is answered with an error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No device is known yet.
+    #[error("no Neuron device is advertised yet; see the plugin's log or /healthz for the reason")]
+    NotReady,
+    /// An id of another node, resource or time.
+    #[error(transparent)]
+    Unknown(#[from] UnknownId),
+    /// A device that must not be used.
+    #[error("{id} is unhealthy: {why}; it can be used again once that is over")]
+    Unhealthy {
+        /// The id, or the ids, of the device.
+        id: String,
+        /// Its fault.
+        why: String,
+    },
+    /// Ids that are no candidate set.
+    #[error("{ids} of {resource} cannot be given: {why}{doubt}")]
+    NotAllowed {
+        /// The ids.
+        ids: String,
+        /// The resource asked under.
+        resource: &'static str,
+        /// What the instance type allows.
+        why: String,
+        /// What could not be confirmed; empty if everything was.
+        doubt: String,
+    },
+    /// Ids that another pod holds, under this name or the other.
+    #[error(
+        "{ids} of {resource} cannot be given: {holders}; they are free again when that pod has ended{doubt}"
+    )]
+    Held {
+        /// The ids that are held.
+        ids: String,
+        /// The resource asked under.
+        resource: &'static str,
+        /// Who holds which of them.
+        holders: String,
+        /// What could not be confirmed; empty if everything was.
+        doubt: String,
+    },
+}
+
+impl Refusal {
+    pub(super) fn not_allowed(topology: &Topology, unit: Resource, cores: CoreSet, doubt: String) -> Refusal {
+        let count = count_of(topology, unit, cores);
+        let (noun, instance_type) = (unit.noun(), topology.instance_type());
+        let why = if topology.supports(unit, count) {
+            format!(
+                "they are not one of the linked sets of {count} {noun}s that {instance_type} allows; placed by the \
+                 scheduler extender, the pod waits until such a set is free"
+            )
+        } else {
+            let (instance_type, resource, asked) = (instance_type.to_owned(), unit, count);
+            placement::Refusal::UnsupportedCount { instance_type, resource, asked }.to_string()
+        };
+        Refusal::NotAllowed {
+            ids: ids_of(topology, unit, cores).join(","),
+            resource: unit.name(),
+            why,
+            doubt,
+        }
+    }
+
+    pub(super) fn held(topology: &Topology, unit: Resource, holders: &[Holder], doubt: String) -> Refusal {
+        let ids = |cores| ids_of(topology, unit, cores).join(",");
+        let all = holders.iter().fold(CoreSet::EMPTY, |all, holder| all.union(holder.cores));
+        let each = holders.iter().map(|holder| format!("{holder} holds {}", ids(holder.cores)));
+        Refusal::Held {
+            ids: ids(all),
+            resource: unit.name(),
+            holders: each.collect::<Vec<_>>().join(", "),
+            doubt,
+        }
+    }
+}

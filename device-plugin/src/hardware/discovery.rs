@@ -1,0 +1,183 @@
+//! Finds out what this machine is: instance type, LNC and topology. Called by `monitor` until a look succeeds. That look
+//! fixes the topology, so that an id once advertised never vanishes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use neuron_core::catalog::{Catalog, InstanceType};
+use neuron_core::ids::DeviceSet;
+use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
+use neuron_core::topology::{Policy, Topology, TopologyError};
+
+use crate::hardware::held_lnc::HeldLnc;
+use crate::hardware::machine::Machine;
+use crate::hardware::sysfs::{self, FileError, SysfsDevice};
+
+/// Where and how to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Discovery<'a> {
+    /// The folder that holds `/dev`, `/sys` and `/opt`.
+    pub root: &'a Path,
+    /// The known instance types.
+    pub catalog: &'a Catalog,
+    /// Which candidate sets the topology has.
+    pub policy: Policy,
+    /// The instance type, in place of what DMI says.
+    pub instance_type: Option<&'a str>,
+}
+
+/// Why there is nothing to advertise yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiscoveryError {
+    /// A file is missing or malformed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The driver shows no device.
+    #[error("no neuronN folder in {}; is the Neuron driver loaded?", path.display())]
+    NoDevices {
+        /// The driver's folder.
+        path: PathBuf,
+    },
+    /// The driver shows devices that the type does not have.
+    #[error(
+        "{} has devices {found}, but instance type {instance_type} has {expected}; set --instance-type to what this machine is",
+        path.display()
+    )]
+    TooMany {
+        /// The driver's folder.
+        path: PathBuf,
+        /// The ids that it shows.
+        found: DeviceSet,
+        /// The instance type.
+        instance_type: String,
+        /// Number of devices of that type.
+        expected: u8,
+    },
+    /// The driver shows another number of physical cores than the type has.
+    #[error(
+        "{} holds {found}, but a device of instance type {instance_type} has {expected} cores; set --instance-type to what this machine is",
+        path.display()
+    )]
+    Cores {
+        /// The device's `core_count`.
+        path: PathBuf,
+        /// Physical cores that the driver shows.
+        found: u8,
+        /// The instance type.
+        instance_type: String,
+        /// Physical cores that the type has.
+        expected: u8,
+    },
+    /// The instance type cannot run as configured.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+}
+
+impl Discovery<'_> {
+    /// Looks at the machine. The LNC that pods hold (`held`) counts before the machine's own configuration.
+    ///
+    /// # Errors
+    /// Anything without which no device can be advertised. One bad device among good ones is unhealthy, and no error.
+    pub fn look(&self, held: Option<&HeldLnc>) -> Result<Machine, DiscoveryError> {
+        let instance_type = match self.instance_type {
+            Some(name) => name.to_owned(),
+            None => sysfs::product_name(self.root)?,
+        };
+        let known = self.catalog.find(&instance_type);
+        let path = self.root.join(sysfs::DEVICES);
+        let ids = match sysfs::device_ids(self.root) {
+            Ok(ids) if ids.is_empty() => return Err(DiscoveryError::NoDevices { path }),
+            Ok(ids) => ids,
+            Err(FileError::Unreadable { .. }) if !path.exists() => {
+                return Err(DiscoveryError::NoDevices { path });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut devices = BTreeMap::new();
+        let mut first_error = None;
+        for id in ids.iter() {
+            match sysfs::device(self.root, id) {
+                Ok(device) => {
+                    devices.insert(id, device);
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        if let (true, Some(error)) = (devices.is_empty(), first_error) {
+            return Err(error.into());
+        }
+        let configured = sysfs::lnc(self.root)?;
+        let held = held.filter(|held| held.instance_type == instance_type).map(|held| held.lnc);
+        let lnc = held.or(configured);
+        let topology = match known {
+            Some(known) => {
+                self.check(&instance_type, known, ids, &devices)?;
+                Topology::named(&instance_type, known, lnc.unwrap_or(known.default_lnc), self.policy)?
+            }
+            None => {
+                let lnc = lnc.unwrap_or_else(|| self.usual_lnc(ids));
+                Topology::described(&describe(&instance_type, lnc, ids, &devices), self.policy)?
+            }
+        };
+        let links = topology.all_devices().iter();
+        let links = links.map(|id| devices.get(&id).map(|device| device.links).unwrap_or_default()).collect();
+        let mut machine = Machine { topology: Arc::new(topology), links, faults: BTreeMap::new() };
+        machine.refresh_health(self.root);
+        Ok(machine)
+    }
+
+    fn check(
+        &self,
+        instance_type: &str,
+        known: &InstanceType,
+        ids: DeviceSet,
+        devices: &BTreeMap<u8, SysfsDevice>,
+    ) -> Result<(), DiscoveryError> {
+        if !ids.is_subset(DeviceSet::run(0, known.devices)) {
+            return Err(DiscoveryError::TooMany {
+                path: self.root.join(sysfs::DEVICES),
+                found: ids,
+                instance_type: instance_type.to_owned(),
+                expected: known.devices,
+            });
+        }
+        match devices.iter().find(|(_, device)| device.cores != known.cores_per_device) {
+            None => Ok(()),
+            Some((id, device)) => Err(DiscoveryError::Cores {
+                path: sysfs::device_folder(self.root, *id).join("core_count"),
+                found: device.cores,
+                instance_type: instance_type.to_owned(),
+                expected: known.cores_per_device,
+            }),
+        }
+    }
+
+    /// The LNC of a type that is in no catalog: Trainium2 and Trainium3 run with 2 unless configured otherwise.
+    fn usual_lnc(&self, ids: DeviceSet) -> u8 {
+        let generation = |id| {
+            sysfs::read(&sysfs::device_folder(self.root, id).join("info/architecture/instance_type")).ok()
+        };
+        let pairs = |text: String| matches!(text.trim(), "Trn2" | "Trn3");
+        if ids.iter().find_map(generation).is_some_and(pairs) { 2 } else { 1 }
+    }
+}
+
+/// Describes a machine whose type is in no catalog. A device that cannot be read has no links.
+fn describe(instance_type: &str, lnc: u8, ids: DeviceSet, devices: &BTreeMap<u8, SysfsDevice>) -> NodeReport {
+    let physical = devices.values().map(|device| device.cores).max().unwrap_or(1);
+    let count = ids.iter().max().map_or(0, |id| id + 1);
+    let device = |id| DeviceReport {
+        id,
+        links: devices.get(&id).map(|device| device.links).unwrap_or_default(),
+        health: Health::Healthy,
+    };
+    NodeReport {
+        v: REPORT_VERSION,
+        instance_type: instance_type.to_owned(),
+        lnc,
+        cores_per_device: Some((physical / lnc).max(1)),
+        devices: (0..count).map(device).collect(),
+        holders: Vec::new(),
+    }
+}

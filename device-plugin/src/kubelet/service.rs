@@ -1,0 +1,191 @@
+//! The gRPC service of one resource: kubelet's device plugin contract on one side, the engine on the other. Every call is
+//! a span named after it. Served by `socket`.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::{Stream, StreamExt};
+use kubelet_api::deviceplugin::v1beta1::device_plugin_server::DevicePlugin;
+use kubelet_api::deviceplugin::v1beta1::{
+    AllocateRequest, AllocateResponse, ContainerPreferredAllocationResponse, Device, DevicePluginOptions,
+    Empty, HEALTHY, ListAndWatchResponse, PreStartContainerRequest, PreStartContainerResponse,
+    PreferredAllocationRequest, PreferredAllocationResponse, UNHEALTHY,
+};
+use neuron_core::ids::{CoreSet, DeviceSet};
+use neuron_core::names::Resource;
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use tracing::{Span, info_span, instrument};
+
+use crate::allocation::engine::Engine;
+use crate::allocation::refusal::Refusal;
+use crate::hardware::machine::Machine;
+use crate::resource::{AdvertisedResource, ids_of};
+
+/// Which optional calls kubelet is to make.
+pub const OPTIONS: DevicePluginOptions =
+    DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
+
+/// Numbers of ListAndWatch streams. kubelet has exactly one open while a resource is registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Streams {
+    /// Opened since the start.
+    pub opened: u64,
+    /// Open now.
+    pub open: u64,
+}
+
+/// The service of one resource.
+pub struct Service {
+    /// The resource served.
+    pub resource: AdvertisedResource,
+    /// Decides the answers.
+    pub engine: Arc<Engine>,
+    /// Counts ListAndWatch streams.
+    pub streams: Arc<watch::Sender<Streams>>,
+    /// Ends the streams; a server cannot shut down before.
+    pub closing: CancellationToken,
+}
+
+/// A ListAndWatch stream that is counted, and polled in its span.
+struct Counted<S> {
+    inner: S,
+    streams: Arc<watch::Sender<Streams>>,
+    span: Span,
+}
+
+impl<S> Drop for Counted<S> {
+    fn drop(&mut self) {
+        self.streams.send_modify(|streams| streams.open = streams.open.saturating_sub(1));
+    }
+}
+
+impl<S: Stream + Unpin> Stream for Counted<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let this = &mut *self;
+        let _entered = this.span.enter();
+        this.inner.poll_next_unpin(context)
+    }
+}
+
+#[tonic::async_trait]
+impl DevicePlugin for Service {
+    type ListAndWatchStream = Pin<Box<dyn Stream<Item = Result<ListAndWatchResponse, Status>> + Send>>;
+
+    #[instrument(name = "GetDevicePluginOptions", skip_all, fields(resource = self.resource.name))]
+    async fn get_device_plugin_options(
+        &self,
+        _request: Request<Empty>,
+    ) -> Result<Response<DevicePluginOptions>, Status> {
+        Ok(Response::new(OPTIONS))
+    }
+
+    async fn list_and_watch(
+        &self,
+        _request: Request<Empty>,
+    ) -> Result<Response<Self::ListAndWatchStream>, Status> {
+        self.streams.send_modify(|streams| {
+            streams.opened += 1;
+            streams.open += 1;
+        });
+        let unit = self.resource.unit;
+        let mut last = None;
+        let lists = WatchStream::new(self.engine.machine.subscribe())
+            .filter_map(move |machine| {
+                let list = machine.map(|machine| devices(&machine, unit));
+                let news = list.filter(|list| last.as_ref() != Some(list));
+                if news.is_some() {
+                    last.clone_from(&news);
+                }
+                futures::future::ready(news)
+            })
+            .map(|devices| {
+                let unhealthy = devices.iter().filter(|device| device.health == UNHEALTHY).count();
+                tracing::info!(ids = devices.len(), unhealthy, "advertised");
+                Ok(ListAndWatchResponse { devices })
+            })
+            .take_until(self.closing.clone().cancelled_owned());
+        Ok(Response::new(Box::pin(Counted {
+            inner: lists.boxed(),
+            streams: Arc::clone(&self.streams),
+            span: info_span!("ListAndWatch", resource = self.resource.name),
+        })))
+    }
+
+    #[instrument(name = "GetPreferredAllocation", skip_all, fields(resource = self.resource.name))]
+    async fn get_preferred_allocation(
+        &self,
+        request: Request<PreferredAllocationRequest>,
+    ) -> Result<Response<PreferredAllocationResponse>, Status> {
+        let mut container_responses = Vec::new();
+        for container in request.into_inner().container_requests {
+            let count = u32::try_from(container.allocation_size).unwrap_or_default();
+            let (available, must_include) =
+                (&container.available_device_i_ds, &container.must_include_device_i_ds);
+            let preferred = self.engine.prefer(&self.resource, available, must_include, count).await;
+            let device_i_ds = preferred.map_err(status)?;
+            tracing::debug!(count, ids = device_i_ds.join(","), "preferred");
+            container_responses.push(ContainerPreferredAllocationResponse { device_i_ds });
+        }
+        Ok(Response::new(PreferredAllocationResponse { container_responses }))
+    }
+
+    #[instrument(name = "Allocate", skip_all, fields(resource = self.resource.name))]
+    async fn allocate(
+        &self,
+        request: Request<AllocateRequest>,
+    ) -> Result<Response<AllocateResponse>, Status> {
+        let mut container_responses = Vec::new();
+        for container in request.into_inner().container_requests {
+            let answer = self.engine.allocate(&self.resource, &container.devices_ids).await;
+            container_responses.push(answer.map_err(status)?);
+        }
+        Ok(Response::new(AllocateResponse { container_responses }))
+    }
+
+    /// Never called: [`OPTIONS`] do not ask for it.
+    async fn pre_start_container(
+        &self,
+        _request: Request<PreStartContainerRequest>,
+    ) -> Result<Response<PreStartContainerResponse>, Status> {
+        Ok(Response::new(PreStartContainerResponse {}))
+    }
+}
+
+/// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health.
+fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
+    let topology = &machine.topology;
+    let unhealthy = machine.unhealthy();
+    let of_device = |device: u8| {
+        let health = if unhealthy.contains(device) { UNHEALTHY } else { HEALTHY };
+        let cores: CoreSet = topology.cores_of(DeviceSet::single(device));
+        ids_of(topology, unit, cores).into_iter().map(move |id| Device {
+            id,
+            health: health.to_owned(),
+            // A topology manager with hints overrides the preferred set (facts/kubernetes.md §6).
+            topology: None,
+        })
+    };
+    topology.all_devices().iter().flat_map(of_device).collect()
+}
+
+/// The ids of a resource that may be given out.
+pub fn healthy(machine: &Machine, unit: Resource) -> BTreeSet<String> {
+    let healthy = devices(machine, unit).into_iter().filter(|device| device.health == HEALTHY);
+    healthy.map(|device| device.id).collect()
+}
+
+fn status(refusal: Refusal) -> Status {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::NotReady | Refusal::Unhealthy { .. } => Status::unavailable(text),
+        Refusal::Unknown(_) => Status::invalid_argument(text),
+        Refusal::NotAllowed { .. } | Refusal::Held { .. } => Status::failed_precondition(text),
+    }
+}

@@ -1,0 +1,65 @@
+//! Takes over what kubelet's assignments say into the ledger, and reads the pods again where they do not explain it.
+//! Called by `upkeep`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::allocation::engine::Engine;
+use crate::hardware::machine::Machine;
+use crate::kubelet::podresources::{Assignment, assignments};
+use crate::ledger::reconcile::Real;
+use crate::report::failure::Failure;
+
+/// How long kubelet may take to tell its assignments; its own questions wait meanwhile.
+const ASSIGNMENTS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Compares at rest. Gives what stood in the way.
+pub(super) async fn compare(engine: &Engine, kubelet_dir: &Path, machine: &Machine) -> Vec<Failure> {
+    let (before, assigned) = {
+        let _rest = engine.gate.rest().await;
+        let before = engine.state().ledger.now();
+        (before, assignments(kubelet_dir, &machine.topology, ASSIGNMENTS_TIMEOUT).await)
+    };
+    let assigned = match assigned {
+        Ok(assigned) => assigned,
+        Err(error) => return vec![Failure::new("kubelet's assignments could not be read", None, &error)],
+    };
+    let ignored = assigned.unknown.into_iter().map(|(pod, container, unknown)| Failure {
+        what: "an assignment is ignored",
+        pod: Some(pod),
+        reason: format!("container {container}: {unknown}"),
+        retry: false,
+    });
+    let mut failures: Vec<Failure> = ignored.collect();
+    let (assigned, mut fresh) = (assigned.known, true);
+    let has_unowned = engine.state().ledger.entries().iter().any(|entry| entry.owner.is_none());
+    let has_unknown_pod = real(engine, &assigned).iter().any(|real| real.uid.is_none());
+    if has_unowned || has_unknown_pod {
+        // A pod that the watch does not show yet must not count as gone.
+        if let Err(error) = engine.pods.read_live().await {
+            failures.push(Failure::new("the pods could not be read", None, &error));
+            fresh = false;
+        }
+    }
+    let real = real(engine, &assigned);
+    let (mut state, slots) = engine.current(machine);
+    state.ledger.reconcile(&slots, &real, before, fresh && engine.pods.known().is_some());
+    failures
+}
+
+/// The assignments with their pods' UIDs, where a live pod has that name.
+fn real(engine: &Engine, assigned: &[Assignment]) -> Vec<Real> {
+    let pods = engine.pods.known().unwrap_or_default();
+    let uid = |name: &str| {
+        let live = pods.iter().filter(|pod| !pod.pod.terminal);
+        live.map(|pod| &pod.pod).find(|pod| pod.full_name() == name).map(|pod| pod.uid.clone())
+    };
+    let real = |assignment: &Assignment| Real {
+        uid: uid(&assignment.pod),
+        container: assignment.container.clone(),
+        resource: assignment.unit,
+        cores: assignment.cores,
+        count: assignment.count,
+    };
+    assigned.iter().map(real).collect()
+}

@@ -1,0 +1,54 @@
+//! Writes corrections to pods, and tells of them. Called by `upkeep`; what to write is decided in `correction`.
+
+use crate::allocation::engine::Engine;
+use crate::hardware::machine::Machine;
+use crate::ledger::slot::Slot;
+use crate::pods::PodsError;
+use crate::report::correction::correction;
+use crate::report::failure::Failure;
+
+/// Attempts at writing one record when its pod changes meanwhile.
+const ATTEMPTS: usize = 4;
+
+/// Corrects the record of every live pod that got something else. Gives what could not be corrected.
+pub(super) async fn correct(engine: &Engine, node: &str, machine: &Machine) -> Vec<Failure> {
+    let pods = engine.pods.known().unwrap_or_default();
+    let mut failures = Vec::new();
+    for pod in pods.into_iter().filter(|pod| !pod.pod.terminal) {
+        failures.extend(correct_pod(engine, node, machine, &pod.pod.uid).await.err());
+    }
+    failures
+}
+
+async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) -> Result<(), Failure> {
+    const WHAT: &str = "the record could not be corrected";
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let pods = engine.pods.known().unwrap_or_default();
+        let Some(pod) = pods.iter().find(|pod| pod.pod.uid == uid) else { return Ok(()) };
+        let correction = {
+            let (state, slots) = engine.current(machine);
+            let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == uid).collect();
+            correction(node, &machine.topology, &state.ledger, pod, &own)
+        };
+        let Some(correction) = correction else { return Ok(()) };
+        let name = pod.pod.full_name();
+        match engine.pods.annotate(pod, &correction.annotations).await {
+            Ok(()) => {
+                if let Some(note) = correction.note {
+                    tracing::info!(node, pod = name, reason = note, "record corrected");
+                    engine.events.corrected(&pod.pod, note).await;
+                }
+                return Ok(());
+            }
+            // The pod has changed or is gone: look at it as it is now.
+            Err(PodsError::Api(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                let read = engine.pods.read_live().await;
+                read.map_err(|error| Failure::new("the pods could not be read", None, &error))?;
+                last = Some(Failure::new(WHAT, Some(&name), &status));
+            }
+            Err(error) => return Err(Failure::new(WHAT, Some(&name), &error)),
+        }
+    }
+    last.map_or(Ok(()), Err)
+}

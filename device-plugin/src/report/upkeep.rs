@@ -1,0 +1,155 @@
+//! Keeps what others read in line with reality: compares the ledger with kubelet's assignments at rest, writes the node
+//! report, corrects records. Runs after every change, and never in the way of an answer to kubelet. Started by `run`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::allocation::engine::Engine;
+use crate::config::Config;
+use crate::hardware::machine::Machine;
+use crate::ledger::{Entry, hands_down};
+use crate::report::comparison::compare;
+use crate::report::failure::{Failure, Failures};
+use crate::report::node_report::{Reporter, node_report};
+use crate::report::records::correct;
+
+/// First and longest pause before what failed is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// The upkeep of one node.
+pub struct Upkeep {
+    engine: Arc<Engine>,
+    reporter: Reporter,
+    node: String,
+    kubelet_dir: PathBuf,
+    report_interval: Duration,
+    failures: Mutex<Failures>,
+}
+
+impl Upkeep {
+    /// The upkeep of the engine's node.
+    pub fn new(engine: Arc<Engine>, config: &Config, client: Client) -> Self {
+        Upkeep {
+            engine,
+            reporter: Reporter::new(client, &config.node_name, config.api_timeout),
+            node: config.node_name.clone(),
+            kubelet_dir: config.kubelet_dir.clone(),
+            report_interval: config.report_interval,
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Looks after every change, until `shutdown`.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        let mut pods = self.engine.pods.changes();
+        let mut machine = self.engine.machine.subscribe();
+        let (mut wait, mut retry_at) = (Duration::ZERO, Some(Instant::now()));
+        let mut report_again = tokio::time::interval(self.report_interval);
+        report_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let retry = async {
+                match retry_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = retry => {}
+                () = self.engine.changed.notified() => {}
+                Ok(()) = pods.changed() => {}
+                Ok(()) = machine.changed() => {}
+                // A Node that was deleted and made anew has no report, and nobody tells the plugin.
+                _ = report_again.tick() => {
+                    tokio::select! {
+                        () = shutdown.cancelled() => return,
+                        () = self.report_again() => continue,
+                    }
+                }
+            }
+            let done = tokio::select! {
+                () = shutdown.cancelled() => return,
+                done = self.look() => done,
+            };
+            wait = if done { Duration::ZERO } else { (wait * 2).clamp(RETRY.0, RETRY.1) };
+            retry_at = (!done).then(|| Instant::now() + wait);
+        }
+    }
+
+    /// Takes over what pods hold from before this plugin started.
+    pub async fn adopt(&self) {
+        if let Some(machine) = self.engine.machine() {
+            let failed = compare(&self.engine, &self.kubelet_dir, &machine).await;
+            self.log_news(failed);
+        }
+    }
+
+    /// One look; whether everything is in line now.
+    async fn look(&self) -> bool {
+        let Some(machine) = self.engine.machine() else {
+            // Nothing was given out yet, so what ended meanwhile had nothing.
+            self.engine.pods.look();
+            return true;
+        };
+        let mut failed = compare(&self.engine, &self.kubelet_dir, &machine).await;
+        // The report first: where two records overlap for a moment, it says which one counts.
+        failed.extend(self.report(&machine, false).await.err());
+        failed.extend(correct(&self.engine, &self.node, &machine).await);
+        let done = !failed.iter().any(|failure| failure.retry);
+        self.log_news(failed);
+        done && self.all_proven(&machine)
+    }
+
+    /// Whether kubelet's assignments name what every admitted pod has. A kubelet that has just started may not list all of
+    /// them yet, and nothing tells when it does.
+    fn all_proven(&self, machine: &Machine) -> bool {
+        let (state, slots) = self.engine.current(machine);
+        let mut listed = slots.iter().filter(|slot| slot.admitted && !hands_down(slot));
+        listed.all(|slot| state.ledger.entry_of(slot).is_some_and(Entry::is_proven))
+    }
+
+    /// Writes the node report if it has changed, or in any case.
+    async fn report(&self, machine: &Machine, in_any_case: bool) -> Result<(), Failure> {
+        let report = {
+            let (state, slots) = self.engine.current(machine);
+            let report = node_report(machine, &state.ledger, &slots);
+            if !in_any_case && state.report.as_ref() == Some(&report) {
+                return Ok(());
+            }
+            report
+        };
+        let written = self.reporter.write(&report).await;
+        written.map_err(|error| Failure::new("the node report could not be written", None, &error))?;
+        self.engine.state().report = Some(report);
+        Ok(())
+    }
+
+    /// Writes the report whether or not it has changed, which costs the API server little where the node has it.
+    async fn report_again(&self) {
+        let Some(machine) = self.engine.machine() else { return };
+        if let Err(failure) = self.report(&machine, true).await
+            && self.failures().insert(failure.clone())
+        {
+            self.log(&failure);
+        }
+    }
+
+    fn log_news(&self, failed: Vec<Failure>) {
+        let news = self.failures().replace(failed);
+        news.iter().for_each(|failure| self.log(failure));
+    }
+
+    fn log(&self, failure: &Failure) {
+        let Failure { what, pod, reason, retry } = failure;
+        tracing::warn!(node = self.node, pod, reason, retry, "{what}");
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

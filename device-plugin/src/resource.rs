@@ -1,0 +1,85 @@
+//! The resources advertised to kubelet, and what their ids mean. A set of ids is kept as the logical cores it takes, so
+//! that both resource names speak of the same hardware. Used wherever ids come from kubelet or go to it.
+
+use neuron_core::ids::{CoreSet, DeviceSet, KubeletId};
+use neuron_core::names::{NEURON, NEURONCORE, NEURONDEVICE, Resource};
+use neuron_core::topology::Topology;
+
+/// One extended resource and the socket that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdvertisedResource {
+    /// The name that pods ask by, such as `aws.amazon.com/neuron`.
+    pub name: &'static str,
+    /// The socket's file name in kubelet's plugin folder.
+    pub socket: &'static str,
+    /// What one id stands for.
+    pub unit: Resource,
+}
+
+/// Every resource of this plugin; `legacy` adds the old name of devices.
+pub fn advertised(legacy: bool) -> Vec<AdvertisedResource> {
+    let mut resources = vec![
+        AdvertisedResource { name: NEURON, socket: "neuron-devplugin.sock", unit: Resource::Device },
+        AdvertisedResource { name: NEURONCORE, socket: "neuroncore-devplugin.sock", unit: Resource::Core },
+    ];
+    if legacy {
+        let socket = "neurondevice-devplugin.sock";
+        resources.push(AdvertisedResource { name: NEURONDEVICE, socket, unit: Resource::Device });
+    }
+    resources
+}
+
+/// What one id of the resource `name` stands for; none for a resource of another plugin.
+pub fn unit_of(name: &str) -> Option<Resource> {
+    advertised(true).into_iter().find(|resource| resource.name == name).map(|resource| resource.unit)
+}
+
+/// An id that this node never advertised for the resource.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{id:?} is not an id of {resource} on this node; it advertises {advertised}")]
+pub struct UnknownId {
+    id: String,
+    resource: &'static str,
+    advertised: String,
+}
+
+/// The logical cores that `ids` take.
+///
+/// # Errors
+/// The first id that this node does not advertise under that resource.
+pub fn cores_of(topology: &Topology, unit: Resource, ids: &[String]) -> Result<CoreSet, UnknownId> {
+    ids.iter().try_fold(CoreSet::EMPTY, |all, id| match (id.parse(), unit) {
+        (Ok(KubeletId::Device(device)), Resource::Device) if device < topology.devices() => {
+            Ok(all.union(topology.cores_of(DeviceSet::single(device))))
+        }
+        (Ok(KubeletId::Core(core)), Resource::Core) if core < topology.cores() => {
+            Ok(all.union(CoreSet::single(core)))
+        }
+        _ => Err(UnknownId {
+            id: id.clone(),
+            resource: unit.name(),
+            advertised: match ids_of(topology, unit, topology.all_cores()).as_slice() {
+                [first, .., last] => format!("{first} to {last}"),
+                all => all.concat(),
+            },
+        }),
+    })
+}
+
+/// The ids that stand for any of `cores`, ascending.
+pub fn ids_of(topology: &Topology, unit: Resource, cores: CoreSet) -> Vec<String> {
+    match unit {
+        Resource::Device => {
+            topology.devices_of(cores).iter().map(|id| KubeletId::Device(id).to_string()).collect()
+        }
+        Resource::Core => cores.iter().map(|id| KubeletId::Core(id).to_string()).collect(),
+    }
+}
+
+/// The number of ids that [`ids_of`] gives.
+pub fn count_of(topology: &Topology, unit: Resource, cores: CoreSet) -> u32 {
+    match unit {
+        Resource::Device => topology.devices_of(cores).len(),
+        Resource::Core => cores.len(),
+    }
+}

@@ -1,0 +1,356 @@
+//! A kubelet whose every step a test takes itself, for what a real one does at moments of its own choosing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
+use kubelet_api::deviceplugin::v1beta1::registration_server::{Registration, RegistrationServer};
+use kubelet_api::deviceplugin::v1beta1::{
+    AllocateRequest, ContainerAllocateRequest, ContainerPreferredAllocationRequest, Empty,
+    ListAndWatchResponse, PreferredAllocationRequest, RegisterRequest,
+};
+use kubelet_api::podresources::v1::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
+use kubelet_api::podresources::v1::{
+    AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices, ContainerResources,
+    GetPodResourcesRequest, GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
+    PodResources,
+};
+use kubelet_api::unix::{connect, incoming, listen};
+use neuron_core::names::NEURON;
+use serde_json::json;
+use testkit_support::{eventually, within};
+use tokio::sync::watch;
+use tonic::transport::{Channel, Server};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::captured::Log;
+use crate::node::{Node, Plugin, asks};
+
+/// Notes registrations, dials back as kubelet does, and shows the assignments it is given.
+struct ManualKubelet {
+    node_dir: std::path::PathBuf,
+    registered: watch::Sender<Vec<String>>,
+    streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
+    assignments: watch::Sender<Vec<PodResources>>,
+    /// The devices that it counts as allocatable; an old kubelet does not tell.
+    allocatable: watch::Sender<Option<Vec<String>>>,
+    /// Whether it drops every stream as soon as it has it.
+    drops: AtomicBool,
+    /// Whether it refuses to show its assignments.
+    hides: AtomicBool,
+    asking: AtomicBool,
+    looks: AtomicUsize,
+    looks_while_asking: AtomicUsize,
+}
+
+#[tonic::async_trait]
+impl Registration for ManualKubelet {
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
+        let request = request.into_inner();
+        let channel = connect(&self.node_dir.join("device-plugins").join(&request.endpoint)).await.unwrap();
+        let stream = DevicePluginClient::new(channel).list_and_watch(Empty {}).await?.into_inner();
+        if !self.drops.load(Ordering::SeqCst) {
+            self.streams.send_modify(|all| all.push(Arc::new(tokio::sync::Mutex::new(stream))));
+        }
+        self.registered.send_modify(|all| all.push(request.resource_name));
+        Ok(Response::new(Empty {}))
+    }
+}
+
+#[tonic::async_trait]
+impl PodResourcesLister for ManualKubelet {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        if self.asking.load(Ordering::SeqCst) {
+            self.looks_while_asking.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.hides.load(Ordering::SeqCst) {
+            return Err(Status::unavailable("not now"));
+        }
+        Ok(Response::new(ListPodResourcesResponse { pod_resources: self.assignments.borrow().clone() }))
+    }
+
+    async fn get_allocatable_resources(
+        &self,
+        _: Request<AllocatableResourcesRequest>,
+    ) -> Result<Response<AllocatableResourcesResponse>, Status> {
+        let allocatable = self.allocatable.borrow().clone();
+        let device_ids = allocatable.ok_or_else(|| Status::unimplemented("an old kubelet"))?;
+        let devices = vec![ContainerDevices { resource_name: NEURON.to_owned(), device_ids, topology: None }];
+        Ok(Response::new(AllocatableResourcesResponse { devices, ..Default::default() }))
+    }
+
+    async fn get(
+        &self,
+        _: Request<GetPodResourcesRequest>,
+    ) -> Result<Response<GetPodResourcesResponse>, Status> {
+        Err(Status::unimplemented("nobody asks"))
+    }
+}
+
+impl ManualKubelet {
+    fn start(node: &Node) -> Arc<Self> {
+        let node_dir = node.config.kubelet_dir.clone();
+        for folder in ["device-plugins", "pod-resources"] {
+            std::fs::create_dir_all(node_dir.join(folder)).unwrap();
+        }
+        let kubelet = Arc::new(ManualKubelet {
+            node_dir: node_dir.clone(),
+            registered: watch::Sender::default(),
+            streams: watch::Sender::default(),
+            assignments: watch::Sender::default(),
+            allocatable: watch::Sender::default(),
+            drops: AtomicBool::new(false),
+            hides: AtomicBool::new(false),
+            asking: AtomicBool::new(false),
+            looks: AtomicUsize::new(0),
+            looks_while_asking: AtomicUsize::new(0),
+        });
+        let registration = listen(&node_dir.join("device-plugins/kubelet.sock")).unwrap();
+        let assignments = listen(&node_dir.join("pod-resources/kubelet.sock")).unwrap();
+        let register = Server::builder().add_service(RegistrationServer::from_arc(Arc::clone(&kubelet)));
+        tokio::spawn(register.serve_with_incoming(incoming(registration)));
+        let lister = Server::builder().add_service(PodResourcesListerServer::from_arc(Arc::clone(&kubelet)));
+        tokio::spawn(lister.serve_with_incoming(incoming(assignments)));
+        kubelet
+    }
+
+    async fn registered(&self, times: usize) {
+        let mut registered = self.registered.subscribe();
+        let enough = registered.wait_for(|all| all.iter().filter(|name| *name == NEURON).count() >= times);
+        within(&format!("registration {times}"), enough).await.unwrap();
+    }
+
+    async fn devices(&self) -> DevicePluginClient<Channel> {
+        let socket = self.node_dir.join("device-plugins/neuron-devplugin.sock");
+        DevicePluginClient::new(connect(&socket).await.unwrap())
+    }
+
+    /// One admission: the question, then the answer's ids allocated.
+    async fn admit(&self, available: &[&str], size: i32) -> Vec<String> {
+        self.admit_while(available, size, async {}).await
+    }
+
+    /// An admission during which something else happens, after the plugin's answer and before the Allocate.
+    async fn admit_while(
+        &self,
+        available: &[&str],
+        size: i32,
+        meanwhile: impl Future<Output = ()>,
+    ) -> Vec<String> {
+        let mut plugin = self.devices().await;
+        let question = ContainerPreferredAllocationRequest {
+            available_device_i_ds: available.iter().map(|id| (*id).to_owned()).collect(),
+            must_include_device_i_ds: Vec::new(),
+            allocation_size: size,
+        };
+        let answer = plugin
+            .get_preferred_allocation(PreferredAllocationRequest { container_requests: vec![question] })
+            .await;
+        // Now kubelet has chosen, and would forget the choice if it were asked for its assignments.
+        self.asking.store(true, Ordering::SeqCst);
+        let ids = answer.unwrap().into_inner().container_responses.remove(0).device_i_ds;
+        meanwhile.await;
+        plugin.allocate(request(&ids)).await.unwrap();
+        self.asking.store(false, Ordering::SeqCst);
+        ids
+    }
+
+    fn show(&self, held: &[(&str, &[String])]) {
+        let pod = |(name, ids): &(&str, &[String])| PodResources {
+            name: (*name).to_owned(),
+            namespace: "default".to_owned(),
+            containers: vec![ContainerResources {
+                name: "main".to_owned(),
+                devices: vec![ContainerDevices {
+                    resource_name: NEURON.to_owned(),
+                    device_ids: ids.to_vec(),
+                    topology: None,
+                }],
+                ..ContainerResources::default()
+            }],
+        };
+        self.assignments.send_replace(held.iter().map(pod).collect());
+    }
+}
+
+fn request(ids: &[String]) -> AllocateRequest {
+    AllocateRequest { container_requests: vec![ContainerAllocateRequest { devices_ids: ids.to_vec() }] }
+}
+
+/// A node object, which the plugin reports on; no kubelet makes it here.
+async fn node_object(node: &Node) {
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(node.api.client());
+    let object = serde_json::from_value(json!({ "metadata": { "name": crate::node::NODE } })).unwrap();
+    nodes.create(&Default::default(), &object).await.unwrap();
+}
+
+/// A registered plugin on a node of this type without pods.
+async fn registered(instance_type: &str) -> (Node, Arc<ManualKubelet>, Plugin) {
+    let node = Node::new(instance_type);
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    let plugin = node.plugin();
+    kubelet.registered(1).await;
+    (node, kubelet, plugin)
+}
+
+/// A registered plugin on a node with two equal pods that wait: `first` with devices 0 and 1 recorded, `second` with 2
+/// and 3.
+async fn two_equal() -> (Node, Arc<ManualKubelet>, Plugin) {
+    let (node, kubelet, plugin) = registered("inf2.24xlarge").await;
+    node.place("first", asks("neuron", 2), &[("main", "0,1", "")]).await;
+    node.place("second", asks("neuron", 2), &[("main", "2,3", "")]).await;
+    (node, kubelet, plugin)
+}
+
+#[tokio::test]
+async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got() {
+    let (node, kubelet, _plugin) = two_equal().await;
+    // kubelet admits the second one first.
+    let second = kubelet.admit(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
+    let first = kubelet.admit(&["neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
+    assert_eq!((second.join(","), first.join(",")), ("neuron0,neuron1".into(), "neuron2,neuron3".into()));
+    kubelet.show(&[("second", &second), ("first", &first)]);
+    node.place("nudge", asks("neuron", 1), &[("main", "5", "")]).await;
+
+    node.recorded("second", &[("main", "0,1", "")]).await;
+    node.recorded("first", &[("main", "2,3", "")]).await;
+    let right = "first: AllocationCorrected: The record now says what kubelet gave the pod: container main has \
+                 neuron2,neuron3 instead of neuron0,neuron1";
+    eventually("the event", async || node.events().await.contains(right).then_some(())).await;
+}
+
+#[tokio::test]
+async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_to_have_them() {
+    let (node, kubelet, _plugin) = two_equal().await;
+    let all = ["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"];
+    // kubelet admits the second one, which is gone before anybody saw it run.
+    assert_eq!(kubelet.admit(&all, 2).await, ["neuron0", "neuron1"]);
+    let at_once = kube::api::DeleteParams::default().grace_period(0);
+    node.pods().delete("second", &at_once).await.unwrap();
+    assert_eq!(kubelet.admit(&all, 2).await, ["neuron0", "neuron1"]);
+}
+
+#[tokio::test]
+async fn assignments_that_do_not_list_a_running_pod_yet_are_read_again() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    let ids = kubelet.admit(&["neuron0", "neuron1"], 1).await;
+    let running = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
+    let params = kube::api::PatchParams::default();
+    node.pods().patch_status("p", &params, &kube::api::Patch::Merge(&running)).await.unwrap();
+    // As for a moment after kubelet has started again. Nothing else happens on this node.
+    let seen = kubelet.looks.load(Ordering::SeqCst);
+    eventually("looks", async || (kubelet.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
+    kubelet.show(&[("p", &ids)]);
+    eventually("the record to be confirmed", async || {
+        (node.annotation("p", "NEURON_ALLOCATED").await.as_deref() == Some("true")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn assignments_are_read_only_at_rest() {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.quiet = Duration::from_secs(1);
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    let _plugin = node.plugin();
+    kubelet.registered(1).await;
+    for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        node.place(name, asks("neuron", 1), &[("main", &number.to_string(), "")]).await;
+        let own = format!("neuron{number}");
+        // Another pod comes, for which the plugin would look at once.
+        let meanwhile = async {
+            node.place(&format!("nudge-{name}"), asks("neuroncore", 1), &[]).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(kubelet.admit_while(&[&own, "neuron4", "neuron5"], 1, meanwhile).await, [own]);
+    }
+    let before = kubelet.looks.load(Ordering::SeqCst);
+    eventually("a look", async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(())).await;
+    assert_eq!(kubelet.looks_while_asking.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn assignments_that_cannot_be_read_are_logged_once_until_they_can() {
+    let log = Log::capture();
+    let (node, kubelet, _plugin) = registered("inf2.xlarge").await;
+    let failures = || log.lines("kubelet's assignments could not be read").len();
+    for outage in 1..=2 {
+        let before = kubelet.looks.load(Ordering::SeqCst);
+        kubelet.hides.store(true, Ordering::SeqCst);
+        node.place(&format!("nudge-{outage}"), asks("neuron", 1), &[]).await;
+        let tried_again = async || (kubelet.looks.load(Ordering::SeqCst) >= before + 3).then_some(());
+        eventually("three tries", tried_again).await;
+        assert_eq!(failures(), outage, "one line for each outage");
+        kubelet.hides.store(false, Ordering::SeqCst);
+        let before = kubelet.looks.load(Ordering::SeqCst);
+        node.place(&format!("over-{outage}"), asks("neuron", 1), &[]).await;
+        let succeeded = async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(());
+        eventually("a try that succeeds", succeeded).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lost_stream_means_registering_again() {
+    let (_node, kubelet, _plugin) = registered("inf2.xlarge").await;
+    kubelet.streams.send_modify(Vec::clear);
+    kubelet.registered(2).await;
+}
+
+#[tokio::test]
+async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
+    let (_node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    // Its stream stays open, and yet its devices are gone: as when an earlier plugin's stream ends at the wrong moment.
+    kubelet.allocatable.send_replace(Some(Vec::new()));
+    kubelet.registered(2).await;
+}
+
+#[tokio::test]
+async fn a_kubelet_that_drops_every_stream_is_not_stormed() {
+    let node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    kubelet.drops.store(true, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    let _plugin = node.plugin();
+    kubelet.registered(4).await;
+    let waits = Duration::from_millis(200 + 400 + 800);
+    assert!(began.elapsed() >= waits, "four registrations within {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn the_same_ids_twice_and_unknown_ids_are_refused() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    node.place("q", asks("neuron", 1), &[("main", "1", "")]).await;
+    let ids = kubelet.admit(&["neuron0", "neuron1"], 1).await;
+    let mut plugin = kubelet.devices().await;
+    let again = plugin.allocate(request(&ids)).await.unwrap_err();
+    assert_eq!(
+        again.message(),
+        "neuron0 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron0; they are free again when \
+         that pod has ended"
+    );
+    let unknown = plugin.allocate(request(&["neuron9".to_owned()])).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::InvalidArgument);
+    node.machine.lose(3).unwrap();
+    let refused = eventually("the loss to be seen", async || {
+        let refused = plugin.allocate(request(&["neuron3".to_owned()])).await.err()?;
+        (refused.code() == tonic::Code::Unavailable).then_some(refused)
+    });
+    let text = refused.await.message().replace(node.config.root.to_str().unwrap(), "R");
+    assert_eq!(
+        text,
+        "neuron3 is unhealthy: R/sys/devices/virtual/neuron_device/neuron3 is missing; it can be used again once \
+         that is over"
+    );
+}

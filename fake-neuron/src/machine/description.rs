@@ -1,0 +1,140 @@
+//! What one machine is made of, found in the catalog for a [`MachineSpec`]: all that the files are written from. Made by
+//! [`crate::Machine::up`] and kept in the marker, so that a machine can be opened without a catalog.
+
+use neuron_core::catalog::{Catalog, Generation, InstanceType};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::MachineError;
+
+/// What to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineSpec {
+    /// Instance type or alias as in the catalog, such as `trn2.48xlarge` or `ml.trn2.48xlarge`.
+    pub instance_type: String,
+    /// Physical cores in one logical core: 1 or 2, 2 only on Trn2 and Trn3. `None`: no setting is written, so
+    /// readers use the type's default.
+    pub lnc: Option<u8>,
+    /// EC2 instance id, 1 to 64 visible ASCII characters. `None`: one that depends on the type's name only.
+    pub instance_id: Option<String>,
+}
+
+impl MachineSpec {
+    /// Checks that such a machine can be made. Nothing is written.
+    ///
+    /// # Errors
+    /// Those of [`crate::Machine::up`] before it writes: an unknown type, an impossible LNC or instance id.
+    pub fn check(&self, catalog: &Catalog) -> Result<(), MachineError> {
+        Description::of(self, catalog).map(drop)
+    }
+}
+
+/// A machine's facts, checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Description {
+    /// The type's name as asked for, aliases included: DMI shows it so.
+    pub(crate) instance_type: String,
+    pub(crate) instance_id: String,
+    #[serde(serialize_with = "serialize_generation")]
+    pub(crate) generation: Generation,
+    /// Only what was asked for: the setting's file is written only then.
+    pub(crate) lnc: Option<u8>,
+    /// Physical.
+    pub(crate) cores_per_device: u8,
+    /// Links as the driver shows them, by device id.
+    pub(crate) driver_links: Vec<Vec<u8>>,
+}
+
+impl Description {
+    /// Errors: an unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI
+    /// cannot hold.
+    pub(crate) fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Description, MachineError> {
+        let name = &spec.instance_type;
+        let model = catalog.find(name).ok_or_else(|| unknown(name, catalog))?;
+        if let Some(lnc) = spec.lnc {
+            check_lnc(name, model, lnc)?;
+        }
+        let instance_id = spec.instance_id.clone().unwrap_or_else(|| default_instance_id(name));
+        if !(1..=64).contains(&instance_id.len()) || !instance_id.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err(MachineError::InstanceId { id: instance_id });
+        }
+        Ok(Description {
+            instance_type: name.clone(),
+            instance_id,
+            generation: model.generation,
+            lnc: spec.lnc,
+            cores_per_device: model.cores_per_device,
+            driver_links: model.driver_links.clone(),
+        })
+    }
+
+    /// Device ids in order.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = u8> + use<> {
+        0..self.device_count()
+    }
+
+    /// 1 to 64.
+    pub(crate) fn device_count(&self) -> u8 {
+        u8::try_from(self.driver_links.len()).unwrap_or(u8::MAX)
+    }
+
+    /// Sixteen hex digits that are the same for the same instance id and device, and differ between devices.
+    pub(crate) fn serial_number(&self, device: u8) -> String {
+        format!("{:016x}", stable_hash(&format!("{}/{device}", self.instance_id)))
+    }
+}
+
+/// LNC is 1 or 2, and 2 exists only on Trn2 and Trn3 (facts/neuron.md §1.3).
+fn check_lnc(name: &str, model: &InstanceType, lnc: u8) -> Result<(), MachineError> {
+    let has_logical_cores = matches!(model.generation, Generation::Trn2 | Generation::Trn3);
+    let allowed = match (lnc, has_logical_cores) {
+        (1, _) | (2, true) => return Ok(()),
+        (_, true) => "give 1 or 2",
+        (_, false) => "give 1 or leave it out, only Trn2 and Trn3 have LNC 2",
+    };
+    Err(MachineError::Lnc { name: name.to_owned(), lnc, allowed })
+}
+
+fn unknown(name: &str, catalog: &Catalog) -> MachineError {
+    if catalog.is_known_name(name) {
+        return MachineError::UnknownDevices { name: name.to_owned() };
+    }
+    // Below this, two names have nothing to do with each other: `m5.large` suggests nothing.
+    const ALIKE: f64 = 0.8;
+    let mut near: Vec<(f64, &str)> = catalog
+        .types()
+        .iter()
+        .map(|model| model.name.as_str())
+        .chain(catalog.other_names())
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .collect();
+    near.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(right.1)));
+    near.truncate(3);
+    MachineError::UnknownType {
+        name: name.to_owned(),
+        near: near.into_iter().map(|(_, known)| known.to_owned()).collect(),
+    }
+}
+
+fn default_instance_id(name: &str) -> String {
+    format!("i-0{:016x}", stable_hash(name))
+}
+
+/// FNV-1a: the standard library's hashes may change with the compiler, and these ids are in snapshots.
+fn stable_hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The generation's name as the catalog writes it.
+fn serialize_generation<S: Serializer>(generation: &Generation, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match generation {
+        Generation::Inf1 => "inf1",
+        Generation::Inf2 => "inf2",
+        Generation::Trn1 => "trn1",
+        Generation::Trn2 => "trn2",
+        Generation::Trn3 => "trn3",
+    })
+}

@@ -1,0 +1,106 @@
+//! Makes a device unhealthy or healthy, in the files by which each generation's driver shows it. Called by tests, scenarios
+//! and [`crate::node`].
+
+use neuron_core::catalog::Generation;
+
+use crate::machine::{disk, sysfs, tree};
+use crate::{Machine, MachineError};
+
+/// What `unhealthy_components` can name on Trn2 and Trn3 (facts/neuron.md §4.3).
+const COMPONENTS: [&str; 11] = [
+    "hbm",
+    "sram",
+    "firmware_service_api",
+    "firmware_service_processor",
+    "link_intraserver",
+    "link_host",
+    "link_efa",
+    "link_interserver",
+    "link_switch",
+    "axi_fabric",
+    "device_unreachable",
+];
+
+/// The two memories whose errors Inf2 and Trn1 count, and the counter of each.
+const COUNTED: [(&str, &str); 2] = [("hbm", "mem_ecc_uncorrected"), ("sram", "sram_ecc_uncorrected")];
+
+/// A device's health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing to report.
+    Healthy,
+    /// At least one part is broken.
+    Unhealthy {
+        /// The parts, by the driver's names: `hbm`, `sram`, and on Trn2 and Trn3 also
+        /// `firmware_service_api`, `firmware_service_processor`, `link_intraserver`, `link_host`, `link_efa`,
+        /// `link_interserver`, `link_switch`, `axi_fabric`, `device_unreachable`.
+        components: Vec<String>,
+    },
+}
+
+impl Health {
+    /// Unhealthy with one broken part; `hbm` is one that every generation knows.
+    pub fn unhealthy(component: &str) -> Health {
+        Health::Unhealthy { components: vec![component.to_owned()] }
+    }
+}
+
+impl Machine {
+    /// Sets the health that the driver's files show for `device`, each file in one step:
+    ///
+    /// - Trn2, Trn3: `stats/hardware/health_status/unhealthy_components` holds the comma list, an empty line when healthy;
+    /// - Inf2, Trn1: `stats/hardware/mem_ecc_uncorrected` (`hbm`) and `sram_ecc_uncorrected` (`sram`) are 1, or 0 when healthy;
+    /// - Inf1 has neither: an unhealthy device is lost, a healthy one restored.
+    ///
+    /// # Errors
+    /// No such device, a lost device (except on Inf1), no component or one that the generation cannot show.
+    pub fn set_health(&self, device: u8, health: &Health) -> Result<(), MachineError> {
+        self.check_device(device)?;
+        let broken = match health {
+            Health::Healthy => &[],
+            Health::Unhealthy { components } => {
+                self.check_components(device, components)?;
+                components.as_slice()
+            }
+        };
+        let generation = self.description().generation;
+        if generation == Generation::Inf1 {
+            return if broken.is_empty() { self.restore(device) } else { self.lose(device) };
+        }
+        disk::check_folders(self.root(), &tree::device(self.description(), device))?;
+        let hardware = format!("{}/stats/hardware", tree::sysfs_folder(device));
+        if !disk::is_there(&self.root().join(&hardware)) {
+            return Err(MachineError::Lost { instance_type: self.instance_type().to_owned(), device });
+        }
+        if sysfs::has_health_status(generation) {
+            let path = format!("{hardware}/health_status/unhealthy_components");
+            return disk::replace(self.root(), &path, &format!("{}\n", broken.join(",")), 0o444);
+        }
+        COUNTED.iter().try_for_each(|(component, counter)| {
+            let errors = u8::from(broken.iter().any(|name| name == component));
+            disk::replace(self.root(), &format!("{hardware}/{counter}"), &format!("{errors}\n"), 0o644)
+        })
+    }
+
+    fn check_components(&self, device: u8, components: &[String]) -> Result<(), MachineError> {
+        let known: Vec<&str> = if matches!(self.description().generation, Generation::Inf2 | Generation::Trn1)
+        {
+            COUNTED.iter().map(|(component, _)| *component).collect()
+        } else {
+            COMPONENTS.to_vec()
+        };
+        let instance_type = self.instance_type().to_owned();
+        if components.is_empty() {
+            return Err(MachineError::NoComponent { instance_type, device, known: known.join(", ") });
+        }
+        match components.iter().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(component) => Err(MachineError::Component {
+                instance_type,
+                device,
+                component: component.clone(),
+                known: known.join(", "),
+            }),
+        }
+    }
+}

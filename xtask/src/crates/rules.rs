@@ -1,0 +1,73 @@
+//! Who may know whom: docs/architecture.md §2 as a table. Read by `arrows`.
+
+/// What one crate may depend on.
+pub(super) struct Row {
+    /// The crate.
+    pub(super) name: &'static str,
+    /// Workspace crates that it may link.
+    pub(super) knows: &'static [&'static str],
+    /// Workspace crates that its tests may use besides those; none: all of them.
+    pub(super) tests_know: Option<&'static [&'static str]>,
+    /// Packages that it must not reach, by whatever way.
+    pub(super) never: &'static [&'static str],
+}
+
+impl Row {
+    /// A crate whose tests may use every crate, and that may reach every package.
+    const fn new(name: &'static str, knows: &'static [&'static str]) -> Row {
+        Row { name, knows, tests_know: None, never: &[] }
+    }
+
+    /// A crate that is of use without Neuron: its tests know no more than testkit does.
+    const fn of_testkit(name: &'static str, knows: &'static [&'static str]) -> Row {
+        Row { name, knows, tests_know: Some(&["fake-cluster", "kubelet-api", "testkit-support"]), never: &[] }
+    }
+}
+
+/// One row for every crate of the workspace.
+pub(super) const ROWS: &[Row] = &[
+    // Pure: no I/O, no async, no clock.
+    Row { tests_know: Some(&[]), never: &["tokio", "kube", "k8s-openapi"], ..Row::new("neuron-core", &[]) },
+    Row::of_testkit("kubelet-api", &[]),
+    Row::new("runtime", &[]),
+    Row::new("neuron-workload", &[]),
+    // The suite. Its programs never know each other.
+    Row::new("neuron-extender", &["neuron-core", "runtime"]),
+    Row::new("neuron-device-plugin", &["neuron-core", "kubelet-api", "runtime"]),
+    Row::new("fake-neuron", &["neuron-core", "runtime"]),
+    // Kubernetes, nothing of Neuron.
+    Row::of_testkit("testkit-support", &[]),
+    Row::of_testkit("fake-cluster", &["kubelet-api", "testkit-support"]),
+    // The harness. The engine knows neither kind nor the command line.
+    Row::new(
+        "neuron-e2e-engine",
+        &[
+            "neuron-core",
+            "neuron-extender",
+            "neuron-device-plugin",
+            "fake-neuron",
+            "neuron-workload",
+            "fake-cluster",
+            "testkit-support",
+        ],
+    ),
+    Row::new(
+        "neuron-e2e",
+        &[
+            "neuron-core",
+            "neuron-extender",
+            "neuron-device-plugin",
+            "fake-neuron",
+            "neuron-workload",
+            "neuron-e2e-engine",
+            "fake-cluster",
+            "kubelet-api",
+            "runtime",
+            "testkit-support",
+        ],
+    ),
+    // Only tests, which know everybody; and chores, which know nobody.
+    Row::new("snapshots", &[]),
+    Row::new("image-tests", &[]),
+    Row::new("xtask", &[]),
+];
