@@ -3,15 +3,12 @@
 //! The extender, the device plugin, fake-neuron and the tests all read the same catalog, the same
 //! candidate sets and the same records from here.
 
-pub mod catalog;
 pub mod holders;
 pub mod ids;
 pub mod names;
-pub mod occupancy;
+mod nodes;
 pub mod placement;
-pub mod pod;
-pub mod quantity;
-pub mod record;
-pub mod report;
-pub mod request;
-pub mod topology;
+mod pods;
+
+pub use nodes::{catalog, occupancy, report, topology};
+pub use pods::{pod, quantity, record, request};

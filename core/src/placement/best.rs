@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::handed::Handed;
+use super::hand_down::Handed;
 use super::keys::{Bound, Scorer, Tally};
 use super::plan::Amount;
 use super::search::{Move, Problem};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::candidates::Candidate;
+use super::free_sets::Candidate;
 use super::plan::Amount;
 use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;

@@ -2,19 +2,18 @@
 //! Called by the extender for filter and bind, by the device plugin for its preference, and by the tests.
 
 mod best;
-mod candidates;
-mod diagnose;
-mod handed;
+mod free_runs;
+mod free_sets;
+mod hand_down;
 mod keys;
 mod plan;
 mod refusal;
-mod room;
 mod search;
 
 pub use self::keys::Keys;
 pub use self::refusal::Refusal;
 
-use self::candidates::{Candidates, any_free};
+use self::free_sets::{Candidates, any_free};
 use self::keys::{Scorer, Tally};
 use self::plan::Amount;
 use self::search::{Move, Problem, Shape};
@@ -73,10 +72,10 @@ impl Placement {
 
 /// The best placement of the pod by the keys of architecture §4, or the reason why there is none.
 pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, Refusal> {
-    if let Some(refusal) = diagnose::too_many(request) {
+    if let Some(refusal) = refusal::too_many(request) {
         return Err(refusal);
     }
-    let refused = || diagnose::why(request, occupancy);
+    let refused = || refusal::why(request, occupancy);
     let Some(problem) = Problem::new(request, occupancy, Shape::Checked) else { return Err(refused()) };
     let mut scorer = Scorer::new(occupancy);
     let Some(mut moves) = problem.first(Some(&mut scorer)) else { return Err(refused()) };
@@ -88,13 +87,13 @@ pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, R
 
 /// The same answer as [`place`] without the placement, cheap enough to ask of every node.
 pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> {
-    if let Some(refusal) = diagnose::too_many(request) {
+    if let Some(refusal) = refusal::too_many(request) {
         return Err(refusal);
     }
     if is_possible(request, occupancy, Shape::Checked) {
         return Ok(());
     }
-    Err(diagnose::why(request, occupancy))
+    Err(refusal::why(request, occupancy))
 }
 
 /// The best allowed set of `count` of the resource that contains the cores `must` and otherwise lies in the

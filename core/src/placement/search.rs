@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use super::candidates::{Candidate, Candidates};
-use super::handed::Handed;
+use super::free_runs::{self, Demand};
+use super::free_sets::{Candidate, Candidates};
+use super::hand_down::Handed;
 use super::keys::{Scorer, Tally};
 use super::plan::{Amount, Plan};
-use super::room::{self, Demand};
 use crate::ids::CoreSet;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
@@ -141,7 +141,7 @@ impl<'a> Problem<'a> {
         let local = self.local_from(&order);
         let width = u32::from(self.occupancy.topology().cores_per_device());
         let steps_from = |place: usize| order[place..].iter().map(|&at| &self.plan.steps[at]);
-        let demands = (0..order.len()).map(|place| room::demands(steps_from(place), width)).collect();
+        let demands = (0..order.len()).map(|place| free_runs::demands(steps_from(place), width)).collect();
         let moves = Vec::with_capacity(order.len());
         let mut first =
             First { problem: self, scorer, order, left, demands, local, dead: HashSet::new(), moves };
@@ -185,7 +185,7 @@ impl First<'_> {
         let step = self.problem.plan.steps[at];
         let open = self.problem.free.difference(tally.hardware);
         let state = self.state(place, handed, open);
-        let may_hold = room::may_hold(self.problem.occupancy.topology(), open, &self.demands[place]);
+        let may_hold = free_runs::may_hold(self.problem.occupancy.topology(), open, &self.demands[place]);
         if !may_hold || self.dead.contains(&state) {
             return false;
         }
@@ -224,7 +224,7 @@ impl First<'_> {
 
     fn state(&self, place: usize, handed: Handed, open: CoreSet) -> Dead {
         if self.local[place] {
-            Dead::Runs(place, room::lengths(self.problem.occupancy.topology(), open))
+            Dead::Runs(place, free_runs::lengths(self.problem.occupancy.topology(), open))
         } else {
             Dead::Exact(place, open, handed)
         }

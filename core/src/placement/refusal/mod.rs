@@ -1,10 +1,13 @@
 //! Why a pod is not placed on a node, in the words that users read in the FailedScheduling event.
 
+mod diagnose;
+
 use std::fmt;
 
-use super::MOST_CONTAINERS;
+pub(super) use self::diagnose::{too_many, why};
 use crate::ids::DeviceSet;
 use crate::names::Resource;
+use crate::placement::MOST_CONTAINERS;
 
 /// Why a pod does not fit a node. The display is one short sentence that stays the same while the reason
 /// does: kube-scheduler groups nodes by it and cuts its event at 1,024 characters.

@@ -1,7 +1,7 @@
 //! The ids that kubelet hands down inside one pod, and whether every way it may choose among them is
 //! allowed. kubelet picks among handed-down ids at random and asks no plugin (facts/kubernetes.md §2, §6).
 
-use super::candidates::Candidates;
+use super::free_sets::Candidates;
 use crate::ids::CoreSet;
 
 /// The hand-down set of one chain, as hardware: all of `known` and any `unknown` members of `pool`.

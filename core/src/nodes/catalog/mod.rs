@@ -148,7 +148,7 @@ impl Catalog {
         static EMBEDDED: LazyLock<Catalog> = LazyLock::new(|| {
             let nothing = Catalog { types: Vec::new(), names: Vec::new() };
             // The text is part of the program and a test reads it, so the fallback never happens.
-            nothing.merged(include_str!("../data/instance-types.json")).unwrap_or(nothing)
+            nothing.merged(include_str!("../../../data/instance-types.json")).unwrap_or(nothing)
         });
         &EMBEDDED
     }

@@ -1,11 +1,13 @@
 //! One node's shape as placement sees it, with the allowed sets of every count worked out once.
 //! Made from the catalog or from a node's report; read by [`crate::occupancy`] and `placement`.
 
-mod sets;
+mod candidate_sets;
+mod of_node;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::of_node::{NodeRefusal, topology_of};
 use crate::catalog::{Generation, InstanceType};
 use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
 use crate::names::Resource;
@@ -73,7 +75,7 @@ impl Topology {
         }
         let links = t.links.iter().map(|linked| linked.iter().copied().collect()).collect();
         let mut topology = Topology::bare(name, lnc, t.cores_per_device / lnc, links);
-        let device_sets = sets::of_type(&topology, t, policy);
+        let device_sets = candidate_sets::of_type(&topology, t, policy);
         let long_runs = matches!(t.generation, Generation::Inf1 | Generation::Inf2);
         topology.allow(device_sets, long_runs);
         Ok(topology)
@@ -114,7 +116,7 @@ impl Topology {
             }
         }
         let mut topology = Topology::bare(name, report.lnc, cores_per_device, links);
-        let device_sets = sets::described(&topology);
+        let device_sets = candidate_sets::described(&topology);
         topology.allow(device_sets, false);
         Ok(topology)
     }
@@ -132,7 +134,7 @@ impl Topology {
     }
 
     fn allow(&mut self, device_sets: Vec<Vec<DeviceSet>>, long_runs: bool) {
-        self.core_sets = sets::of_cores(self, &device_sets, long_runs);
+        self.core_sets = candidate_sets::of_cores(self, &device_sets, long_runs);
         self.device_counts =
             (0..=self.devices()).filter(|&count| !device_sets[usize::from(count)].is_empty()).collect();
         self.device_sets = device_sets;

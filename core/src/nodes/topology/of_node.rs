@@ -1,9 +1,9 @@
-//! Which shape a node has, from its label and its report. Called wherever a [`super::NodeFacts`] is made.
+//! Which shape a node has, from its label and its report. Called wherever a [`crate::holders::NodeFacts`] is made.
 
+use super::{Policy, Topology, TopologyError};
 use crate::catalog::Catalog;
 use crate::names::INSTANCE_TYPE_LABEL;
 use crate::report::NodeReport;
-use crate::topology::{Policy, Topology, TopologyError};
 
 /// Why a node's shape is not known, so that it takes no Neuron pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

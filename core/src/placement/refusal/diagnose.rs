@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::plan::{Plan, free_of, total_of};
-use super::refusal::Refusal;
-use super::search::Shape;
-use super::{MOST_CONTAINERS, is_possible};
+use super::Refusal;
 use crate::ids::DeviceSet;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
+use crate::placement::plan::{Plan, free_of, total_of};
+use crate::placement::search::Shape;
+use crate::placement::{MOST_CONTAINERS, is_possible};
 use crate::request::{ContainerRequest, PodRequest};
 
 /// The reason, the one first that only another request can cure. `request` does not fit.
-pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
+pub(crate) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
     let empty = Occupancy::empty(Arc::clone(occupancy.topology()));
     let plan = Plan::of(request);
     unsupported(request, occupancy)
@@ -26,7 +26,7 @@ pub(super) fn why(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
 }
 
 /// Asked before anything else: all else takes time that grows with the containers.
-pub(super) fn too_many(request: &PodRequest) -> Option<Refusal> {
+pub(crate) fn too_many(request: &PodRequest) -> Option<Refusal> {
     let containers = request.containers.len();
     (containers > MOST_CONTAINERS).then_some(Refusal::TooManyContainers { containers })
 }

@@ -1,13 +1,11 @@
 //! Who holds what on one node, from its bound pods and its report. The extender and the device plugin
 //! both ask here, so that they cannot disagree.
 
-mod check;
-mod shape;
+mod record_counts;
 
 use std::sync::Arc;
 
-pub use self::check::{Ignore, record_counts};
-pub use self::shape::{NodeRefusal, topology_of};
+pub use self::record_counts::{Ignore, record_counts};
 use crate::ids::CoreSet;
 use crate::occupancy::Occupancy;
 use crate::pod::BoundPod;
@@ -15,6 +13,7 @@ use crate::record::Allocation;
 use crate::report::NodeReport;
 use crate::request::PodRequest;
 use crate::topology::Topology;
+pub use crate::topology::{NodeRefusal, topology_of};
 
 /// What is known about one node.
 #[derive(Clone, Debug)]
