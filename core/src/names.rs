@@ -1,5 +1,5 @@
-//! The names that Neuron scheduling is spoken in: resources, annotations, variables and labels.
-//! Every room takes them from here, so that a name is written once.
+//! The names of resources, annotations, labels and container variables (docs/architecture.md §3). Every crate takes
+//! them from here, so that a name is written once.
 
 /// Extended resource that counts Neuron devices.
 pub const NEURON: &str = "aws.amazon.com/neuron";
@@ -22,7 +22,7 @@ pub const NEURON_ALLOCATED: &str = "NEURON_ALLOCATED";
 pub const NEURON_ALLOC_TIME: &str = "NEURON_ALLOC_TIME";
 /// Pod annotation of AWS' extension: the resource name that the ids belong to.
 pub const NEURON_RESOURCE_TYPE: &str = "NEURON_RESOURCE_TYPE";
-/// Every pod annotation above: what is written at bind, and all that is read.
+/// Every pod annotation above: what is written at bind, and all that is read of a pod.
 pub const POD_ANNOTATIONS: [&str; 7] = [
     ALLOCATION,
     NEURON_CORES,
@@ -43,7 +43,7 @@ pub const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
 /// Container variable that names the visible devices, as a comma list.
 pub const VISIBLE_DEVICES: &str = "AWS_NEURON_VISIBLE_DEVICES";
 
-/// The two ways to ask for the same hardware.
+/// The two resources under which the same hardware can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Whole devices: [`NEURON`].
@@ -53,7 +53,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Both resources, in the order in which ids are compared and printed.
+    /// Both resources, devices first: the order in which ids are compared and printed.
     pub const ALL: [Resource; 2] = [Resource::Device, Resource::Core];
 
     /// The extended resource's full name.

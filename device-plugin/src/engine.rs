@@ -278,7 +278,7 @@ impl Engine {
 /// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so
 /// (whoever placed it).
 fn allowed(topology: &Topology, slots: &[Slot], resource: Resource, cores: CoreSet) -> bool {
-    topology.allows(resource, cores)
+    topology.is_candidate_set(resource, cores)
         || slots.iter().any(|slot| slot.resource == resource && slot.recorded == Some(cores))
 }
 
@@ -291,8 +291,8 @@ fn not_allowed(topology: &Topology, resource: Resource, cores: CoreSet, doubt: S
              scheduler extender, the pod waits until such a set is free"
         )
     } else {
-        let (instance_type, asked) = (instance_type.to_owned(), count);
-        placement::Refusal::UnsupportedCount { instance_type, resource, asked }.to_string()
+        let instance_type = instance_type.to_owned();
+        placement::Refusal::UnsupportedCount { instance_type, resource, requested: count }.to_string()
     };
     Refusal::NotAllowed {
         ids: offer::ids_of(topology, resource, cores).join(","),

@@ -56,7 +56,7 @@ pub(crate) fn about_nodes(index: &Index, nodes: &BTreeSet<String>) -> Vec<Explan
             let pod = index.pod(&ignored.uid).map(|(pod, _)| pod);
             all.extend(
                 pod.filter(|pod| !plugin_corrects(view, settled, pod))
-                    .map(|pod| about(node, pod, RECORD_IGNORED, ignored.why.clone())),
+                    .map(|pod| about(node, pod, RECORD_IGNORED, ignored.reason.clone())),
             );
         }
         for holder in &settled.unknown {

@@ -1,11 +1,11 @@
-//! Who holds what on one node, from its bound pods and its report. The extender and the device plugin
-//! both ask here, so that they cannot disagree.
+//! Who holds what on one node, by its bound pods and its report. The extender and the device plugin both decide it
+//! here, so that they cannot disagree.
 
 mod record_counts;
 
 use std::sync::Arc;
 
-pub use self::record_counts::{Ignore, record_counts};
+pub use self::record_counts::{IgnoreReason, record_counts};
 use crate::ids::CoreSet;
 use crate::occupancy::Occupancy;
 use crate::pod::BoundPod;
@@ -13,31 +13,31 @@ use crate::record::Allocation;
 use crate::report::NodeReport;
 use crate::request::PodRequest;
 use crate::topology::Topology;
-pub use crate::topology::{NodeRefusal, topology_of};
 
-/// What is known about one node.
+/// What decides who holds what on one node.
 #[derive(Clone, Debug)]
 pub struct NodeFacts<'a> {
-    /// Its name.
+    /// The node's name.
     pub name: &'a str,
-    /// Its shape.
+    /// The node's devices, cores and candidate sets.
     pub topology: Arc<Topology>,
-    /// Its plugin's report, if there is one.
+    /// The report of the node's device plugin, if there is one.
     pub report: Option<&'a NodeReport>,
-    /// The pods bound to it.
+    /// The pods bound to the node, in any order.
     pub pods: &'a [BoundPod],
 }
 
 /// Who holds what on one node.
 #[derive(Clone, Debug)]
 pub struct Settled {
-    /// Held cores and unhealthy devices.
+    /// The cores of all holdings, and the unhealthy devices.
     pub occupancy: Occupancy,
     /// The pods that hold a known set.
     pub holdings: Vec<Holding>,
-    /// Records that do not count, and why.
+    /// The records that do not count, and why.
     pub ignored: Vec<Ignored>,
-    /// Pods that hold a set nobody knows: the node takes no new Neuron pod while there is one.
+    /// The pods that hold a set of which nothing says what it is; the node takes no new Neuron pod while there is
+    /// one.
     pub unknown: Vec<UnknownHolder>,
 }
 
@@ -48,15 +48,15 @@ pub struct Holding {
     pub uid: String,
     /// The pod as `namespace/name`.
     pub pod: String,
-    /// Its record; none if only the report says what it holds.
+    /// The pod's record; `None` if only the report says what it holds.
     pub allocation: Option<Allocation>,
-    /// Every core it holds under either name.
+    /// Every logical core that it holds under either name.
     pub cores: CoreSet,
-    /// Where this is known from.
+    /// What says so.
     pub source: Source,
 }
 
-/// Where a holding is known from.
+/// What says what a pod holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The pod's record.
@@ -74,11 +74,11 @@ pub struct Ignored {
     pub uid: String,
     /// The pod as `namespace/name`.
     pub pod: String,
-    /// Why, for the pod's events.
-    pub why: String,
+    /// Why, in the words of the pod's event.
+    pub reason: String,
 }
 
-/// A pod that holds a set nobody knows.
+/// A pod that holds a set of which nothing says what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownHolder {
     /// The pod's UID.
@@ -87,8 +87,34 @@ pub struct UnknownHolder {
     pub pod: String,
 }
 
-/// Settles who holds what. Records that the report confirms come first, then the others by the time they
+/// Settles who holds what. Records that the report confirms come first, then the others by the time when their pods
 /// were bound and by UID; a record that overlaps one before it does not count.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::Arc;
+///
+/// use neuron_core::catalog::Catalog;
+/// use neuron_core::holders::{NodeFacts, settle};
+/// use neuron_core::pod::{BoundPod, PodSpec};
+/// use neuron_core::topology::{Policy, Topology};
+///
+/// let inf2 = Catalog::embedded().find("inf2.24xlarge").ok_or("no such type")?;
+/// let topology = Arc::new(Topology::of(inf2, 1, Policy::Documented)?);
+///
+/// let spec: PodSpec = serde_json::from_str(
+///     r#"{"containers":[{"name":"main","resources":{"limits":{"aws.amazon.com/neuroncore":"2"}}}]}"#,
+/// )?;
+/// let record = r#"{"v":1,"node":"n1","lnc":1,"containers":{"main":{"cores":[2,3]}}}"#;
+/// let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_owned())]);
+/// let pods = [BoundPod::new("default", "train", "uid-1", annotations, &spec, None)];
+///
+/// let settled = settle(&NodeFacts { name: "n1", topology, report: None, pods: &pods });
+/// assert_eq!(settled.holdings[0].pod, "default/train");
+/// assert_eq!(settled.occupancy.held().to_string(), "2,3");
+/// assert_eq!(settled.occupancy.free_devices().to_string(), "0,2,3,4,5");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn settle(facts: &NodeFacts) -> Settled {
     let mut settled = Settled {
         occupancy: Occupancy::empty(facts.topology.clone()),
@@ -97,25 +123,23 @@ pub fn settle(facts: &NodeFacts) -> Settled {
         unknown: Vec::new(),
     };
     if let Some(report) = facts.report {
-        // A device that the report leaves out is not there.
+        // A device that the report leaves out is lost.
         let missing = facts.topology.all_devices().difference(report.device_ids());
         settled.occupancy.set_unhealthy(report.unhealthy().union(missing));
     }
     let mut waiting = Vec::new();
     let mut living: Vec<&BoundPod> = facts.pods.iter().filter(|pod| !pod.terminal).collect();
-    // The answer must not hang on the order in which a watch delivered the pods.
+    // The outcome must not depend on the order in which a watch delivered the pods.
     living.sort_by_key(|pod| &pod.uid);
     for pod in living {
         let record = record_counts(pod, facts.name, &facts.topology);
-        match given(facts, pod) {
-            Some(cores) => settled.reported(pod, record, cores),
+        match reported_cores(facts, pod) {
+            Some(cores) => settled.hold_reported(pod, record, cores),
             None => match record {
                 Ok(Some(allocation)) => waiting.push((pod, allocation)),
                 Ok(None) if pod.request.as_ref().is_ok_and(PodRequest::is_empty) => {}
-                Ok(None) => {
-                    settled.unknown.push(UnknownHolder { uid: pod.uid.clone(), pod: pod.full_name() })
-                }
-                Err(ignore) => settled.ignore(pod, &ignore),
+                Ok(None) => settled.hold_unknown(pod),
+                Err(reason) => settled.ignore(pod, &reason),
             },
         }
     }
@@ -127,16 +151,16 @@ pub fn settle(facts: &NodeFacts) -> Settled {
             None => settled.hold(pod, Some(allocation), cores, Source::Record),
             Some(first) => {
                 let taken = first.cores.intersection(cores);
-                let ignore = Ignore::Overlap { cores: taken, holder: first.pod.clone() };
-                settled.ignore(pod, &ignore);
+                let reason = IgnoreReason::Overlap { cores: taken, holder: first.pod.clone() };
+                settled.ignore(pod, &reason);
             }
         }
     }
     settled
 }
 
-/// What the report says kubelet gave the pod; `None` if it does not name it.
-fn given(facts: &NodeFacts, pod: &BoundPod) -> Option<CoreSet> {
+/// The cores that kubelet gave the pod by the report; `None` if the report does not name the pod.
+fn reported_cores(facts: &NodeFacts, pod: &BoundPod) -> Option<CoreSet> {
     let holders = facts.report.map(|report| report.holders.as_slice()).unwrap_or_default();
     let named = holders.iter().filter(|holder| holder.uid == pod.uid);
     let cores = named.fold(CoreSet::EMPTY, |cores, holder| cores.union(holder.cores));
@@ -144,24 +168,30 @@ fn given(facts: &NodeFacts, pod: &BoundPod) -> Option<CoreSet> {
 }
 
 impl Settled {
-    /// A pod that the report names: what kubelet really gave it wins over its record.
-    fn reported(&mut self, pod: &BoundPod, record: Result<Option<Allocation>, Ignore>, cores: CoreSet) {
+    /// A pod that the report names holds what kubelet gave it, whatever its record says.
+    fn hold_reported(
+        &mut self,
+        pod: &BoundPod,
+        record: Result<Option<Allocation>, IgnoreReason>,
+        cores: CoreSet,
+    ) {
         let topology = self.occupancy.topology().clone();
         match record {
             Ok(Some(allocation)) => {
                 let recorded = allocation.hardware(&topology);
-                // Less than the record is agreement: kubelet may pick among a set that was handed down, and
-                // the devices of an init container that has ended are not listed.
+                // Less than the record confirms it: kubelet may choose among handed-down ids, and the report leaves
+                // out what an init container had that has ended.
                 if cores.is_subset(recorded) {
                     self.hold(pod, Some(allocation), recorded, Source::ConfirmedRecord);
                 } else {
-                    self.ignored.push(Ignored::of(pod, &Ignore::Contradicted { recorded, given: cores }));
+                    self.ignored
+                        .push(Ignored::of(pod, &IgnoreReason::Contradicted { recorded, given: cores }));
                     self.hold(pod, None, cores, Source::Report);
                 }
             }
             Ok(None) => self.hold(pod, None, cores, Source::Report),
-            Err(ignore) => {
-                self.ignored.push(Ignored::of(pod, &ignore));
+            Err(reason) => {
+                self.ignored.push(Ignored::of(pod, &reason));
                 self.hold(pod, None, cores, Source::Report);
             }
         }
@@ -172,18 +202,22 @@ impl Settled {
         self.holdings.push(Holding { uid: pod.uid.clone(), pod: pod.full_name(), allocation, cores, source });
     }
 
-    /// A record that does not count; a pod that asks for hardware holds an unknown set then.
-    fn ignore(&mut self, pod: &BoundPod, ignore: &Ignore) {
-        self.ignored.push(Ignored::of(pod, ignore));
-        if *ignore != Ignore::AsksNothing {
-            self.unknown.push(UnknownHolder { uid: pod.uid.clone(), pod: pod.full_name() });
+    fn hold_unknown(&mut self, pod: &BoundPod) {
+        self.unknown.push(UnknownHolder { uid: pod.uid.clone(), pod: pod.full_name() });
+    }
+
+    /// A record that does not count; a pod that requests hardware holds an unknown set then.
+    fn ignore(&mut self, pod: &BoundPod, reason: &IgnoreReason) {
+        self.ignored.push(Ignored::of(pod, reason));
+        if *reason != IgnoreReason::NothingRequested {
+            self.hold_unknown(pod);
         }
     }
 }
 
 impl Ignored {
-    fn of(pod: &BoundPod, ignore: &Ignore) -> Ignored {
-        let why = format!("The pod's Neuron allocation record does not count: {ignore}");
-        Ignored { uid: pod.uid.clone(), pod: pod.full_name(), why }
+    fn of(pod: &BoundPod, reason: &IgnoreReason) -> Ignored {
+        let reason = format!("The pod's Neuron allocation record does not count: {reason}");
+        Ignored { uid: pod.uid.clone(), pod: pod.full_name(), reason }
     }
 }

@@ -1,5 +1,5 @@
-//! What a node has: its instance type's facts, its topology and candidate sets, what its plugin reports, and which cores
-//! are held.
+//! What a node has: its instance type's facts, its topology and candidate sets, what its plugin reports, and which
+//! cores are held.
 
 pub mod catalog;
 pub mod occupancy;

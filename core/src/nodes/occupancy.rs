@@ -1,5 +1,5 @@
-//! What is held on one node: logical cores as a bit set that answers for cores and for devices alike,
-//! so that the two views cannot contradict. Filled by [`crate::holders`], read by `placement`.
+//! Which cores of one node are held and which devices are healthy. One set of cores answers for cores and for
+//! devices, so that the two cannot contradict. Filled by [`crate::holders`], read by [`crate::placement`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::topology::Topology;
 pub struct Occupancy {
     topology: Arc<Topology>,
     held: CoreSet,
-    /// The devices of `held`: filter asks every node what is free, far more often than something changes.
+    /// The devices of `held`, kept because filter reads what is free far more often than something changes.
     held_devices: DeviceSet,
     unhealthy: DeviceSet,
     /// The cores of `unhealthy`.
@@ -30,12 +30,12 @@ impl Occupancy {
         }
     }
 
-    /// The node's shape.
+    /// The node's devices, cores and candidate sets.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
 
-    /// Cores that pods hold, under either name.
+    /// Logical cores that pods hold, under either name.
     pub fn held(&self) -> CoreSet {
         self.held
     }
@@ -63,12 +63,12 @@ impl Occupancy {
         self.unhealthy_cores = self.topology.cores_of(self.unhealthy);
     }
 
-    /// Cores that nobody holds, on healthy devices.
+    /// Logical cores that no pod holds, on healthy devices.
     pub fn free_cores(&self) -> CoreSet {
         self.topology.all_cores().difference(self.held).difference(self.unhealthy_cores)
     }
 
-    /// Healthy devices of which every core is free.
+    /// Healthy devices of which no pod holds a core.
     pub fn free_devices(&self) -> DeviceSet {
         self.topology.all_devices().difference(self.unhealthy).difference(self.held_devices)
     }

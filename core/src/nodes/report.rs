@@ -1,12 +1,12 @@
-//! The node report: what the device plugin says of its node in the annotation `neuron-scheduler/devices`.
-//! Written by the device plugin, read by [`crate::holders`] and [`crate::topology`].
+//! The node report: what the device plugin says of its node in the annotation `neuron-scheduler/devices`
+//! (docs/architecture.md §3). Written by the device plugin, read by [`crate::holders`] and [`crate::topology`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CoreSet, DeviceSet};
 use crate::names::NODE_REPORT;
 
-/// The only version of the report there is.
+/// The version that this program writes, and the only one that it reads.
 pub const REPORT_VERSION: u32 = 1;
 
 /// What one node has and what kubelet really gave to whom.
@@ -19,7 +19,7 @@ pub struct NodeReport {
     pub instance_type: String,
     /// Logical NeuronCore configuration of the node: physical cores in one logical core, 1 or 2.
     pub lnc: u8,
-    /// Logical cores of one device, at least 1; needed for types without a known shape.
+    /// Logical cores of one device, at least 1; needed for types that are not in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_per_device: Option<u8>,
     /// Every device that the node has or should have; a lost one stays, unhealthy.
@@ -88,6 +88,9 @@ pub enum ReportError {
 
 impl NodeReport {
     /// Reads the annotation's value.
+    ///
+    /// # Errors
+    /// [`ReportError`] if it is not JSON of this version, or lists a device that no node has.
     pub fn parse(text: &str) -> Result<NodeReport, ReportError> {
         let value: serde_json::Value = serde_json::from_str(text).map_err(ReportError::Malformed)?;
         // serde would take a list for an object, and with it a version that is not looked at.
@@ -118,7 +121,7 @@ impl NodeReport {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The devices that may not be given to new pods.
+    /// The devices that are listed as unhealthy.
     pub fn unhealthy(&self) -> DeviceSet {
         self.devices
             .iter()
@@ -127,7 +130,7 @@ impl NodeReport {
             .collect()
     }
 
-    /// The devices that the report lists.
+    /// The devices that the report lists, in any health.
     pub fn device_ids(&self) -> DeviceSet {
         self.devices.iter().map(|device| device.id).collect()
     }

@@ -1,33 +1,33 @@
-//! The allowed sets of one count that are free on one node, as hardware. Read by the searches.
+//! The candidate sets of one count that are free on one node. Read by the searches and by `fits`.
 
 use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
 use crate::topology::Topology;
 
-/// One allowed set. Devices are written as all of their cores, so that both names exclude each other.
+/// One candidate set. Devices are written as all of their cores, so that both names exclude each other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
+pub(super) struct FreeSet {
     pub(super) cores: CoreSet,
     pub(super) devices: DeviceSet,
     /// Whether a core set starts elsewhere than at the first core of a device.
     pub(super) starts_mid_device: bool,
 }
 
-/// Allowed sets of one resource and count, ascending by sorted ids.
+/// The free candidate sets of one resource and count, ascending by sorted ids.
 #[derive(Clone, Debug)]
-pub(super) struct Candidates {
-    pub(super) sets: Vec<Candidate>,
-    /// Cores behind one id of the resource.
-    pub(super) width: u32,
+pub(super) struct FreeSets {
+    pub(super) sets: Vec<FreeSet>,
+    /// Logical cores behind one id of the resource.
+    pub(super) cores_per_id: u32,
 }
 
-impl Candidate {
+impl FreeSet {
     /// The hardware `cores`, given under the name of `resource`.
-    pub(super) fn new(topology: &Topology, resource: Resource, cores: CoreSet) -> Candidate {
-        let width = topology.cores_per_device();
-        let mid_device = cores.first().is_some_and(|first| !first.is_multiple_of(width));
-        Candidate {
+    pub(super) fn new(topology: &Topology, resource: Resource, cores: CoreSet) -> FreeSet {
+        let cores_per_device = topology.cores_per_device();
+        let mid_device = cores.first().is_some_and(|first| !first.is_multiple_of(cores_per_device));
+        FreeSet {
             cores,
             devices: topology.devices_of(cores),
             starts_mid_device: resource == Resource::Core && mid_device,
@@ -35,33 +35,26 @@ impl Candidate {
     }
 }
 
-impl Candidates {
-    /// The allowed sets that lie in `within`.
-    pub(super) fn new(topology: &Topology, resource: Resource, count: u32, within: CoreSet) -> Candidates {
+impl FreeSets {
+    /// The candidate sets that lie in `within`.
+    pub(super) fn new(topology: &Topology, resource: Resource, count: u32, within: CoreSet) -> FreeSets {
         let inside = |cores: &CoreSet| cores.is_subset(within);
-        let candidate = |cores| Candidate::new(topology, resource, cores);
-        let sets = match resource {
+        let free_set = |cores| FreeSet::new(topology, resource, cores);
+        match resource {
             Resource::Device => {
                 let sets = topology.device_sets(count).iter().map(|set| topology.cores_of(*set));
-                sets.filter(inside).map(candidate).collect()
+                let cores_per_id = u32::from(topology.cores_per_device());
+                FreeSets { sets: sets.filter(inside).map(free_set).collect(), cores_per_id }
             }
             Resource::Core => {
-                topology.core_sets(count).iter().copied().filter(inside).map(candidate).collect()
+                let sets = topology.core_sets(count).iter().copied();
+                FreeSets { sets: sets.filter(inside).map(free_set).collect(), cores_per_id: 1 }
             }
-        };
-        Candidates { sets, width: width_of(topology, resource) }
+        }
     }
 }
 
-/// Logical cores behind one id of the resource.
-pub(super) fn width_of(topology: &Topology, resource: Resource) -> u32 {
-    match resource {
-        Resource::Device => u32::from(topology.cores_per_device()),
-        Resource::Core => 1,
-    }
-}
-
-/// Whether any allowed set of `count` is free; allocates nothing.
+/// Whether any candidate set of `count` is free; allocates nothing.
 pub(super) fn any_free(occupancy: &Occupancy, resource: Resource, count: u32) -> bool {
     let topology = occupancy.topology();
     match resource {

@@ -1,73 +1,73 @@
-//! The ids that kubelet hands down inside one pod, and whether every way it may choose among them is
-//! allowed. kubelet picks among handed-down ids at random and asks no plugin (facts/kubernetes.md §2, §6).
+//! The ids that init containers hand down inside one pod, and whether every choice that kubelet may make among them
+//! is a candidate set. kubelet picks among handed-down ids at random and asks no plugin (facts/kubernetes.md §2, §6).
 
-use super::free_sets::Candidates;
+use super::free_sets::FreeSets;
 use crate::ids::CoreSet;
 
-/// The hand-down set of one chain, as hardware: all of `known` and any `unknown` members of `pool`.
+/// The hand-down set of one chain, as cores: all of `known` and any `unknown` ids of `pool`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Handed {
+pub(super) struct HandDown {
     known: CoreSet,
     pool: CoreSet,
+    /// How many ids of `pool` are handed down; which ones kubelet chooses.
     unknown: u32,
-    /// What the set is if kubelet always picks the lowest ids: the provisional record.
-    likely: CoreSet,
+    /// The whole set if kubelet always picks the lowest ids: what is recorded until its choice is known.
+    provisional: CoreSet,
 }
 
-impl Handed {
+impl HandDown {
     /// The provisional set, which a container that needs more ids gets entirely.
-    pub(super) fn likely(&self) -> CoreSet {
-        self.likely
+    pub(super) fn provisional(&self) -> CoreSet {
+        self.provisional
     }
 
-    /// Whether nobody can say before kubelet chose which ids these are.
+    /// Whether it depends on a choice of kubelet which ids these are.
     pub(super) fn is_open(&self) -> bool {
         self.unknown > 0
     }
 
-    /// After a container took all of this set plus fresh ids, `set` together.
-    pub(super) fn grown(&self, set: CoreSet) -> Handed {
-        let fresh = set.difference(self.likely);
-        Handed { known: self.known.union(fresh), likely: set, ..*self }
+    /// After a container took all of this set and fresh ids, `set` together.
+    pub(super) fn grown(&self, set: CoreSet) -> HandDown {
+        let fresh = set.difference(self.provisional);
+        HandDown { known: self.known.union(fresh), provisional: set, ..*self }
     }
 
-    /// The lowest `count` ids, each `width` cores wide: what is recorded until kubelet's choice is known.
-    pub(super) fn lowest(&self, count: u32, width: u32) -> CoreSet {
-        self.likely.iter().take((count * width) as usize).collect()
+    /// The lowest `count` ids, each of `cores_per_id` cores: what is recorded until kubelet's choice is known.
+    pub(super) fn lowest(&self, count: u32, cores_per_id: u32) -> CoreSet {
+        self.provisional.iter().take((count * cores_per_id) as usize).collect()
     }
 
-    /// After a container that keeps its ids took `taken`, any as many of this set.
-    pub(super) fn without(&self, taken: CoreSet, width: u32) -> Handed {
-        let likely = self.likely.difference(taken);
-        if likely.is_empty() {
-            return Handed::default();
+    /// After a container that keeps its ids took as many of this set as `taken` has, whichever they are.
+    pub(super) fn without(&self, taken: CoreSet, cores_per_id: u32) -> HandDown {
+        let provisional = self.provisional.difference(taken);
+        if provisional.is_empty() {
+            return HandDown::default();
         }
-        // Wider than the truth when both parts are filled (how many came from either is lost), which can
-        // only refuse a shape, never let a broken one through.
+        // Wider than the truth when both parts are filled (how many came from either is lost): some pods that could
+        // be placed are refused, none is placed that kubelet could break.
         let pool = self.known.union(self.pool);
-        Handed { known: CoreSet::EMPTY, pool, unknown: likely.len() / width, likely }
+        HandDown { known: CoreSet::EMPTY, pool, unknown: provisional.len() / cores_per_id, provisional }
     }
 
-    /// Whether any `count` ids of this set are an allowed set, whatever kubelet picks.
-    /// `allowed` are the sets of that count.
-    pub(super) fn is_safe(&self, count: u32, allowed: &Candidates) -> bool {
-        let width = allowed.width;
-        let (known, pool) = (self.known.len() / width, self.pool.len() / width);
-        let ways = |from_pool: u32| {
-            let outcomes = choose(pool, from_pool)?.checked_mul(choose(known, count - from_pool)?)?;
-            Some(outcomes)
-        };
-        let outcomes = (0..=self.unknown.min(count))
-            .try_fold(0u64, |sum, from_pool| ways(from_pool).and_then(|more| sum.checked_add(more)));
+    /// Whether any `count` ids of this set are a candidate set, whatever kubelet picks. `sets` are the free candidate
+    /// sets of that count.
+    pub(super) fn is_safe(&self, count: u32, sets: &FreeSets) -> bool {
+        let cores_per_id = sets.cores_per_id;
+        let (known, pool) = (self.known.len() / cores_per_id, self.pool.len() / cores_per_id);
+        let choices_with =
+            |from_pool: u32| choose(pool, from_pool)?.checked_mul(choose(known, count - from_pool)?);
+        let choices = (0..=self.unknown.min(count))
+            .try_fold(0u64, |sum, from_pool| sum.checked_add(choices_with(from_pool)?));
         let within = self.known.union(self.pool);
-        let possible = allowed.sets.iter().filter(|set| {
-            set.cores.is_subset(within) && set.cores.intersection(self.pool).len() / width <= self.unknown
+        let reachable = sets.sets.iter().filter(|set| {
+            set.cores.is_subset(within)
+                && set.cores.intersection(self.pool).len() / cores_per_id <= self.unknown
         });
-        outcomes == Some(possible.count() as u64)
+        choices == Some(reachable.count() as u64)
     }
 }
 
-/// The number of ways to pick `some` out of `all`; nothing if it is beyond any list of sets.
+/// The number of ways to choose `some` of `all`; nothing if it is more than any list of sets is long.
 fn choose(all: u32, some: u32) -> Option<u64> {
     if some > all {
         return Some(0);

@@ -1,5 +1,6 @@
-//! The parts of a Pod that this project reads, and nothing else. The extender fills them from protobuf, the device plugin
-//! makes a Kubernetes type of them, with the metadata that it needs.
+//! The parts of a Pod that this project reads, and nothing else; fields are named as in the Kubernetes API. The
+//! extender fills them from protobuf, the device plugin makes a Kubernetes type of them, with the metadata that it
+//! needs.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use crate::quantity::Quantity;
 use crate::record::{Allocation, RecordError, Recorded};
 use crate::request::{PodRequest, RequestError};
 
-/// What a pod asks for and where it runs.
+/// A pod's `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The node it is bound to.
+    /// The node that the pod is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// The scheduler it waits for.
+    /// The scheduler that is to bind the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
@@ -31,12 +32,12 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Name, unique in the pod.
+    /// Unique in the pod.
     pub name: String,
-    /// `Always` makes a sidecar of an init container.
+    /// `Always` makes an init container a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
-    /// What it asks for.
+    /// Limits and requests.
     pub resources: Resources,
 }
 
@@ -44,9 +45,9 @@ pub struct Container {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// What kubelet gives; decides for extended resources.
+    /// How much kubelet gives, which decides for extended resources.
     pub limits: Amounts,
-    /// Equal to the limits for extended resources: the API server sees to it.
+    /// For extended resources equal to the limits: the API server validates that.
     pub requests: Amounts,
 }
 
@@ -54,18 +55,18 @@ pub struct Resources {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Amounts {
-    /// Devices.
+    /// Number of devices.
     #[serde(rename = "aws.amazon.com/neuron", skip_serializing_if = "Option::is_none")]
     pub neuron: Option<Quantity>,
-    /// Logical cores.
+    /// Number of logical cores.
     #[serde(rename = "aws.amazon.com/neuroncore", skip_serializing_if = "Option::is_none")]
     pub neuroncore: Option<Quantity>,
-    /// Devices under their old name.
+    /// Number of devices under their old name.
     #[serde(rename = "aws.amazon.com/neurondevice", skip_serializing_if = "Option::is_none")]
     pub neurondevice: Option<Quantity>,
 }
 
-/// How a pod fares.
+/// A pod's `status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
@@ -75,13 +76,13 @@ pub struct PodStatus {
     /// Conditions, such as `PodScheduled`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PodCondition>,
-    /// Why it is in this phase, such as `UnexpectedAdmissionError`.
+    /// Why the pod is in this phase, such as `UnexpectedAdmissionError`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Init containers and sidecars.
+    /// Of init containers and sidecars.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// App containers.
+    /// Of app containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
 }
@@ -103,40 +104,40 @@ pub struct PodCondition {
     pub reason: Option<String>,
 }
 
-/// How one container fares.
+/// One container's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// The container's name.
     pub name: String,
-    /// Whether it has started.
+    /// Whether it has started, for app containers and sidecars also whether its startup probe has succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
 }
 
-/// A pod bound to the node in question: what [`crate::holders`] needs of it.
+/// What [`crate::holders`] needs of a pod that is bound to the node in question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundPod {
-    /// UID.
+    /// `metadata.uid`.
     pub uid: String,
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: String,
-    /// Name.
+    /// `metadata.name`.
     pub name: String,
-    /// What it asks for, or why that cannot be read.
+    /// What it requests, or why that cannot be read.
     pub request: Result<PodRequest, RequestError>,
     /// Its annotations of this project and of AWS' extension; others are not kept.
     pub annotations: BTreeMap<String, String>,
-    /// What they record, read once: who holds what is settled anew at every change of the node's pods.
+    /// What the annotations record, read once: who holds what is settled anew at every change of the node's pods.
     pub record: Result<Option<Recorded>, RecordError>,
-    /// When it was bound: PodScheduled's last transition, RFC 3339 in UTC.
+    /// When it was bound: the last transition of PodScheduled, RFC 3339 in UTC.
     pub scheduled_at: Option<String>,
-    /// Whether it has ended and so holds nothing.
+    /// Whether its phase is `Succeeded` or `Failed`, so that it holds nothing.
     pub terminal: bool,
 }
 
 impl BoundPod {
-    /// Keeps what decides about a pod. `annotations` may be all that the pod has.
+    /// Keeps what decides about a pod, of `annotations` only this project's and AWS'.
     pub fn new(
         namespace: impl Into<String>,
         name: impl Into<String>,

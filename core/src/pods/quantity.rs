@@ -20,12 +20,12 @@ pub enum QuantityError {
     #[error("{0} is not whole; use a whole number")]
     Fractional(String),
     /// More than any node has.
-    #[error("{0} is more than any node has; use a whole number up to {MOST}")]
+    #[error("{0} is more than any node has; use a whole number up to {MAX_COUNT}")]
     Huge(String),
 }
 
 /// The largest count that is read, far above what any node has.
-pub const MOST: u32 = 1_000_000;
+pub const MAX_COUNT: u32 = 1_000_000;
 
 impl Quantity {
     /// The text as a quantity; it is judged by [`Quantity::count`].
@@ -33,7 +33,7 @@ impl Quantity {
         Quantity(text.to_owned())
     }
 
-    /// The whole number it stands for, 0 to [`MOST`]; forms as the API server takes them.
+    /// The whole number it stands for, 0 to [`MAX_COUNT`]; forms as the API server takes them.
     pub fn count(&self) -> Result<u32, QuantityError> {
         let text = || self.0.clone();
         let parts = Parts::read(&self.0).ok_or_else(|| QuantityError::NotAQuantity(text()))?;
@@ -43,7 +43,7 @@ impl Quantity {
         if parts.negative {
             return Err(QuantityError::Negative(text()));
         }
-        // The largest power is far above MOST and far below what overflows.
+        // The largest power is far above MAX_COUNT and far below what overflows.
         let power = parts.power.clamp(-30, 30);
         let scale = 10u128.pow(power.unsigned_abs() as u32);
         let Some(number) =
@@ -59,7 +59,7 @@ impl Quantity {
             return Err(QuantityError::Fractional(text()));
         }
         let number = if power < 0 { Some(number / scale) } else { number.checked_mul(scale) };
-        let count = number.and_then(|number| u32::try_from(number).ok()).filter(|&count| count <= MOST);
+        let count = number.and_then(|number| u32::try_from(number).ok()).filter(|&count| count <= MAX_COUNT);
         count.ok_or_else(|| QuantityError::Huge(text()))
     }
 }

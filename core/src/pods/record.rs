@@ -1,4 +1,4 @@
-//! The allocation record on a pod: the annotations of docs/architecture.md, to and from an [`Allocation`].
+//! The allocation record on a pod: the annotations of docs/architecture.md §3, to and from an [`Allocation`].
 //! Written by the extender at bind, read by [`crate::holders`] and the device plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,17 +10,16 @@ use crate::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
     NEURON_RESOURCE_TYPE, NEURONCORE, NEURONDEVICE, Resource,
 };
-use crate::placement::Placement;
 use crate::topology::Topology;
 
 /// What one container was given under either name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerAllocation {
-    /// Devices, if it asked for devices.
+    /// Device ids; empty if the container requests no devices.
     #[serde(default, skip_serializing_if = "no_devices")]
     pub devices: DeviceSet,
-    /// Logical cores in host numbering, if it asked for cores.
+    /// Logical core ids in host numbering; empty if the container requests no cores.
     #[serde(default, skip_serializing_if = "no_cores")]
     pub cores: CoreSet,
 }
@@ -28,22 +27,22 @@ pub struct ContainerAllocation {
 /// What a pod was given on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// The node's logical core size when the ids were chosen.
+    /// The node's LNC when the ids were chosen, 1 or 2.
     pub lnc: u8,
     /// By container name; init containers and sidecars too.
     pub containers: BTreeMap<String, ContainerAllocation>,
 }
 
-/// A record as found on a pod.
+/// A record as it stands on a pod; whether it counts is another question ([`crate::holders::record_counts`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// Written by this project.
     Ours(Allocation),
-    /// Written by AWS' extension.
+    /// Written by AWS' extension, which names no containers.
     Aws {
-        /// What the ids count, where the pod says so.
+        /// Whether the ids are devices or cores, where the pod says so.
         resource: Option<Resource>,
         /// The ids.
         ids: BTreeSet<u8>,
@@ -60,20 +59,21 @@ pub struct RecordError {
     pub problem: String,
 }
 
-/// A longer value of a pod's annotation, in bytes, is not read: whoever may write a pod's annotations must not fill
-/// others' memory. This project's record of as many containers as are placed, each with every core of the largest node,
-/// is shorter; of the others, lists of ids and words, even the longest list is.
-pub fn longest(key: &str) -> usize {
+/// The most bytes that a value of this pod annotation may have to be read: 64 KiB for this project's record, 1 KiB
+/// for the others. Whoever may write a pod's annotations must not fill others' memory. The largest record that
+/// placement can make, every core of the largest node for each of [`crate::placement::MAX_CONTAINERS`] containers, is
+/// shorter; so is the longest list of ids.
+pub fn max_value_bytes(key: &str) -> usize {
     if key == ALLOCATION { 64 << 10 } else { 1 << 10 }
 }
 
-/// The longest text about a value that cannot be read, in bytes.
-const LONGEST_PROBLEM: usize = 200;
+/// What is longer of a text about a value that cannot be read is cut.
+const MAX_PROBLEM_BYTES: usize = 200;
 
 impl RecordError {
     fn new(key: &'static str, mut problem: String) -> Self {
-        if problem.len() > LONGEST_PROBLEM {
-            problem.truncate(problem.floor_char_boundary(LONGEST_PROBLEM));
+        if problem.len() > MAX_PROBLEM_BYTES {
+            problem.truncate(problem.floor_char_boundary(MAX_PROBLEM_BYTES));
             problem.push_str("...");
         }
         Self { key, problem }
@@ -93,17 +93,8 @@ struct Wire {
 const VERSION: u32 = 1;
 
 impl Allocation {
-    /// What a placement on `node` gives, to be recorded.
-    pub fn of(node: &str, topology: &Topology, placement: &Placement) -> Self {
-        let given = placement.containers.iter().map(|placed| {
-            let given = ContainerAllocation { devices: placed.devices, cores: placed.cores };
-            (placed.name.clone(), given)
-        });
-        Allocation { node: node.to_owned(), lnc: topology.lnc(), containers: given.collect() }
-    }
-
-    /// The annotations of the pod: every key of docs/architecture.md. `allocated` is whether kubelet has
-    /// handed the devices out; `alloc_time_nanos` is the time of the bind in nanoseconds since 1970.
+    /// The pod's annotations: every key of docs/architecture.md §3. `allocated` is whether kubelet has given the ids
+    /// to the containers; `alloc_time_nanos` is the time of the bind in nanoseconds since 1970.
     pub fn annotations(&self, allocated: bool, alloc_time_nanos: &str) -> BTreeMap<String, String> {
         let Allocation { node, lnc, containers } = self.clone();
         let wire = Wire { v: VERSION, node, lnc, containers };
@@ -118,7 +109,7 @@ impl Allocation {
         if !cores.is_empty() {
             add(NEURON_CORES, &cores.to_string());
         }
-        // AWS' keys have room for one resource only: a pod with both carries none of them.
+        // AWS' keys can say the ids of one resource only, so a pod with both carries none of them.
         let one = match (devices.is_empty(), cores.is_empty()) {
             (false, true) => Some((Resource::Device, devices.to_string())),
             (true, false) => Some((Resource::Core, cores.to_string())),
@@ -135,10 +126,13 @@ impl Allocation {
 
     /// Reads a pod's annotations; `None` if it has no record. This project's key decides alone where it
     /// stands; AWS' keys are read only without it. Ids may stand in any order, each once.
+    ///
+    /// # Errors
+    /// [`RecordError`] names the annotation that cannot be read, and why.
     pub fn parse(annotations: &BTreeMap<String, String>) -> Result<Option<Recorded>, RecordError> {
         let read = |key| match annotations.get(key) {
-            Some(text) if text.len() > longest(key) => {
-                Err(RecordError::new(key, format!("it is longer than {} bytes", longest(key))))
+            Some(text) if text.len() > max_value_bytes(key) => {
+                Err(RecordError::new(key, format!("it is longer than {} bytes", max_value_bytes(key))))
             }
             text => Ok(text),
         };
@@ -162,17 +156,17 @@ impl Allocation {
         Ok(Some(Recorded::Aws { resource: resource.transpose()?, ids: ids.iter().collect() }))
     }
 
-    /// The devices of every container together.
+    /// Every device that a container was given as a device.
     pub fn union_devices(&self) -> DeviceSet {
         self.containers.values().fold(DeviceSet::EMPTY, |union, container| union.union(container.devices))
     }
 
-    /// The cores that were asked for as cores, of every container together.
+    /// Every core that a container was given as a core.
     pub fn union_cores(&self) -> CoreSet {
         self.containers.values().fold(CoreSet::EMPTY, |union, container| union.union(container.cores))
     }
 
-    /// Every core that it takes under either name.
+    /// Every core that the pod takes under either name.
     pub fn hardware(&self, topology: &Topology) -> CoreSet {
         self.union_cores().union(topology.cores_of(self.union_devices()))
     }

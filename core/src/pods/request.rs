@@ -1,5 +1,5 @@
-//! What a pod asks for, per container, by kubelet's own rules. Read by `placement`, [`crate::holders`],
-//! the extender and the device plugin.
+//! What a pod's containers request, by kubelet's own rules. Read by [`crate::placement`], [`crate::holders`], the
+//! extender and the device plugin.
 
 use crate::names::{NEURON, NEURONCORE, NEURONDEVICE, Resource};
 use crate::pod::{Container, PodSpec};
@@ -8,29 +8,30 @@ use crate::quantity::{Quantity, QuantityError};
 /// How kubelet treats a container and its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Runs to its end before the next one starts; its devices are handed down to later containers.
+    /// An ordinary init container: it ends before the next one starts, and its ids are handed down to later
+    /// containers.
     Init,
-    /// An init container with `restartPolicy: Always`: runs beside the others and keeps its devices.
+    /// An init container with `restartPolicy: Always`: runs beside the others and keeps its ids.
     Sidecar,
     /// An app container.
     App,
 }
 
-/// What one container asks for.
+/// What one container requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContainerRequest {
     /// The container's name.
     pub name: String,
     /// How kubelet treats it.
     pub role: Role,
-    /// Devices asked for.
+    /// Number of devices, at most [`crate::quantity::MAX_COUNT`].
     pub devices: u32,
-    /// Logical cores asked for.
+    /// Number of logical cores, at most [`crate::quantity::MAX_COUNT`].
     pub cores: u32,
 }
 
-/// What a pod asks for: only the containers that ask for Neuron hardware, init containers and sidecars
-/// before app containers, each in spec order.
+/// What a pod requests: only the containers that request Neuron hardware, in the order in which kubelet starts them:
+/// init containers and sidecars before app containers, each in spec order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRequest {
     /// The containers, each with at least one device or core.
@@ -40,7 +41,7 @@ pub struct PodRequest {
 /// Why a pod's request cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// An amount that is no whole number of devices or cores.
+    /// An amount is no whole number of devices or cores.
     #[error("Container {container} asks for {resource}: {problem}")]
     Amount {
         /// The container's name.
@@ -50,7 +51,7 @@ pub enum RequestError {
         /// What is wrong with the amount.
         problem: QuantityError,
     },
-    /// Devices under both of their names.
+    /// A container requests devices under both of their names.
     #[error(
         "Container {container} asks for both {NEURON} and {NEURONDEVICE}, two names of the same devices; keep {NEURON}"
     )]
@@ -61,7 +62,7 @@ pub enum RequestError {
 }
 
 impl ContainerRequest {
-    /// How many of `resource` it asks for.
+    /// How many of `resource` the container requests.
     pub fn count(&self, resource: Resource) -> u32 {
         match resource {
             Resource::Device => self.devices,
@@ -71,7 +72,10 @@ impl ContainerRequest {
 }
 
 impl PodRequest {
-    /// Reads the limits: they decide for extended resources. Zero means that it does not ask.
+    /// Reads the containers' limits, which decide for extended resources; zero is no request.
+    ///
+    /// # Errors
+    /// [`RequestError`] if an amount is no count, or devices are requested under both of their names.
     pub fn of(spec: &PodSpec) -> Result<PodRequest, RequestError> {
         let init = spec.init_containers.iter().map(|container| (container, init_role(container)));
         let app = spec.containers.iter().map(|container| (container, Role::App));
@@ -100,13 +104,13 @@ impl PodRequest {
         Ok(PodRequest { containers })
     }
 
-    /// Whether the pod asks for no Neuron hardware.
+    /// Whether the pod requests no Neuron hardware.
     pub fn is_empty(&self) -> bool {
         self.containers.is_empty()
     }
 
-    /// Whether any container asks for `resource`.
-    pub fn asks(&self, resource: Resource) -> bool {
+    /// Whether any container requests `resource`.
+    pub fn requests(&self, resource: Resource) -> bool {
         self.containers.iter().any(|container| container.count(resource) > 0)
     }
 

@@ -1,6 +1,6 @@
-//! What every row of a catalog must keep. Called by [`super::Catalog`] when it reads one.
+//! What must hold of every row of a catalog. Called by [`super::Catalog`] when it reads one.
 
-use super::{CatalogError, Generation, InstanceType, SetRule, Shape};
+use super::{CatalogError, InstanceType, SetRule, Shape};
 use crate::ids::{MAX_CORES, MAX_DEVICES};
 
 /// Whether the row agrees with itself and with the limits of ids.
@@ -59,14 +59,4 @@ fn bad_links(key: &str, links: &[Vec<u8>], devices: usize) -> Option<String> {
         }
     }
     None
-}
-
-impl Generation {
-    /// Logical core sizes (LNC) that the generation can run with (facts/neuron.md §1).
-    pub fn logical_core_sizes(self) -> &'static [u8] {
-        match self {
-            Generation::Inf1 | Generation::Inf2 | Generation::Trn1 => &[1],
-            Generation::Trn2 | Generation::Trn3 => &[1, 2],
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Every instance type with Neuron devices: shape, allowed counts and the grade of evidence. Data, not code:
+//! Every instance type with Neuron devices: its shape, its counts and the grade of evidence. Data, not code:
 //! `core/data/instance-types.json` is embedded. Read by [`crate::topology`], fake-neuron and the tables.
 
 mod check;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// Every known instance type.
+/// Every known instance type, and the names that mean one of them or a type whose hardware is not known.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     types: Vec<InstanceType>,
@@ -19,29 +19,29 @@ pub struct Catalog {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceType {
-    /// Name, such as `trn1.32xlarge`.
+    /// The type's name as EC2 has it, such as `trn1.32xlarge`.
     #[serde(rename = "instance_type")]
     pub name: String,
-    /// Family of the devices.
+    /// Generation of the devices.
     pub generation: Generation,
     /// Number of devices, 1 to 64; their ids count from 0.
     pub devices: u8,
-    /// Physical cores of one device.
+    /// Physical cores of one device, at least 1; at most 128 on all devices together.
     pub cores_per_device: u8,
-    /// Physical cores in one logical core unless the node is set up otherwise: 1 or 2.
+    /// LNC unless the node is set up otherwise: 1, or 2 on Trainium2 and Trainium3.
     pub default_lnc: u8,
     /// Memory of one device in bytes.
     pub device_memory_bytes: u64,
     /// How the devices are linked.
     #[serde(rename = "topology")]
     pub shape: Shape,
-    /// Physical reachability, which decides placement: index is the device id.
+    /// Physical links, which decide placement: the ids that each device is linked to; index is the device id.
     pub links: Vec<Vec<u8>>,
-    /// What the driver's sysfs shows, which decides only what the fake shows.
+    /// The links that the driver's sysfs shows, which decide only what fake-neuron shows; index is the device id.
     pub driver_links: Vec<Vec<u8>>,
-    /// Device counts that may be asked for under policy `documented`.
+    /// Device counts that may be requested under policy `documented`, ascending, 1 to `devices`.
     pub device_counts: Vec<u8>,
-    /// Which sets of such a count are allowed under policy `documented`.
+    /// Which sets of such a count are candidate sets under policy `documented`.
     pub device_sets: SetRule,
     /// Whether AWS documents the counts; else they are this project's assumption.
     pub counts_documented: bool,
@@ -49,18 +49,18 @@ pub struct InstanceType {
     pub vcpus: u32,
     /// Host memory of the instance in GiB.
     pub host_memory_gib: u32,
-    /// Elastic Fabric Adapters, where known.
+    /// Number of Elastic Fabric Adapters, where known.
     pub efa: Option<u8>,
     /// Grade of evidence: `high`, `medium` or `low`.
     pub confidence: String,
     /// What a reader should know about the row.
     #[serde(default)]
     pub note: String,
-    /// Where the facts come from.
+    /// Where the facts come from: public files and pages.
     pub source: Vec<String>,
 }
 
-/// Family of Neuron devices.
+/// Generation of Neuron devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generation {
@@ -92,25 +92,25 @@ pub enum Shape {
     Switch,
 }
 
-/// Which sets of devices may be given for an allowed count.
+/// Which sets of devices are candidate sets for a supported count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SetRule {
-    /// The one device.
+    /// The one device that there is.
     One,
-    /// Neighbours in id order.
+    /// Consecutive ids that are linked.
     Run,
-    /// Aligned blocks of the count: rows of four, halves of eight, all.
+    /// Blocks of the count that start at a multiple of it: rows of four, halves of eight, all.
     Rows,
     /// One device or all.
     Whole,
 }
 
-/// A name seen only in code lists.
+/// A name that stands only in code lists of AWS' tools.
 #[derive(Clone, Debug, Deserialize)]
 struct KnownName {
     instance_type: String,
-    /// The type with the same shape; without one the shape is unknown.
+    /// The type with the same hardware; without one the hardware is not known.
     like: Option<String>,
 }
 
@@ -129,13 +129,13 @@ struct File {
 /// What is wrong with a catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// Not the JSON of a catalog.
+    /// The text is not the JSON of a catalog.
     #[error("the instance type catalog cannot be read: {0}; compare with core/data/instance-types.json")]
     Malformed(#[from] serde_json::Error),
-    /// A row that contradicts itself or another one.
+    /// A row contradicts itself or another one.
     #[error("instance type {name} in the catalog: {problem}")]
     Row {
-        /// The row's name.
+        /// The instance type that the row is about.
         name: String,
         /// What is wrong and what it should be.
         problem: String,
@@ -155,13 +155,16 @@ impl Catalog {
 
     /// The embedded catalog with an override file's text merged over it: a row replaces the embedded row
     /// of the same name, a new one is added, every other row stays; the same for `names`.
+    ///
+    /// # Errors
+    /// [`CatalogError`] if the text is no JSON of a catalog, or a row contradicts itself or another one.
     pub fn from_json(text: &str) -> Result<Catalog, CatalogError> {
         Catalog::embedded().merged(text)
     }
 
-    /// The row that `name` means, also by alias and with `ml.` in front; `None` if its shape is not known.
+    /// The row that `name` means, also by alias and with `ml.` in front; `None` if its hardware is not known.
     pub fn find(&self, name: &str) -> Option<&InstanceType> {
-        let name = plain(name);
+        let name = without_prefix(name);
         let row = |name: &str| self.types.iter().find(|row| row.name == name);
         row(name).or_else(|| row(self.known(name)?.like.as_deref()?))
     }
@@ -171,12 +174,12 @@ impl Catalog {
         &self.types
     }
 
-    /// Whether `name` is a Neuron type at all, with or without a known shape.
+    /// Whether `name` is an instance type with Neuron devices, with or without a row.
     pub fn is_known_name(&self, name: &str) -> bool {
-        self.find(name).is_some() || self.known(plain(name)).is_some()
+        self.find(name).is_some() || self.known(without_prefix(name)).is_some()
     }
 
-    /// The names that are no rows of their own, in catalog order: aliases and types without a known shape.
+    /// The names that are no rows of their own, in catalog order: aliases and types whose hardware is not known.
     pub fn other_names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|known| known.instance_type.as_str())
     }
@@ -221,7 +224,17 @@ impl Catalog {
     }
 }
 
+impl Generation {
+    /// The LNCs that the generation can run at, ascending (facts/neuron.md §1.3).
+    pub fn logical_core_sizes(self) -> &'static [u8] {
+        match self {
+            Generation::Inf1 | Generation::Inf2 | Generation::Trn1 => &[1],
+            Generation::Trn2 | Generation::Trn3 => &[1, 2],
+        }
+    }
+}
+
 /// SageMaker writes `ml.` in front of the name of the same type.
-fn plain(name: &str) -> &str {
+fn without_prefix(name: &str) -> &str {
     name.strip_prefix("ml.").unwrap_or(name)
 }

@@ -1,5 +1,5 @@
-//! One node's shape as placement sees it, with the allowed sets of every count worked out once.
-//! Made from the catalog or from a node's report; read by [`crate::occupancy`] and `placement`.
+//! One node's devices, cores and links, with the candidate sets of every count worked out once. Made from the catalog
+//! or from a node's report; read by [`crate::occupancy`], [`crate::placement`] and [`crate::holders`].
 
 mod candidate_sets;
 mod of_node;
@@ -7,13 +7,13 @@ mod of_node;
 use std::fmt;
 use std::str::FromStr;
 
-pub use self::of_node::{NodeRefusal, topology_of};
+pub use self::of_node::NodeTopologyError;
 use crate::catalog::{Generation, InstanceType};
 use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
 use crate::names::Resource;
 use crate::report::NodeReport;
 
-/// Which sets of devices may be given.
+/// Which sets of devices are candidate sets (docs/architecture.md §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The counts and sets that AWS documents.
@@ -23,12 +23,13 @@ pub enum Policy {
     Linked,
 }
 
-/// One node's shape, and the allowed sets of every count.
+/// One node's devices, cores and links, and its candidate sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     instance_type: String,
     lnc: u8,
     cores_per_device: u8,
+    /// Index is the device id.
     links: Vec<DeviceSet>,
     device_counts: Vec<u8>,
     /// Index is the count.
@@ -37,23 +38,23 @@ pub struct Topology {
     core_sets: Vec<Vec<CoreSet>>,
 }
 
-/// Why a node's shape cannot be worked out.
+/// Why a topology cannot be worked out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// The type cannot run with this logical core size.
+    /// The instance type cannot run at this LNC.
     #[error("instance type {instance_type} cannot run with LNC {lnc}; use {allowed}")]
     Lnc {
-        /// The type.
+        /// Its name.
         instance_type: String,
         /// The LNC given.
         lnc: u8,
-        /// What it can run with.
+        /// What it can run at: `1` or `1 or 2`.
         allowed: &'static str,
     },
     /// The report leaves out what placement needs, or says what no node has.
     #[error("the report of a node of instance type {instance_type} {problem}")]
     Report {
-        /// The type.
+        /// The name of the instance type.
         instance_type: String,
         /// What is wrong.
         problem: String,
@@ -61,12 +62,18 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// The shape of a type at `lnc` 1 or 2 (2 only on Trainium2 and 3).
+    /// The topology of every node of an instance type, at LNC `lnc`: 1, or 2 on Trainium2 and Trainium3.
+    ///
+    /// # Errors
+    /// [`TopologyError::Lnc`] if the type cannot run at this LNC.
     pub fn of(t: &InstanceType, lnc: u8, policy: Policy) -> Result<Topology, TopologyError> {
         Topology::named(&t.name, t, lnc, policy)
     }
 
-    /// As [`Topology::of`], but texts call the type `name`: an alias of it.
+    /// As [`Topology::of`], for texts that call the type by `name`, an alias of it.
+    ///
+    /// # Errors
+    /// As [`Topology::of`].
     pub fn named(name: &str, t: &InstanceType, lnc: u8, policy: Policy) -> Result<Topology, TopologyError> {
         let sizes = t.generation.logical_core_sizes();
         if !sizes.contains(&lnc) || !t.cores_per_device.is_multiple_of(lnc) {
@@ -74,31 +81,34 @@ impl Topology {
             return Err(TopologyError::Lnc { instance_type: name.to_owned(), lnc, allowed });
         }
         let links = t.links.iter().map(|linked| linked.iter().copied().collect()).collect();
-        let mut topology = Topology::bare(name, lnc, t.cores_per_device / lnc, links);
+        let mut topology = Topology::without_sets(name, lnc, t.cores_per_device / lnc, links);
         let device_sets = candidate_sets::of_type(&topology, t, policy);
         let long_runs = matches!(t.generation, Generation::Inf1 | Generation::Inf2);
-        topology.allow(device_sets, long_runs);
+        topology.set_candidates(device_sets, long_runs);
         Ok(topology)
     }
 
-    /// A type without a known shape, as its node reports it: one device, all, or consecutive ids that are
-    /// linked, under either policy.
-    pub fn described(report: &NodeReport, _policy: Policy) -> Result<Topology, TopologyError> {
+    /// The topology of a node whose instance type is not in the catalog, as its plugin reports it. Candidate sets
+    /// are, under either policy, one device, all devices, or consecutive ids that are linked.
+    ///
+    /// # Errors
+    /// [`TopologyError`] if the report leaves out what placement needs, or says what no node has.
+    pub fn of_report(report: &NodeReport) -> Result<Topology, TopologyError> {
         let name = &report.instance_type;
-        let wrong = |problem: String| TopologyError::Report { instance_type: name.clone(), problem };
+        let error = |problem: String| TopologyError::Report { instance_type: name.clone(), problem };
         let ids = report.device_ids();
         let devices = ids.len() as u8;
         if devices == 0 || ids != DeviceSet::run(0, devices) {
-            return Err(wrong(format!("lists devices {{{ids}}}; their ids must count from 0 without a gap")));
+            return Err(error(format!("lists devices {{{ids}}}; their ids must count from 0 without a gap")));
         }
         let Some(cores_per_device) = report.cores_per_device.filter(|&cores| cores > 0) else {
-            return Err(wrong(
+            return Err(error(
                 "does not say coresPerDevice, which a type without a known shape needs".to_owned(),
             ));
         };
         let cores = usize::from(devices) * usize::from(cores_per_device);
         if cores > MAX_CORES {
-            return Err(wrong(format!("has {cores} logical cores; at most {MAX_CORES} are supported")));
+            return Err(error(format!("has {cores} logical cores; at most {MAX_CORES} are supported")));
         }
         if !(1..=2).contains(&report.lnc) {
             return Err(TopologyError::Lnc {
@@ -115,13 +125,13 @@ impl Topology {
                 links[usize::from(other)] = links[usize::from(other)].union(DeviceSet::single(device.id));
             }
         }
-        let mut topology = Topology::bare(name, report.lnc, cores_per_device, links);
-        let device_sets = candidate_sets::described(&topology);
-        topology.allow(device_sets, false);
+        let mut topology = Topology::without_sets(name, report.lnc, cores_per_device, links);
+        let device_sets = candidate_sets::of_report(&topology);
+        topology.set_candidates(device_sets, false);
         Ok(topology)
     }
 
-    fn bare(name: &str, lnc: u8, cores_per_device: u8, links: Vec<DeviceSet>) -> Topology {
+    fn without_sets(name: &str, lnc: u8, cores_per_device: u8, links: Vec<DeviceSet>) -> Topology {
         Topology {
             instance_type: name.to_owned(),
             lnc,
@@ -133,44 +143,44 @@ impl Topology {
         }
     }
 
-    fn allow(&mut self, device_sets: Vec<Vec<DeviceSet>>, long_runs: bool) {
+    fn set_candidates(&mut self, device_sets: Vec<Vec<DeviceSet>>, long_runs: bool) {
         self.core_sets = candidate_sets::of_cores(self, &device_sets, long_runs);
         self.device_counts =
             (0..=self.devices()).filter(|&count| !device_sets[usize::from(count)].is_empty()).collect();
         self.device_sets = device_sets;
     }
 
-    /// The type's name, as texts say it.
+    /// The instance type's name, as texts say it.
     pub fn instance_type(&self) -> &str {
         &self.instance_type
     }
 
-    /// Physical cores in one logical core.
+    /// Physical cores in one logical core, 1 or 2.
     pub fn lnc(&self) -> u8 {
         self.lnc
     }
 
-    /// Number of devices.
+    /// Number of devices, 1 to 64.
     pub fn devices(&self) -> u8 {
         self.links.len() as u8
     }
 
-    /// Logical cores of one device.
+    /// Logical cores of one device, at least 1.
     pub fn cores_per_device(&self) -> u8 {
         self.cores_per_device
     }
 
-    /// Logical cores of the node, at most 128.
+    /// Logical cores of the node, 1 to 128.
     pub fn cores(&self) -> u8 {
         self.devices() * self.cores_per_device
     }
 
-    /// Devices that `device` is linked to.
+    /// Devices that `device` is directly linked to; none for an id that the node does not have.
     pub fn links(&self, device: u8) -> DeviceSet {
         self.links.get(usize::from(device)).copied().unwrap_or_default()
     }
 
-    /// Whether the devices are linked to each other without any other device between.
+    /// Whether each device reaches every other over links inside the set; false for the empty set.
     pub fn is_connected(&self, devices: DeviceSet) -> bool {
         let Some(first) = devices.first() else { return false };
         let mut reached = DeviceSet::single(first);
@@ -196,39 +206,39 @@ impl Topology {
         CoreSet::run(0, self.cores())
     }
 
-    /// The logical cores of the devices.
+    /// The logical cores of the devices; ids that the node does not have are left out.
     pub fn cores_of(&self, devices: DeviceSet) -> CoreSet {
         let size = self.cores_per_device;
         let devices = devices.intersection(self.all_devices());
         devices.iter().fold(CoreSet::EMPTY, |cores, device| cores.union(CoreSet::run(device * size, size)))
     }
 
-    /// The devices that have any of the cores.
+    /// The devices that have any of the cores; ids that the node does not have are left out.
     pub fn devices_of(&self, cores: CoreSet) -> DeviceSet {
         cores.intersection(self.all_cores()).iter().map(|core| core / self.cores_per_device).collect()
     }
 
-    /// Device counts with at least one allowed set, ascending.
+    /// Device counts with at least one candidate set, ascending.
     pub fn device_counts(&self) -> &[u8] {
         &self.device_counts
     }
 
-    /// Core counts with at least one allowed set, ascending.
+    /// Core counts with at least one candidate set, ascending.
     pub fn core_counts(&self) -> Vec<u8> {
         (0..=self.cores()).filter(|&count| !self.core_sets(u32::from(count)).is_empty()).collect()
     }
 
-    /// Allowed sets of `count` devices, ascending by sorted ids; empty if the count is not supported.
+    /// Candidate sets of `count` devices, ascending by sorted ids; empty if the count is not supported.
     pub fn device_sets(&self, count: u32) -> &[DeviceSet] {
         self.device_sets.get(count as usize).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Allowed sets of `count` logical cores, ascending by sorted ids; empty if the count is not supported.
+    /// Candidate sets of `count` logical cores, ascending by sorted ids; empty if the count is not supported.
     pub fn core_sets(&self, count: u32) -> &[CoreSet] {
         self.core_sets.get(count as usize).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether any set of `count` of the resource is allowed.
+    /// Whether the resource has a candidate set of `count`.
     pub fn supports(&self, resource: Resource, count: u32) -> bool {
         match resource {
             Resource::Device => !self.device_sets(count).is_empty(),
@@ -236,9 +246,9 @@ impl Topology {
         }
     }
 
-    /// Whether these logical cores are an allowed set under the resource's name: for devices, all cores of an allowed
-    /// set of devices.
-    pub fn allows(&self, resource: Resource, cores: CoreSet) -> bool {
+    /// Whether these logical cores are a candidate set of the resource: for devices, all cores of a candidate set of
+    /// devices.
+    pub fn is_candidate_set(&self, resource: Resource, cores: CoreSet) -> bool {
         match resource {
             Resource::Device => {
                 let devices = self.devices_of(cores);

@@ -1,12 +1,12 @@
 //! Who holds what on a node: when a record counts, which of two wins, and what the report decides.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+mod properties;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
-use neuron_core::holders::{NodeFacts, Settled, Source, record_counts, settle, topology_of};
+use neuron_core::holders::{NodeFacts, Settled, Source, record_counts, settle};
 use neuron_core::pod::{BoundPod, PodSpec};
 use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport};
 use neuron_core::topology::{Policy, Topology};
@@ -68,8 +68,8 @@ fn settled(pods: &[BoundPod], report: Option<&NodeReport>) -> Settled {
     settle(&NodeFacts { name: "n1", topology: topology(), report, pods })
 }
 
-/// `uid=cores(source)` of each holder, then the unknown ones, then who is ignored and why.
-fn told(settled: &Settled) -> String {
+/// `uid cores source` of each holding, then the unknown holders, then the ignored records and why.
+fn summary(settled: &Settled) -> String {
     let mut lines: Vec<String> = settled
         .holdings
         .iter()
@@ -79,7 +79,7 @@ fn told(settled: &Settled) -> String {
     lines.extend(settled.unknown.iter().map(|holder| format!("{} unknown", holder.uid)));
     let start = "The pod's Neuron allocation record does not count: ";
     lines.extend(
-        settled.ignored.iter().map(|it| format!("{}: {}", it.uid, it.why.strip_prefix(start).unwrap())),
+        settled.ignored.iter().map(|it| format!("{}: {}", it.uid, it.reason.strip_prefix(start).unwrap())),
     );
     lines.join("\n")
 }
@@ -90,7 +90,7 @@ fn records_hold_and_ended_pods_do_not() {
     ended.terminal = true;
     let pods = [with_cores("a", "0,1"), pod("plain", 0, 0, &[]), ended];
     let settled = settled(&pods, None);
-    assert_eq!(told(&settled), "a 0,1 Record");
+    assert_eq!(summary(&settled), "a 0,1 Record");
     assert_eq!(settled.occupancy.held().to_string(), "0,1");
     assert_eq!(settled.holdings[0].pod, "ns/a");
 }
@@ -99,7 +99,7 @@ fn records_hold_and_ended_pods_do_not() {
 fn a_device_record_holds_the_devices_cores() {
     let value = record(r#"{"main":{"devices":[2,1],"cores":[0]}}"#);
     let settled = settled(&[pod("a", 2, 1, &[("neuron-scheduler/allocation", &value)])], None);
-    assert_eq!(told(&settled), "a 0,2,3,4,5 Record");
+    assert_eq!(summary(&settled), "a 0,2,3,4,5 Record");
 }
 
 #[rstest]
@@ -133,9 +133,9 @@ fn a_device_record_holds_the_devices_cores() {
 )]
 fn a_record_that_does_not_count_is_never_silently_free(#[case] value: &str, #[case] why: &str) {
     let pods = [pod("a", 0, 2, &[("neuron-scheduler/allocation", value)])];
-    assert_eq!(told(&settled(&pods, None)), format!("a unknown\na: {why}"));
+    assert_eq!(summary(&settled(&pods, None)), format!("a unknown\na: {why}"));
     // Once the plugin says what the pod got, the node is no longer blocked.
-    assert_eq!(told(&settled(&pods, Some(&report(&[("a", "8,9")])))), format!("a 8,9 Report\na: {why}"));
+    assert_eq!(summary(&settled(&pods, Some(&report(&[("a", "8,9")])))), format!("a 8,9 Report\na: {why}"));
 }
 
 #[test]
@@ -169,16 +169,16 @@ fn containers_that_run_together_share_nothing() {
 fn a_forged_record_on_a_pod_that_asks_for_nothing_holds_nothing() {
     let value = record(r#"{"main":{"cores":[0,1]}}"#);
     let settled = settled(&[pod("a", 0, 0, &[("neuron-scheduler/allocation", &value)])], None);
-    assert_eq!(told(&settled), "a: the pod asks for no Neuron device or core; remove the annotation");
+    assert_eq!(summary(&settled), "a: the pod asks for no Neuron device or core; remove the annotation");
 }
 
 #[test]
 fn a_pod_without_a_record_holds_an_unknown_set_until_the_report_names_it() {
     let pods = [pod("a", 1, 0, &[])];
-    assert_eq!(told(&settled(&pods, None)), "a unknown");
-    assert_eq!(told(&settled(&pods, Some(&report(&[("b", "0,1")])))), "a unknown");
+    assert_eq!(summary(&settled(&pods, None)), "a unknown");
+    assert_eq!(summary(&settled(&pods, Some(&report(&[("b", "0,1")])))), "a unknown");
     let known = settled(&pods, Some(&report(&[("a", "2,3")])));
-    assert_eq!(told(&known), "a 2,3 Report");
+    assert_eq!(summary(&known), "a 2,3 Report");
     assert_eq!(known.holdings[0].allocation, None);
     assert_eq!(known.holdings[0].source, Source::Report);
 }
@@ -191,7 +191,7 @@ fn a_request_that_cannot_be_read_is_never_silently_free() {
         &[],
     )];
     assert_eq!(
-        told(&settled(&pods, None)),
+        summary(&settled(&pods, None)),
         "a unknown\na: Container main asks for aws.amazon.com/neuron: 0.5 is not whole; use a whole number"
     );
 }
@@ -209,7 +209,7 @@ fn of_overlapping_records_one_counts(#[case] pods: &[(&str, &str)], #[case] firs
     let settled = settled(&pods.iter().map(bound).collect::<Vec<_>>(), None);
     let (cores, second) = if first == "a" { ("0,1", "b") } else { ("1,2", "a") };
     assert_eq!(
-        told(&settled),
+        summary(&settled),
         format!(
             "{first} {cores} Record\n{second} unknown\n\
              {second}: core(s) 1 are held by pod ns/{first}, which comes first; recreate this pod"
@@ -224,7 +224,7 @@ fn the_report_decides_between_overlapping_records() {
         at("2026-01-01T00:00:02Z", with_cores("b", "1,2")),
     ];
     assert_eq!(
-        told(&settled(&pods, Some(&report(&[("b", "1,2")])))),
+        summary(&settled(&pods, Some(&report(&[("b", "1,2")])))),
         "b 1,2 ConfirmedRecord\na unknown\na: core(s) 1 are held by pod ns/b, which comes first; recreate this pod"
     );
 }
@@ -234,7 +234,7 @@ fn a_swapped_pod_holds_what_kubelet_gave_it() {
     let pods = [with_cores("a", "0,1"), with_cores("b", "2,3")];
     let settled = settled(&pods, Some(&report(&[("a", "2,3"), ("b", "0,1")])));
     assert_eq!(
-        told(&settled),
+        summary(&settled),
         "a 2,3 Report\nb 0,1 Report\n\
          a: it says core(s) 0,1, kubelet gave the pod core(s) 2,3, which is what counts\n\
          b: it says core(s) 2,3, kubelet gave the pod core(s) 0,1, which is what counts"
@@ -246,7 +246,7 @@ fn a_swapped_pod_holds_what_kubelet_gave_it() {
 fn less_than_the_record_confirms_it() {
     // The report leaves out what an ended init container had; its cores stay held.
     let settled = settled(&[with_cores("a", "0,1,2,3")], Some(&report(&[("a", "2,3")])));
-    assert_eq!(told(&settled), "a 0,1,2,3 ConfirmedRecord");
+    assert_eq!(summary(&settled), "a 0,1,2,3 ConfirmedRecord");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_reported_holder_that_is_gone_or_ended_holds_nothing() {
     let mut ended = with_cores("a", "0,1");
     ended.terminal = true;
     let settled = settled(&[ended], Some(&report(&[("a", "0,1"), ("gone", "2,3")])));
-    assert_eq!(told(&settled), "");
+    assert_eq!(summary(&settled), "");
     assert!(settled.occupancy.held().is_empty());
 }
 
@@ -275,7 +275,7 @@ fn pods_of_aws_extension_hold_too() {
     let pods = [pod("a", 2, 0, &[("AWS_NEURON_IDS", "0,1")]), cores("b", "6,7"), cores("c", "8")];
     let settled = settled(&pods, None);
     assert_eq!(
-        told(&settled),
+        summary(&settled),
         "a 0,1,2,3 Record\nb 6,7 Record\nc unknown\nc: it names 1 core(s), the pod asks for 2; recreate the pod"
     );
     let given = settled.holdings[0].allocation.as_ref().unwrap();
@@ -318,49 +318,5 @@ fn aws_keys_that_do_not_count(
     #[case] why: &str,
 ) {
     let pods = [pod("a", devices, cores, &[("AWS_NEURON_IDS", ids)])];
-    assert_eq!(told(&settled(&pods, None)), format!("a unknown\na: {why}"));
-}
-
-#[rstest]
-#[case(Some("trn2.48xlarge"), None, Ok(("trn2.48xlarge", 2)))]
-#[case(Some("ml.trn2p.48xlarge"), None, Ok(("ml.trn2p.48xlarge", 2)))]
-#[case(Some("trn2p.48xlarge"), Some(("trn2.48xlarge", 1)), Ok(("trn2p.48xlarge", 1)))]
-#[case(Some("ml.trn1.32xlarge"), Some(("trn1.32xlarge", 1)), Ok(("ml.trn1.32xlarge", 1)))]
-#[case(None, Some(("trn2.48xlarge", 1)), Ok(("trn2.48xlarge", 1)))]
-#[case(Some("inf2e.32xlarge"), Some(("inf2e.32xlarge", 1)), Ok(("inf2e.32xlarge", 1)))]
-#[case(Some("ml.new.large"), Some(("new.large", 1)), Ok(("new.large", 1)))]
-#[case(
-    None,
-    None,
-    Err(
-        "Node has no label node.kubernetes.io/instance-type and no report of a Neuron device plugin; set the label or run the plugin on it"
-    )
-)]
-#[case(
-    Some("inf2e.32xlarge"),
-    None,
-    Err(
-        "Instance type inf2e.32xlarge is not in the catalog and the node has no report of a Neuron device plugin; run the plugin on it or add the type to the catalog"
-    )
-)]
-#[case(Some("trn1.32xlarge"), Some(("trn2.48xlarge", 1)), Err("Node label node.kubernetes.io/instance-type says trn1.32xlarge, the node's Neuron device plugin reports trn2.48xlarge; correct the label"))]
-#[case(Some("m5.large"), Some(("inf2.24xlarge", 1)), Err("Node label node.kubernetes.io/instance-type says m5.large, the node's Neuron device plugin reports inf2.24xlarge; correct the label"))]
-#[case(Some("trn1.32xlarge"), Some(("trn1.32xlarge", 2)), Err("instance type trn1.32xlarge cannot run with LNC 2; use 1"))]
-fn a_nodes_shape_comes_from_its_label_and_its_report(
-    #[case] label: Option<&str>,
-    #[case] reported: Option<(&str, u8)>,
-    #[case] expected: Result<(&str, u8), &str>,
-) {
-    let report = reported.map(|(name, lnc)| NodeReport {
-        instance_type: name.to_owned(),
-        lnc,
-        cores_per_device: Some(2),
-        ..report(&[])
-    });
-    let found = topology_of(label, report.as_ref(), Catalog::embedded(), Policy::Documented);
-    let found = found.map(|topology| (topology.instance_type().to_owned(), topology.lnc()));
-    assert_eq!(
-        found.as_ref().map(|(name, lnc)| (name.as_str(), *lnc)).map_err(ToString::to_string),
-        expected.map_err(str::to_owned)
-    );
+    assert_eq!(summary(&settled(&pods, None)), format!("a unknown\na: {why}"));
 }

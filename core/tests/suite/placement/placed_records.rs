@@ -1,8 +1,6 @@
 //! What placement gives, record writes and holders read are one thing: a pod placed by the extender is held
 //! as it was placed, whatever its containers are, and the next pod never gets the same hardware.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
-
 use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
@@ -10,16 +8,15 @@ use neuron_core::holders::{NodeFacts, settle};
 use neuron_core::names::Resource;
 use neuron_core::placement::{fits, place};
 use neuron_core::pod::{BoundPod, PodSpec};
-use neuron_core::record::Allocation;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::{Policy, Topology};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Role, device count and core count of one container.
-type Asks = (char, u32, u32);
+type Requested = (char, u32, u32);
 
-fn spec(containers: &[Asks]) -> PodSpec {
+fn spec(containers: &[Requested]) -> PodSpec {
     let (mut init, mut app): (Vec<Value>, Vec<Value>) = Default::default();
     for (place, (role, devices, cores)) in containers.iter().enumerate() {
         let limits = json!({ "aws.amazon.com/neuron": devices, "aws.amazon.com/neuroncore": cores });
@@ -32,14 +29,14 @@ fn spec(containers: &[Asks]) -> PodSpec {
     serde_json::from_value(json!({ "initContainers": init, "containers": app })).unwrap()
 }
 
-fn pods() -> impl Strategy<Value = Vec<Vec<Asks>>> {
+fn pods() -> impl Strategy<Value = Vec<Vec<Requested>>> {
     let count = prop_oneof![3 => Just(0u32), 3 => Just(1), 2 => Just(2), 1 => Just(4)];
-    let asks = (prop::sample::select(vec!['i', 's', 'a', 'a']), count.clone(), count);
-    prop::collection::vec(prop::collection::vec(asks, 1..4), 1..5)
+    let requested = (prop::sample::select(vec!['i', 's', 'a', 'a']), count.clone(), count);
+    prop::collection::vec(prop::collection::vec(requested, 1..4), 1..5)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::config())]
 
     #[test]
     fn placed_pods_are_held_as_placed(
@@ -59,7 +56,7 @@ proptest! {
             let placed = place(&request, &before.occupancy);
             prop_assert_eq!(placed.is_ok(), fits(&request, &before.occupancy).is_ok());
             let Ok(placed) = placed else { continue };
-            let allocation = Allocation::of("n1", &topology, &placed);
+            let allocation = placed.allocation("n1", &topology);
             prop_assert!(!allocation.hardware(&topology).intersects(before.occupancy.held()));
             let uid = format!("u{place_in_line}");
             let annotations = allocation.annotations(false, "1");

@@ -1,12 +1,10 @@
 //! The record on the pod and the report on the node: to and from text, and what is wrong with garbage.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
-
 use std::collections::BTreeMap;
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::{self, Resource};
-use neuron_core::placement::MOST_CONTAINERS;
+use neuron_core::placement::MAX_CONTAINERS;
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::report::{Health, NodeReport};
 use proptest::prelude::*;
@@ -174,7 +172,7 @@ fn garbage_in_a_report_is_named(#[case] value: &str, #[case] problem: &str) {
 }
 
 /// Text that is close enough to the real thing to get past the first check.
-fn hostile() -> impl Strategy<Value = String> {
+fn malformed() -> impl Strategy<Value = String> {
     let mangled = (0..REPORT.len(), any::<char>()).prop_map(|(at, new)| {
         let valid = r#"{"v":1,"node":"n1","lnc":1,"containers":{"main":{"cores":[2,3],"devices":[0]}}}"#;
         let mut text: Vec<char> = valid.chars().collect();
@@ -216,7 +214,7 @@ fn the_longest_record_that_can_be_placed_is_read() {
     let all = CoreSet::run(0, 128);
     let given = ContainerAllocation { devices: DeviceSet::EMPTY, cores: all };
     let name = |at: usize| format!("{at:0>63}");
-    let containers = (0..MOST_CONTAINERS).map(|at| (name(at), given)).collect();
+    let containers = (0..MAX_CONTAINERS).map(|at| (name(at), given)).collect();
     let longest = Allocation { node: "n".repeat(253), lnc: 1, containers };
     let annotations = longest.annotations(true, "1767225600000000000");
     assert_eq!(Allocation::parse(&annotations).unwrap(), Some(Recorded::Ours(longest)));
@@ -224,10 +222,10 @@ fn the_longest_record_that_can_be_placed_is_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::config())]
 
     #[test]
-    fn no_text_in_any_key_makes_it_panic(values in prop::collection::vec(prop::option::of(hostile()), 7)) {
+    fn no_text_in_any_key_makes_it_panic(values in prop::collection::vec(prop::option::of(malformed()), 7)) {
         let pairs = names::POD_ANNOTATIONS.iter().zip(values);
         let annotations: BTreeMap<String, String> =
             pairs.filter_map(|(key, value)| Some((key.to_string(), value?))).collect();
@@ -238,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_in_a_report_makes_it_panic(text in hostile(), at in 0..REPORT.len(), new in any::<char>()) {
+    fn no_text_in_a_report_makes_it_panic(text in malformed(), at in 0..REPORT.len(), new in any::<char>()) {
         let _ = NodeReport::parse(&text);
         let mut mangled: Vec<char> = REPORT.chars().collect();
         mangled[at] = new;

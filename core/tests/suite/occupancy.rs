@@ -1,7 +1,5 @@
 //! One bit set answers for cores and for devices: the two views never contradict.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
-
 use std::sync::Arc;
 
 use neuron_core::catalog::{Catalog, InstanceType};
@@ -21,7 +19,7 @@ fn node() -> impl Strategy<Value = Arc<Topology>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::config())]
 
     #[test]
     fn views_never_contradict(topology in node(), held in any::<u128>(), sick in any::<u64>()) {

@@ -1,7 +1,5 @@
 //! The catalog: every real type, aliases, override files and what is wrong with them.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
-
 use neuron_core::catalog::{Catalog, Generation, SetRule, Shape};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -59,7 +57,7 @@ fn every_type_is_embedded_with_its_grade_of_evidence() {
 #[test]
 fn the_embedded_text_reads_without_errors() {
     // Catalog::embedded() falls back to an empty catalog: this is what keeps that from happening.
-    Catalog::from_json(include_str!("../data/instance-types.json")).unwrap();
+    Catalog::from_json(include_str!("../../data/instance-types.json")).unwrap();
 }
 
 #[rstest]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Role, cores, devices, given, node, node_at, node_under, node_with, pod, refused};
+use super::support::{Role, cores, devices, given, node, node_at, node_under, node_with, pod, refused};
 use neuron_core::names::Resource;
 use neuron_core::placement::{best_set, fits, place};
 use neuron_core::topology::Policy;
@@ -32,12 +32,12 @@ fn places(
     #[case] instance_type: &str,
     #[case] held: &str,
     #[case] unhealthy: &str,
-    #[case] asks: &[(Role, u32, u32)],
+    #[case] requests: &[(Role, u32, u32)],
     #[case] expected: &str,
 ) {
     let node = node_with(instance_type, held, unhealthy);
-    assert_eq!(given(&pod(asks), &node), expected);
-    assert_eq!(fits(&pod(asks), &node), Ok(()));
+    assert_eq!(given(&pod(requests), &node), expected);
+    assert_eq!(fits(&pod(requests), &node), Ok(()));
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn refuses(
     #[case] instance_type: &str,
     #[case] held: &str,
     #[case] unhealthy: &str,
-    #[case] asks: &[(Role, u32, u32)],
+    #[case] requests: &[(Role, u32, u32)],
     #[case] permanent: bool,
     #[case] expected: &str,
 ) {
-    let refusal = refused(&pod(asks), &node_with(instance_type, held, unhealthy));
+    let refusal = refused(&pod(requests), &node_with(instance_type, held, unhealthy));
     assert_eq!(refusal.to_string(), expected);
     assert_eq!(refusal.is_permanent(), permanent);
 }
@@ -147,9 +147,9 @@ fn refusals_of_many_containers_do_not_explode() {
     let held = held.collect::<Vec<_>>().join(",");
     let fragmented = node_at("trn2.48xlarge", 1, Policy::Documented, &held, "");
     let fives_and = |fives: usize, rest: u32| {
-        let mut asks = vec![cores(5); fives];
-        asks.resize(16, cores(rest));
-        pod(&asks)
+        let mut requests = vec![cores(5); fives];
+        requests.resize(16, cores(rest));
+        pod(&requests)
     };
     assert_eq!(fits(&fives_and(12, 4), &fragmented), Ok(()));
     assert!(place(&fives_and(12, 4), &fragmented).is_ok());
@@ -163,10 +163,10 @@ fn refusals_of_many_containers_do_not_explode() {
 #[rstest]
 #[case::devices(&[(Role::Init, 1, 0), (Role::Sidecar, 8, 0), (Role::App, 8, 0)])]
 #[case::both_names(&[(Role::App, 1, 1), (Role::App, 4, 2), (Role::App, 8, 1)])]
-fn the_many_sets_of_the_linked_policy_do_not_explode(#[case] asks: &[(Role, u32, u32)]) {
+fn the_many_sets_of_the_linked_policy_do_not_explode(#[case] requests: &[(Role, u32, u32)]) {
     let torus = node_under("trn1.32xlarge", Policy::Linked, "", "");
     let began = Instant::now();
-    assert!(place(&pod(asks), &torus).is_ok());
+    assert!(place(&pod(requests), &torus).is_ok());
     assert!(began.elapsed() < Duration::from_secs(4), "took {:?}", began.elapsed());
 }
 

@@ -1,6 +1,4 @@
-//! What a pod asks for: quantities, roles, totals, and messages for bad input.
-
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+//! What a pod requests: quantities, roles, totals, and messages for bad input.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +12,7 @@ fn spec(value: Value) -> PodSpec {
     serde_json::from_value(value).unwrap()
 }
 
-fn asking(limits: Value) -> PodSpec {
+fn requesting(limits: Value) -> PodSpec {
     spec(json!({ "containers": [{ "name": "main", "resources": { "limits": limits } }] }))
 }
 
@@ -39,7 +37,7 @@ fn asking(limits: Value) -> PodSpec {
 #[case(json!("0e99"), 0)]
 #[case(json!(null), 0)]
 fn quantities_as_the_api_server_takes_them(#[case] quantity: Value, #[case] count: u32) {
-    let request = PodRequest::of(&asking(json!({ "aws.amazon.com/neuron": quantity }))).unwrap();
+    let request = PodRequest::of(&requesting(json!({ "aws.amazon.com/neuron": quantity }))).unwrap();
     assert_eq!(request.total(Resource::Device), count);
     assert_eq!(request.is_empty(), count == 0);
 }
@@ -64,15 +62,15 @@ fn quantities_as_the_api_server_takes_them(#[case] quantity: Value, #[case] coun
 #[case(json!("2K"), "\"2K\" is not a quantity; use a whole number")]
 #[case(json!("2e"), "\"2e\" is not a quantity; use a whole number")]
 fn what_is_no_count_is_an_error(#[case] quantity: Value, #[case] problem: &str) {
-    let error = PodRequest::of(&asking(json!({ "aws.amazon.com/neuroncore": quantity }))).unwrap_err();
+    let error = PodRequest::of(&requesting(json!({ "aws.amazon.com/neuroncore": quantity }))).unwrap_err();
     assert_eq!(error.to_string(), format!("Container main asks for aws.amazon.com/neuroncore: {problem}"));
 }
 
 #[test]
 fn the_old_name_asks_for_devices_but_not_beside_the_new_one() {
-    let old = PodRequest::of(&asking(json!({ "aws.amazon.com/neurondevice": 3 }))).unwrap();
+    let old = PodRequest::of(&requesting(json!({ "aws.amazon.com/neurondevice": 3 }))).unwrap();
     assert_eq!(old.total(Resource::Device), 3);
-    let both = asking(json!({ "aws.amazon.com/neurondevice": 1, "aws.amazon.com/neuron": 1 }));
+    let both = requesting(json!({ "aws.amazon.com/neurondevice": 1, "aws.amazon.com/neuron": 1 }));
     assert_eq!(
         PodRequest::of(&both).unwrap_err().to_string(),
         "Container main asks for both aws.amazon.com/neuron and aws.amazon.com/neurondevice, \
@@ -104,7 +102,7 @@ fn roles_and_order_are_kubelets() {
     let roles: Vec<_> =
         request.containers.iter().map(|container| (container.name.as_str(), container.role)).collect();
     assert_eq!(roles, [("prepare", Role::Init), ("side", Role::Sidecar), ("main", Role::App)]);
-    assert!(request.asks(Resource::Device) && !request.asks(Resource::Core));
+    assert!(request.requests(Resource::Device) && !request.requests(Resource::Core));
 }
 
 /// `i` init container, `s` sidecar, `a` app container, each with its count.
@@ -149,7 +147,8 @@ fn a_bound_pod_keeps_what_decides() {
     let annotations = ["AWS_NEURON_IDS", "NEURON_CORES", "neuron-scheduler/allocation", "other"];
     let annotations: BTreeMap<String, String> =
         annotations.iter().map(|key| (key.to_string(), "0".into())).collect();
-    let pod_with = |status| BoundPod::new("ns", "pod", "u1", annotations.clone(), &asking(json!({})), status);
+    let pod_with =
+        |status| BoundPod::new("ns", "pod", "u1", annotations.clone(), &requesting(json!({})), status);
     let pod = pod_with(Some(&status));
     assert_eq!(pod.full_name(), "ns/pod");
     assert_eq!(pod.scheduled_at.as_deref(), Some("2026-01-01T00:00:01Z"));

@@ -1,8 +1,6 @@
 //! Properties of [`settle`] over arbitrary pods, records and reports: nothing is silently free, nothing is
 //! given twice, and the answer does not hang on the order of the pods.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -90,7 +88,7 @@ fn settled(pods: &[BoundPod], report: Option<&NodeReport>) -> Settled {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::config())]
 
     #[test]
     fn nothing_is_silently_free_and_nothing_is_given_twice(cases in cases(), has_report in any::<bool>()) {

@@ -1,6 +1,4 @@
-//! The golden table: every type, every device count and core count, the allowed sets or the warning.
-
-#![allow(clippy::unwrap_used, reason = "a failing test should say where")]
+//! The golden table: every type, every device count and core count, the candidate sets or the warning.
 
 use neuron_core::catalog::Catalog;
 use neuron_core::occupancy::Occupancy;
@@ -11,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 #[test]
-fn allowed_sets_of_every_type_and_count() {
+fn candidate_sets_of_every_type_and_count() {
     let mut table = String::new();
     for found in Catalog::embedded().types() {
         let mut sizes = vec![found.default_lnc];
@@ -21,7 +19,7 @@ fn allowed_sets_of_every_type_and_count() {
             write_type(&mut table, &topology);
         }
     }
-    insta::assert_snapshot!("allowed_sets", table);
+    insta::assert_snapshot!("candidate_sets", table);
 }
 
 fn write_type(table: &mut String, topology: &Arc<Topology>) {
@@ -34,9 +32,9 @@ fn write_type(table: &mut String, topology: &Arc<Topology>) {
         };
         let mut count = 1;
         while count <= u32::from(most) {
-            let allowed = sets(count);
-            if !allowed.is_empty() {
-                line(count, count, &words(&allowed));
+            let candidates = sets(count);
+            if !candidates.is_empty() {
+                line(count, count, &words(&candidates));
                 count += 1;
                 continue;
             }
@@ -55,12 +53,12 @@ fn write_type(table: &mut String, topology: &Arc<Topology>) {
     table.push('\n');
 }
 
-/// What a user reads who asks an empty node of the type for the count.
+/// What a user reads who requests the count on an empty node of the type.
 fn warning(topology: &Arc<Topology>, noun: &str, count: u32) -> String {
     let (devices, cores) = if noun == "device" { (count, 0) } else { (0, count) };
-    let asks = ContainerRequest { name: "main".to_owned(), role: Role::App, devices, cores };
+    let requested = ContainerRequest { name: "main".to_owned(), role: Role::App, devices, cores };
     let empty = Occupancy::empty(Arc::clone(topology));
-    place(&PodRequest { containers: vec![asks] }, &empty).unwrap_err().to_string()
+    place(&PodRequest { containers: vec![requested] }, &empty).unwrap_err().to_string()
 }
 
 fn expected(topology: &Topology, noun: &str, count: &str) -> String {

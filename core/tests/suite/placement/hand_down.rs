@@ -1,7 +1,7 @@
 //! What init containers hand down, and the shapes that kubelet could break.
 
-use crate::support::Role::{App, Init, Sidecar};
-use crate::support::{Role, cores, given, node, node_at, node_under, pod, refused};
+use super::support::Role::{App, Init, Sidecar};
+use super::support::{Role, cores, given, node, node_at, node_under, pod, refused};
 use neuron_core::placement::place;
 use neuron_core::topology::Policy;
 use rstest::rstest;
@@ -49,8 +49,12 @@ use rstest::rstest;
 #[case::torus_row_within_half(
     "trn1.32xlarge", &[(Init, 4, 0), (App, 8, 0)], "c0: devices 0,1,2,3; c1: devices 0,1,2,3,4,5,6,7"
 )]
-fn allowed_shapes(#[case] instance_type: &str, #[case] asks: &[(Role, u32, u32)], #[case] expected: &str) {
-    assert_eq!(given(&pod(asks), &node(instance_type)), expected);
+fn allowed_shapes(
+    #[case] instance_type: &str,
+    #[case] requests: &[(Role, u32, u32)],
+    #[case] expected: &str,
+) {
+    assert_eq!(given(&pod(requests), &node(instance_type)), expected);
 }
 
 #[rstest]
@@ -84,10 +88,10 @@ fn allowed_shapes(#[case] instance_type: &str, #[case] asks: &[(Role, u32, u32)]
 )]
 fn shapes_that_kubelet_could_break(
     #[case] instance_type: &str,
-    #[case] asks: &[(Role, u32, u32)],
+    #[case] requests: &[(Role, u32, u32)],
     #[case] expected: &str,
 ) {
-    let refusal = refused(&pod(asks), &node(instance_type));
+    let refusal = refused(&pod(requests), &node(instance_type));
     assert_eq!(
         refusal.to_string(),
         format!(
@@ -102,8 +106,8 @@ fn shapes_that_kubelet_could_break(
 #[rstest]
 #[case::same_count(&[(Init, 2, 0), (App, 2, 0), (App, 2, 0)])]
 #[case::sidecar(&[(Sidecar, 4, 0), (App, 2, 0), (App, 2, 0)])]
-fn the_ways_out_of_a_refused_shape_work(#[case] asks: &[(Role, u32, u32)]) {
-    assert!(place(&pod(asks), &node("inf2.48xlarge")).is_ok());
+fn the_ways_out_of_a_refused_shape_work(#[case] requests: &[(Role, u32, u32)]) {
+    assert!(place(&pod(requests), &node("inf2.48xlarge")).is_ok());
 }
 
 #[test]

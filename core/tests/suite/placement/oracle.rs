@@ -8,7 +8,7 @@ use neuron_core::request::PodRequest;
 use neuron_core::topology::{Policy, Topology};
 use proptest::prelude::*;
 
-use crate::support::{Role, node_at, pod};
+use super::support::{Role, node_at, pod};
 
 /// Devices and cores of each container.
 type Way = Vec<(DeviceSet, CoreSet)>;
@@ -108,6 +108,8 @@ fn every_shape() -> Vec<(&'static str, u8)> {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     #[test]
     fn on_every_type_and_lnc_the_answer_is_the_best_there_is(
         (name, lnc) in prop::sample::select(every_shape()),

@@ -1,6 +1,6 @@
-//! The shapes: which sets of a count are allowed, and types that only a report describes.
+//! Topologies: candidate sets by example, nodes of known types and of types that only a report describes.
 
-#![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
+mod golden_table;
 
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::DeviceSet;
@@ -75,9 +75,13 @@ fn a_count_is_supported_if_it_has_a_set(#[case] resource: Resource, #[case] expe
 #[case::a_pair_over_two_devices(Resource::Core, "1,2", false)]
 #[case::a_core_that_is_not_there(Resource::Core, "12", false)]
 #[case::nothing(Resource::Core, "", false)]
-fn a_set_is_allowed_under_one_name(#[case] resource: Resource, #[case] cores: &str, #[case] expected: bool) {
+fn a_set_is_a_candidate_under_one_name(
+    #[case] resource: Resource,
+    #[case] cores: &str,
+    #[case] expected: bool,
+) {
     let line = topology("inf2.24xlarge", Policy::Documented);
-    assert_eq!(line.allows(resource, cores.parse().unwrap()), expected);
+    assert_eq!(line.is_candidate_set(resource, cores.parse().unwrap()), expected);
 }
 
 #[test]
@@ -157,7 +161,7 @@ fn report(links: &[&str]) -> NodeReport {
 #[test]
 fn a_type_known_only_by_report_gives_one_all_or_linked_neighbours() {
     // A line of three and one device apart; device 1 is lost and reports no links of its own.
-    let topology = Topology::described(&report(&["1", "", "1", "9"]), Policy::Documented).unwrap();
+    let topology = Topology::of_report(&report(&["1", "", "1", "9"])).unwrap();
     assert_eq!(topology.instance_type(), "inf2e.32xlarge");
     assert_eq!(text(topology.device_sets(2)), "{0,1} {1,2}");
     assert_eq!(text(topology.device_sets(3)), "{0,1,2}");
@@ -170,8 +174,7 @@ fn a_type_known_only_by_report_gives_one_all_or_linked_neighbours() {
 
 #[test]
 fn a_report_that_no_node_can_have_is_refused() {
-    let described =
-        |report: &NodeReport| Topology::described(report, Policy::Documented).unwrap_err().to_string();
+    let described = |report: &NodeReport| Topology::of_report(report).unwrap_err().to_string();
     let start = "the report of a node of instance type inf2e.32xlarge";
     assert_eq!(
         described(&report(&[])),
@@ -200,4 +203,48 @@ fn policies_are_two_words() {
     assert_eq!(Policy::default().to_string(), "documented");
     let wrong = "Linked".parse::<Policy>().unwrap_err();
     assert_eq!(wrong.to_string(), "\"Linked\" is not a placement policy; use documented or linked");
+}
+
+#[rstest]
+#[case(Some("trn2.48xlarge"), None, Ok(("trn2.48xlarge", 2)))]
+#[case(Some("ml.trn2p.48xlarge"), None, Ok(("ml.trn2p.48xlarge", 2)))]
+#[case(Some("trn2p.48xlarge"), Some(("trn2.48xlarge", 1)), Ok(("trn2p.48xlarge", 1)))]
+#[case(Some("ml.trn1.32xlarge"), Some(("trn1.32xlarge", 1)), Ok(("ml.trn1.32xlarge", 1)))]
+#[case(None, Some(("trn2.48xlarge", 1)), Ok(("trn2.48xlarge", 1)))]
+#[case(Some("inf2e.32xlarge"), Some(("inf2e.32xlarge", 1)), Ok(("inf2e.32xlarge", 1)))]
+#[case(Some("ml.new.large"), Some(("new.large", 1)), Ok(("new.large", 1)))]
+#[case(
+    None,
+    None,
+    Err(
+        "Node has no label node.kubernetes.io/instance-type and no report of a Neuron device plugin; set the label or run the plugin on it"
+    )
+)]
+#[case(
+    Some("inf2e.32xlarge"),
+    None,
+    Err(
+        "Instance type inf2e.32xlarge is not in the catalog and the node has no report of a Neuron device plugin; run the plugin on it or add the type to the catalog"
+    )
+)]
+#[case(Some("trn1.32xlarge"), Some(("trn2.48xlarge", 1)), Err("Node label node.kubernetes.io/instance-type says trn1.32xlarge, the node's Neuron device plugin reports trn2.48xlarge; correct the label"))]
+#[case(Some("m5.large"), Some(("inf2.24xlarge", 1)), Err("Node label node.kubernetes.io/instance-type says m5.large, the node's Neuron device plugin reports inf2.24xlarge; correct the label"))]
+#[case(Some("trn1.32xlarge"), Some(("trn1.32xlarge", 2)), Err("instance type trn1.32xlarge cannot run with LNC 2; use 1"))]
+fn a_nodes_topology_comes_from_its_label_and_its_report(
+    #[case] label: Option<&str>,
+    #[case] reported: Option<(&str, u8)>,
+    #[case] expected: Result<(&str, u8), &str>,
+) {
+    let report = reported.map(|(name, lnc)| NodeReport {
+        instance_type: name.to_owned(),
+        lnc,
+        cores_per_device: Some(2),
+        ..report(&["1", "0"])
+    });
+    let found = Topology::of_node(label, report.as_ref(), Catalog::embedded(), Policy::Documented);
+    let found = found.map(|topology| (topology.instance_type().to_owned(), topology.lnc()));
+    assert_eq!(
+        found.as_ref().map(|(name, lnc)| (name.as_str(), *lnc)).map_err(ToString::to_string),
+        expected.map_err(str::to_owned)
+    );
 }

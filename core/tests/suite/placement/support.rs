@@ -9,20 +9,20 @@ pub(crate) use neuron_core::request::Role;
 use neuron_core::request::{ContainerRequest, PodRequest};
 use neuron_core::topology::{Policy, Topology};
 
-/// An app container that asks for devices.
+/// An app container that requests devices.
 pub(crate) fn devices(count: u32) -> (Role, u32, u32) {
     (Role::App, count, 0)
 }
 
-/// An app container that asks for cores.
+/// An app container that requests cores.
 pub(crate) fn cores(count: u32) -> (Role, u32, u32) {
     (Role::App, 0, count)
 }
 
 /// A pod of containers `c0`, `c1`.., or `main` alone, each with its role, devices and cores.
-pub(crate) fn pod(asks: &[(Role, u32, u32)]) -> PodRequest {
-    let name = |at| if asks.len() == 1 { "main".to_owned() } else { format!("c{at}") };
-    let containers = asks.iter().enumerate().map(|(at, &(role, devices, cores))| ContainerRequest {
+pub(crate) fn pod(requests: &[(Role, u32, u32)]) -> PodRequest {
+    let name = |at| if requests.len() == 1 { "main".to_owned() } else { format!("c{at}") };
+    let containers = requests.iter().enumerate().map(|(at, &(role, devices, cores))| ContainerRequest {
         name: name(at),
         role,
         devices,
@@ -62,7 +62,7 @@ pub(crate) fn node_at(
     node
 }
 
-/// What each container gets, in words; `*` stands behind what kubelet may still swap.
+/// What each container gets, in words; `*` stands behind provisional ids.
 pub(crate) fn given(request: &PodRequest, node: &Occupancy) -> String {
     let placement = place(request, node).unwrap();
     let hardware = placement.hardware(node.topology());
@@ -75,7 +75,7 @@ pub(crate) fn given(request: &PodRequest, node: &Occupancy) -> String {
         if !container.cores.is_empty() {
             words += &format!(" cores {}", container.cores);
         }
-        if container.any {
+        if container.provisional {
             words += "*";
         }
         words

@@ -11,7 +11,7 @@ use neuron_core::request::PodRequest;
 use neuron_core::topology::Policy;
 use proptest::prelude::*;
 
-use crate::support::{Role, node_at, pod};
+use super::support::{Role, node_at, pod};
 
 /// Ids of one resource as bits.
 type Ids = u128;
@@ -152,7 +152,7 @@ fn wrong(node: &Occupancy, request: &PodRequest, placed: &[PlacedContainer]) -> 
             Role::Sidecar | Role::App => expected[at] & !set,
         };
     }
-    let marks: Vec<bool> = placed.iter().map(|container| container.any).collect();
+    let marks: Vec<bool> = placed.iter().map(|container| container.provisional).collect();
     (marks != open).then(|| format!("open are {open:?}, marked {marks:?}"))
 }
 
@@ -194,6 +194,8 @@ fn asks() -> impl Strategy<Value = Vec<(Role, u32, u32)>> {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     #[test]
     fn whatever_kubelet_hands_down_is_allowed_and_nothing_is_missed(node in nodes(), asks in asks()) {
         let request = pod(&asks);
