@@ -4,6 +4,7 @@
 
 mod catalog;
 mod holders;
+mod naive;
 mod occupancy;
 mod placement;
 mod record;

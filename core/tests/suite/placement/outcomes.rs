@@ -1,17 +1,15 @@
 //! Pods with init containers and sidecars against everything that kubelet may do with them: each of its
-//! free choices among handed-down ids is played, so nothing here reasons about shapes.
+//! free choices among handed-down ids is played, with the candidate sets of the naive definition.
 
 use std::collections::BTreeSet;
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
-use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{PlacedContainer, fits, place};
 use neuron_core::request::PodRequest;
-use neuron_core::topology::Policy;
 use proptest::prelude::*;
 
-use super::support::{Role, node_at, pod};
+use super::support::{Role, TestNode, pod};
 
 /// Ids of one resource as bits.
 type Ids = u128;
@@ -19,7 +17,7 @@ type Ids = u128;
 type HandedDown = [BTreeSet<Ids>; 2];
 
 /// One container's request of one resource.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Step {
     container: usize,
     role: Role,
@@ -28,30 +26,30 @@ struct Step {
 }
 
 fn steps(request: &PodRequest) -> Vec<Step> {
-    let of = |(container, asks): (usize, &neuron_core::request::ContainerRequest)| {
-        let role = asks.role;
-        Resource::ALL.map(|resource| Step { container, role, resource, count: asks.count(resource) })
+    let of = |(container, requested): (usize, &neuron_core::request::ContainerRequest)| {
+        let role = requested.role;
+        Resource::ALL.map(|resource| Step { container, role, resource, count: requested.count(resource) })
     };
     request.containers.iter().enumerate().flat_map(of).filter(|step| step.count > 0).collect()
 }
 
-fn allowed(node: &Occupancy, resource: Resource, count: u32) -> BTreeSet<Ids> {
-    let topology = node.topology();
-    match resource {
-        Resource::Device => topology.device_sets(count).iter().map(|set| bits(set.iter())).collect(),
-        Resource::Core => topology.core_sets(count).iter().map(|set| set.bits()).collect(),
-    }
+fn candidates(node: &TestNode, resource: Resource, count: u32) -> BTreeSet<Ids> {
+    let sets = match resource {
+        Resource::Device => node.sets.devices(count),
+        Resource::Core => node.sets.cores(count),
+    };
+    sets.iter().map(|set| bits(set.iter().copied())).collect()
 }
 
 fn bits(ids: impl Iterator<Item = u8>) -> Ids {
     ids.fold(0, |all, id| all | 1 << id)
 }
 
-fn hardware(node: &Occupancy, resource: Resource, ids: Ids) -> CoreSet {
+fn hardware(node: &TestNode, resource: Resource, ids: Ids) -> CoreSet {
     match resource {
         Resource::Device => {
             let devices: DeviceSet = (0..16).filter(|id| ids >> id & 1 == 1).collect();
-            node.topology().cores_of(devices)
+            node.occupancy.topology().cores_of(devices)
         }
         Resource::Core => CoreSet::from_bits(ids),
     }
@@ -72,15 +70,15 @@ fn picks(ids: Ids, count: u32) -> Vec<Ids> {
     all
 }
 
-/// Everything that kubelet may give at a step that finds `handed`, beside `fresh`: all of it if the step asks for
+/// Everything that kubelet may give at a step that finds `handed_down`, beside `fresh`: all of it if the step asks for
 /// more, else any of it.
-fn outcomes(step: Step, handed: &BTreeSet<Ids>, fresh: Ids) -> BTreeSet<(Ids, Ids)> {
+fn outcomes(step: Step, handed_down: &BTreeSet<Ids>, fresh: Ids) -> BTreeSet<(Ids, Ids)> {
     let given = |&set: &Ids| {
         let is_short = step.count > set.count_ones();
         let ways = if is_short { vec![set | fresh] } else { picks(set, step.count) };
         ways.into_iter().map(move |ids| (set, ids))
     };
-    handed.iter().flat_map(given).collect()
+    handed_down.iter().flat_map(given).collect()
 }
 
 /// What is handed down after `outcomes` of the step.
@@ -92,13 +90,13 @@ fn after(step: Step, outcomes: &BTreeSet<(Ids, Ids)>) -> BTreeSet<Ids> {
     outcomes.iter().map(left).collect()
 }
 
-/// Whether any choice of fresh ids keeps every outcome of every step allowed.
-fn is_possible(node: &Occupancy, steps: &[Step], handed: &HandedDown, open: CoreSet) -> bool {
+/// Whether any choice of fresh ids keeps every outcome of every step a candidate set.
+fn is_possible(node: &TestNode, steps: &[Step], handed_down: &HandedDown, free: CoreSet) -> bool {
     let Some((&step, later)) = steps.split_first() else { return true };
-    let handed_here = &handed[step.resource as usize];
-    let sets = allowed(node, step.resource, step.count);
+    let handed_here = &handed_down[step.resource as usize];
+    let sets = candidates(node, step.resource, step.count);
     let first = handed_here.first().copied().unwrap_or_default();
-    // Whatever is taken afresh has to make an allowed set of the first hand-down set, too.
+    // Whatever is taken afresh has to make a candidate set of the first hand-down set, too.
     let fresh: BTreeSet<Ids> = if step.count > first.count_ones() {
         sets.iter().filter(|set| *set & first == first).map(|set| set & !first).collect()
     } else {
@@ -107,11 +105,11 @@ fn is_possible(node: &Occupancy, steps: &[Step], handed: &HandedDown, open: Core
     fresh.into_iter().any(|fresh| {
         let taken = hardware(node, step.resource, fresh);
         let outcomes = outcomes(step, handed_here, fresh);
-        let mut next = handed.clone();
+        let mut next = handed_down.clone();
         next[step.resource as usize] = after(step, &outcomes);
-        taken.is_subset(open)
+        taken.is_subset(free)
             && outcomes.iter().all(|(_, given)| sets.contains(given))
-            && is_possible(node, later, &next, open.difference(taken))
+            && is_possible(node, later, &next, free.difference(taken))
     })
 }
 
@@ -122,63 +120,62 @@ fn recorded(container: &PlacedContainer, resource: Resource) -> Ids {
     }
 }
 
-/// What could go wrong when kubelet starts the pod as it was placed.
-fn wrong(node: &Occupancy, request: &PodRequest, placed: &[PlacedContainer]) -> Option<String> {
-    let mut handed: HandedDown = [BTreeSet::from([0]), BTreeSet::from([0])];
+/// What can go wrong when kubelet starts the pod as it was placed.
+fn problem(node: &TestNode, request: &PodRequest, placed: &[PlacedContainer]) -> Option<String> {
+    let mut handed_down: HandedDown = [BTreeSet::from([0]), BTreeSet::from([0])];
     let mut expected: [Ids; 2] = [0, 0];
     let mut taken = CoreSet::EMPTY;
-    let mut open: Vec<bool> = vec![false; placed.len()];
+    let mut provisional: Vec<bool> = vec![false; placed.len()];
     for step in steps(request) {
         let at = step.resource as usize;
         let set = recorded(&placed[step.container], step.resource);
         let fresh = set & !expected[at];
         let new = hardware(node, step.resource, fresh);
-        if !new.is_subset(node.free_cores()) || new.intersects(taken) {
+        if !new.is_subset(node.occupancy.free_cores()) || new.intersects(taken) {
             return Some(format!("{} takes what is not free", placed[step.container].name));
         }
         taken = taken.union(new);
-        let outcomes = outcomes(step, &handed[at], fresh);
-        let sets = allowed(node, step.resource, step.count);
+        let outcomes = outcomes(step, &handed_down[at], fresh);
+        let sets = candidates(node, step.resource, step.count);
         if let Some((_, given)) = outcomes.iter().find(|(_, given)| !sets.contains(given)) {
             return Some(format!("{} may be given {given:b}", placed[step.container].name));
         }
         if !outcomes.iter().any(|(_, given)| *given == set) {
             return Some(format!("{} is never given its record", placed[step.container].name));
         }
-        open[step.container] |= outcomes.iter().any(|(_, given)| *given != set);
-        handed[at] = after(step, &outcomes);
+        provisional[step.container] |= outcomes.iter().any(|(_, given)| *given != set);
+        handed_down[at] = after(step, &outcomes);
         expected[at] = match step.role {
             Role::Init => expected[at] | set,
             Role::Sidecar | Role::App => expected[at] & !set,
         };
     }
     let marks: Vec<bool> = placed.iter().map(|container| container.provisional).collect();
-    (marks != open).then(|| format!("open are {open:?}, marked {marks:?}"))
+    (marks != provisional).then(|| format!("provisional are {provisional:?}, marked {marks:?}"))
 }
 
-fn nodes() -> impl Strategy<Value = Occupancy> {
+fn nodes() -> impl Strategy<Value = TestNode> {
     let types = vec![("inf1.6xlarge", 1), ("inf2.24xlarge", 1), ("trn1.32xlarge", 1), ("trn3e.24xlarge", 2)];
-    let policies = prop::sample::select(vec![Policy::Documented, Policy::Linked]);
-    (prop::sample::select(types), policies, any::<[u32; 3]>(), 0u8..3).prop_map(
-        |((name, lnc), policy, random, density)| {
-            let mut node = node_at(name, lnc, policy, "", "");
+    (prop::sample::select(types), any::<bool>(), any::<[u32; 3]>(), 0u8..3).prop_map(
+        |((name, lnc), linked, random, density)| {
+            let mut node = TestNode::new(name, lnc, linked);
             let held = match density {
                 0 => 0,
                 1 => random[0] & random[1] & random[2],
                 _ => random[0] & random[1],
             };
-            node.hold(CoreSet::from_bits(u128::from(held)));
-            if policy == Policy::Linked {
+            node.occupancy.hold(CoreSet::from_bits(u128::from(held)));
+            if linked {
                 // A whole torus has more linked sets than can be played out.
-                let rest = node.topology().all_cores().iter().skip(16).collect();
-                node.hold(rest);
+                let rest = node.occupancy.topology().all_cores().iter().skip(16).collect();
+                node.occupancy.hold(rest);
             }
             node
         },
     )
 }
 
-fn asks() -> impl Strategy<Value = Vec<(Role, u32, u32)>> {
+fn requests() -> impl Strategy<Value = Vec<(Role, u32, u32)>> {
     let amount = prop_oneof![
         4 => (1u32..5, Just(0)),
         3 => (Just(0), 1u32..5),
@@ -197,15 +194,15 @@ proptest! {
     #![proptest_config(crate::config())]
 
     #[test]
-    fn whatever_kubelet_hands_down_is_allowed_and_nothing_is_missed(node in nodes(), asks in asks()) {
-        let request = pod(&asks);
+    fn whatever_kubelet_hands_down_is_allowed_and_nothing_is_missed(node in nodes(), requests in requests()) {
+        let request = pod(&requests);
         let none: HandedDown = [BTreeSet::from([0]), BTreeSet::from([0])];
-        let possible = is_possible(&node, &steps(&request), &none, node.free_cores());
-        let placed = place(&request, &node);
+        let possible = is_possible(&node, &steps(&request), &none, node.occupancy.free_cores());
+        let placed = place(&request, &node.occupancy);
         prop_assert_eq!(placed.is_ok(), possible, "{:?}", placed);
-        prop_assert_eq!(placed.clone().err(), fits(&request, &node).err());
+        prop_assert_eq!(placed.clone().err(), fits(&request, &node.occupancy).err());
         if let Ok(placed) = placed {
-            prop_assert_eq!(wrong(&node, &request, &placed.containers), None, "{:?}", placed);
+            prop_assert_eq!(problem(&node, &request, &placed.containers), None, "{:?}", placed);
         }
     }
 }

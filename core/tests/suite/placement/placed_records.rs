@@ -70,13 +70,17 @@ proptest! {
             prop_assert_eq!(holding.cores, placed.hardware(&topology));
             prop_assert_eq!(after.occupancy.held(), before.occupancy.held().union(holding.cores));
 
-            // A tool that reads AWS' keys alone sees as many ids as the pod asks for.
-            for resource in Resource::ALL {
-                if annotations.get("NEURON_RESOURCE_TYPE").is_some_and(|value| value == resource.name()) {
-                    let ids = annotations["AWS_NEURON_IDS"].split(',').count() as u32;
-                    prop_assert!(ids >= request.total(resource));
-                }
-            }
+            // A tool that reads AWS' keys alone sees as many ids as the pod takes of the one resource that it requests;
+            // a pod that requests both carries none of these keys.
+            let [devices, cores] = Resource::ALL.map(|resource| request.total(resource));
+            let expected = match (devices, cores) {
+                (count, 0) => Some((count, "aws.amazon.com/neuron")),
+                (0, count) => Some((count, "aws.amazon.com/neuroncore")),
+                _ => None,
+            };
+            let ids = annotations.get("AWS_NEURON_IDS").map(|ids| ids.split(',').count() as u32);
+            let found = ids.map(|ids| (ids, annotations["NEURON_RESOURCE_TYPE"].as_str()));
+            prop_assert_eq!(found, expected);
         }
     }
 }

@@ -2,12 +2,29 @@
 
 use std::sync::Arc;
 
+use crate::naive::{self, Sets};
 use neuron_core::catalog::Catalog;
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{Refusal, fits, place};
 pub(crate) use neuron_core::request::Role;
 use neuron_core::request::{ContainerRequest, PodRequest};
 use neuron_core::topology::{Policy, Topology};
+
+/// A node beside its candidate sets by the naive definition.
+#[derive(Clone, Debug)]
+pub(crate) struct TestNode {
+    pub(crate) occupancy: Occupancy,
+    pub(crate) sets: Arc<Sets>,
+}
+
+impl TestNode {
+    /// An empty node under policy `linked` or `documented`.
+    pub(crate) fn new(instance_type: &str, lnc: u8, linked: bool) -> Self {
+        let policy = if linked { Policy::Linked } else { Policy::Documented };
+        let sets = naive::sets(&naive::node(instance_type, lnc, linked));
+        Self { occupancy: node_at(instance_type, lnc, policy, "", ""), sets }
+    }
+}
 
 /// An app container that requests devices.
 pub(crate) fn devices(count: u32) -> (Role, u32, u32) {

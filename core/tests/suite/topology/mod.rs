@@ -1,5 +1,6 @@
 //! Topologies: candidate sets by example, nodes of known types and of types that only a report describes.
 
+mod candidate_sets;
 mod golden_table;
 
 use neuron_core::catalog::Catalog;
