@@ -1,8 +1,9 @@
-//! Kubernetes quantities as far as counts of devices need them. Used by [`crate::pod`] and [`crate::request`].
+//! Kubernetes quantities (`resource.Quantity`) as counts of devices or cores: production's only parser of them. Used by
+//! [`crate::pod`] and [`crate::request`].
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A quantity as it stood in the manifest: `2`, `"2"`, `"2000m"`, `"2k"`, `"2e0"`.
+/// A quantity as it stands in a manifest: `2`, `"2"`, `"2000m"`, `"2k"`, `"2Ki"`, `"2e0"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(String);
@@ -27,38 +28,37 @@ pub enum QuantityError {
 /// The largest count that is read, far above what any node has.
 pub const MAX_COUNT: u32 = 1_000_000;
 
+/// The largest power of ten that a `u128` holds.
+const MAX_POWER: i64 = 38;
+
 impl Quantity {
-    /// The text as a quantity; it is judged by [`Quantity::count`].
+    /// The text as it is; [`Quantity::count`] says whether it is a count.
     pub fn new(text: &str) -> Self {
         Quantity(text.to_owned())
     }
 
-    /// The whole number it stands for, 0 to [`MAX_COUNT`]; forms as the API server takes them.
+    /// The whole number that the quantity stands for, 0 to [`MAX_COUNT`], in every form that the API server takes.
+    ///
+    /// # Errors
+    /// [`QuantityError`] if the text is no quantity, or one that is negative, not whole or too large.
     pub fn count(&self) -> Result<u32, QuantityError> {
         let text = || self.0.clone();
         let parts = Parts::read(&self.0).ok_or_else(|| QuantityError::NotAQuantity(text()))?;
         if parts.digits.is_empty() {
             return Ok(0);
         }
-        if parts.negative {
+        if parts.is_negative {
             return Err(QuantityError::Negative(text()));
         }
-        // The largest power is far above MAX_COUNT and far below what overflows.
-        let power = parts.power.clamp(-30, 30);
-        let scale = 10u128.pow(power.unsigned_abs() as u32);
-        let Some(number) =
-            parts.digits.parse::<u128>().ok().and_then(|digits| digits.checked_mul(parts.factor))
-        else {
-            return Err(if power < 0 {
-                QuantityError::Fractional(text())
-            } else {
-                QuantityError::Huge(text())
-            });
+        // A larger power makes every number too large, a smaller one makes every number that a u128 holds fractional.
+        let power = parts.power.clamp(-MAX_POWER, MAX_POWER);
+        let ten_to_power = 10u128.pow(power.unsigned_abs() as u32);
+        let number = parts.digits.parse::<u128>().ok().and_then(|digits| digits.checked_mul(parts.factor));
+        let number = match number {
+            number if power >= 0 => number.and_then(|number| number.checked_mul(ten_to_power)),
+            Some(number) if number.is_multiple_of(ten_to_power) => Some(number / ten_to_power),
+            _ => return Err(QuantityError::Fractional(text())),
         };
-        if power < 0 && !number.is_multiple_of(scale) {
-            return Err(QuantityError::Fractional(text()));
-        }
-        let number = if power < 0 { Some(number / scale) } else { number.checked_mul(scale) };
         let count = number.and_then(|number| u32::try_from(number).ok()).filter(|&count| count <= MAX_COUNT);
         count.ok_or_else(|| QuantityError::Huge(text()))
     }
@@ -66,7 +66,7 @@ impl Quantity {
 
 /// A quantity is `digits * factor * 10^power`; `digits` has no zeros at either end.
 struct Parts {
-    negative: bool,
+    is_negative: bool,
     digits: String,
     factor: u128,
     power: i64,
@@ -75,24 +75,28 @@ struct Parts {
 impl Parts {
     /// Kubernetes' grammar: sign, digits with at most one point, then a suffix or an exponent.
     fn read(text: &str) -> Option<Parts> {
-        let negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+        let digits = format!("{whole}{fraction}");
+        if digits.is_empty() || fraction.contains('.') {
             return None;
         }
-        let (factor, power) = scale(suffix)?;
-        let all = format!("{whole}{fraction}");
-        let short = all.trim_end_matches('0');
-        let power = power + (all.len() - short.len()) as i64 - fraction.len() as i64;
-        Some(Parts { negative, digits: short.trim_start_matches('0').to_owned(), factor, power })
+        let (factor, power) = multiplier(suffix)?;
+        let short = digits.trim_end_matches('0');
+        let zeros = digits.len() - short.len();
+        Some(Parts {
+            is_negative: text.starts_with('-'),
+            digits: short.trim_start_matches('0').to_owned(),
+            factor,
+            power: power + zeros as i64 - fraction.len() as i64,
+        })
     }
 }
 
 /// What a suffix multiplies with: a factor, and a power of ten.
-fn scale(suffix: &str) -> Option<(u128, i64)> {
+fn multiplier(suffix: &str) -> Option<(u128, i64)> {
     let binary = |bits: u32| Some((1u128 << bits, 0));
     let decimal = |power| Some((1, power));
     match suffix {
@@ -116,6 +120,7 @@ fn scale(suffix: &str) -> Option<(u128, i64)> {
     }
 }
 
+/// From a text or a number: manifests have both.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

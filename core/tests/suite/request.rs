@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use neuron_core::names::Resource;
 use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
+use neuron_core::quantity::{MAX_COUNT, Quantity, QuantityError};
 use neuron_core::request::{PodRequest, Role};
+use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -31,6 +33,16 @@ fn requesting(limits: Value) -> PodSpec {
 #[case(json!("3."), 3)]
 #[case(json!("003.000"), 3)]
 #[case(json!("2000000000n"), 2)]
+#[case(json!("3000000u"), 3)]
+#[case(json!("0.000001T"), 1_000_000)]
+#[case(json!("0.000000001G"), 1)]
+#[case(json!("0.000000000000001P"), 1)]
+#[case(json!("0.000000000000000001E"), 1)]
+#[case(json!("0.5Mi"), 524_288)]
+#[case(json!("0.0000000004656612873077392578125Ti"), 512)]
+#[case(json!("0.0000000004656612873077392578125Pi"), 524_288)]
+#[case(json!("1e+3"), 1000)]
+#[case(json!(".5k"), 500)]
 #[case(json!("1M"), 1_000_000)]
 #[case(json!("0"), 0)]
 #[case(json!("-0"), 0)]
@@ -61,9 +73,46 @@ fn quantities_as_the_api_server_takes_them(#[case] quantity: Value, #[case] coun
 #[case(json!("2 "), "\"2 \" is not a quantity; use a whole number")]
 #[case(json!("2K"), "\"2K\" is not a quantity; use a whole number")]
 #[case(json!("2e"), "\"2e\" is not a quantity; use a whole number")]
+#[case(json!("e3"), "\"e3\" is not a quantity; use a whole number")]
+#[case(json!("2e3.5"), "\"2e3.5\" is not a quantity; use a whole number")]
+#[case(json!("1-2"), "\"1-2\" is not a quantity; use a whole number")]
+#[case(json!("--2"), "\"--2\" is not a quantity; use a whole number")]
+#[case(json!("0.1Ki"), "0.1Ki is not whole; use a whole number")]
+#[case(json!("0.0000000004656612873077392578125Gi"), "0.0000000004656612873077392578125Gi is not whole; use a whole number")]
 fn what_is_no_count_is_an_error(#[case] quantity: Value, #[case] problem: &str) {
     let error = PodRequest::of(&requesting(json!({ "aws.amazon.com/neuroncore": quantity }))).unwrap_err();
     assert_eq!(error.to_string(), format!("Container main asks for aws.amazon.com/neuroncore: {problem}"));
+}
+
+proptest! {
+    #![proptest_config(crate::config())]
+
+    #[test]
+    fn any_text_is_a_count_or_an_error_that_quotes_it(
+        text in prop_oneof![any::<String>(), "[+-]?[0-9.]{0,45}([eE][+-]?[0-9]{0,12}|[numkKMGTPE]i?)?"],
+    ) {
+        match Quantity::new(&text).count() {
+            Ok(count) => prop_assert!(count <= MAX_COUNT),
+            Err(QuantityError::NotAQuantity(quoted)) => prop_assert_eq!(quoted, text),
+            Err(error) => prop_assert!(error.to_string().starts_with(&text)),
+        }
+    }
+
+    #[test]
+    fn a_count_reads_the_same_in_every_form(count in 0..=MAX_COUNT) {
+        let forms = [
+            format!("{count}"),
+            format!("+{count}.000"),
+            format!("{count}000m"),
+            format!("{count}000000000n"),
+            format!("{count}e0"),
+            format!("{count}000E-3"),
+        ];
+        for form in forms {
+            prop_assert_eq!(Quantity::new(&form).count(), Ok(count), "{}", form);
+        }
+        prop_assert_eq!(Quantity::new(&format!("{}", count / 1024 * 1024)).count(), Quantity::new(&format!("{}Ki", count / 1024)).count());
+    }
 }
 
 #[test]
