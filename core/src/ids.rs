@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The most devices that a node can have: the driver's own limit (facts/neuron.md §4.1).
+/// The most devices that a node can have: the driver's own limit (docs/reference/neuron.md §4.1).
 pub const MAX_DEVICES: usize = 64;
 /// The most logical cores that a node can have: trn2.48xlarge at LNC 1 has 16 x 8.
 pub const MAX_CORES: usize = 128;

@@ -5,7 +5,8 @@
 pub const NEURON: &str = "aws.amazon.com/neuron";
 /// Extended resource that counts *logical* NeuronCores (physical cores divided by LNC).
 pub const NEURONCORE: &str = "aws.amazon.com/neuroncore";
-/// The old name of [`NEURON`]; AWS dropped it in 2024, manifests in the field still carry it (facts/neuron.md §3.4).
+/// The old name of [`NEURON`]; AWS dropped it in 2024, manifests in the field still carry it
+/// (docs/reference/neuron.md §3.4).
 pub const NEURONDEVICE: &str = "aws.amazon.com/neurondevice";
 
 /// Pod annotation with the allocation record, the only key this project decides from.
@@ -38,7 +39,8 @@ pub const NODE_REPORT: &str = "neuron-scheduler/devices";
 /// Node label that says the instance type.
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
 
-/// Container variable that names the visible logical cores, as a comma list (ranges break Ray; facts/neuron.md §3.4).
+/// Container variable that names the visible logical cores, as a comma list (ranges break Ray;
+/// docs/reference/neuron.md §3.4).
 pub const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
 /// Container variable that names the visible devices, as a comma list.
 pub const VISIBLE_DEVICES: &str = "AWS_NEURON_VISIBLE_DEVICES";

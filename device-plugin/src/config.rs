@@ -32,7 +32,7 @@ pub struct Config {
     /// How often hardware and sockets are looked at.
     pub poll: Duration,
     /// How long kubelet must have asked for nothing before it is asked for its books: a podresources `List` while
-    /// an allocation is open makes it forget that allocation (facts/kubernetes.md §6).
+    /// an allocation is open makes it forget that allocation (docs/reference/kubernetes.md §6).
     pub quiet: Duration,
     /// How often the node report is written though nothing in it has changed.
     pub report_again: Duration,

@@ -1,4 +1,4 @@
-//! Reads one machine's files: DMI, the LNC file and each device's sysfs folder (facts/neuron.md §1.3, §4.3).
+//! Reads one machine's files: DMI, the LNC file and each device's sysfs folder (docs/reference/neuron.md §1.3, §4.3).
 //! Used by `discovery` and `health`; knows formats, decides nothing.
 
 use std::io::ErrorKind;

@@ -1,5 +1,6 @@
 //! The ids that init containers hand down inside one pod, and whether every choice that kubelet may make among them
-//! is a candidate set. kubelet picks among handed-down ids at random and asks no plugin (facts/kubernetes.md §2, §6).
+//! is a candidate set. kubelet picks among handed-down ids at random and asks no plugin (docs/reference/kubernetes.md
+//! §2, §6).
 
 use super::free_sets::FreeSets;
 use crate::ids::CoreSet;

@@ -225,7 +225,7 @@ impl Catalog {
 }
 
 impl Generation {
-    /// The LNCs that the generation can run at, ascending (facts/neuron.md §1.3).
+    /// The LNCs that the generation can run at, ascending (docs/reference/neuron.md §1.3).
     pub fn logical_core_sizes(self) -> &'static [u8] {
         match self {
             Generation::Inf1 | Generation::Inf2 | Generation::Trn1 => &[1],

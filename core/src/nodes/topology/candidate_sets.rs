@@ -16,7 +16,8 @@ pub(super) fn of_type(topology: &Topology, t: &InstanceType, policy: Policy) -> 
     if policy == Policy::Linked && topology.devices() <= MAX_LISTED {
         let mut counts = t.device_counts.clone();
         if t.generation == Generation::Trn2 {
-            // The runtime takes two linked devices, which the documented rule leaves out (facts/neuron.md §3.2).
+            // The documented rule leaves out two linked devices, which the runtime takes
+            // (docs/reference/neuron.md §3.2).
             counts.push(2);
         }
         return finish(topology, connected(topology), |count| counts.contains(&count));

@@ -10,7 +10,7 @@ use crate::ids::DeviceSet;
 use crate::names::Resource;
 
 /// Why a node cannot take a pod. The text is one short sentence that stays the same while the reason does:
-/// kube-scheduler groups nodes by it and cuts its event at 1,024 characters (facts/kubernetes.md §1).
+/// kube-scheduler groups nodes by it and cuts its event at 1,024 characters (docs/reference/kubernetes.md §1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// The instance type has no candidate set of that count: the documented warning, to the letter.
