@@ -3,25 +3,14 @@
 
 mod candidate_sets;
 mod of_node;
-
-use std::fmt;
-use std::str::FromStr;
+mod of_report;
+mod policy;
 
 pub use self::of_node::NodeTopologyError;
+pub use self::policy::{Policy, PolicyError};
 use crate::catalog::{Generation, InstanceType};
-use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
+use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;
-use crate::report::NodeReport;
-
-/// Which sets of devices are candidate sets (docs/architecture.md §4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// The counts and sets that AWS documents.
-    #[default]
-    Documented,
-    /// Any linked set of a count that the runtime supports.
-    Linked,
-}
 
 /// One node's devices, cores and links, and its candidate sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,49 +74,6 @@ impl Topology {
         let device_sets = candidate_sets::of_type(&topology, t, policy);
         let long_runs = matches!(t.generation, Generation::Inf1 | Generation::Inf2);
         topology.set_candidates(device_sets, long_runs);
-        Ok(topology)
-    }
-
-    /// The topology of a node whose instance type is not in the catalog, as its plugin reports it. Candidate sets
-    /// are, under either policy, one device, all devices, or consecutive ids that are linked.
-    ///
-    /// # Errors
-    /// [`TopologyError`] if the report leaves out what placement needs, or says what no node has.
-    pub fn of_report(report: &NodeReport) -> Result<Topology, TopologyError> {
-        let name = &report.instance_type;
-        let error = |problem: String| TopologyError::Report { instance_type: name.clone(), problem };
-        let ids = report.device_ids();
-        let devices = ids.len() as u8;
-        if devices == 0 || ids != DeviceSet::run(0, devices) {
-            return Err(error(format!("lists devices {{{ids}}}; their ids must count from 0 without a gap")));
-        }
-        let Some(cores_per_device) = report.cores_per_device.filter(|&cores| cores > 0) else {
-            return Err(error(
-                "does not say coresPerDevice, which a type without a known shape needs".to_owned(),
-            ));
-        };
-        let cores = usize::from(devices) * usize::from(cores_per_device);
-        if cores > MAX_CORES {
-            return Err(error(format!("has {cores} logical cores; at most {MAX_CORES} are supported")));
-        }
-        if !(1..=2).contains(&report.lnc) {
-            return Err(TopologyError::Lnc {
-                instance_type: name.clone(),
-                lnc: report.lnc,
-                allowed: "1 or 2",
-            });
-        }
-        let mut links = vec![DeviceSet::EMPTY; usize::from(devices)];
-        // A link that one end alone reports is a link: a lost device reports none.
-        for device in &report.devices {
-            for other in device.links.intersection(ids).iter().filter(|&other| other != device.id) {
-                links[usize::from(device.id)] = links[usize::from(device.id)].union(DeviceSet::single(other));
-                links[usize::from(other)] = links[usize::from(other)].union(DeviceSet::single(device.id));
-            }
-        }
-        let mut topology = Topology::without_sets(name, report.lnc, cores_per_device, links);
-        let device_sets = candidate_sets::of_report(&topology);
-        topology.set_candidates(device_sets, false);
         Ok(topology)
     }
 
@@ -255,32 +201,6 @@ impl Topology {
                 self.cores_of(devices) == cores && self.device_sets(devices.len()).contains(&devices)
             }
             Resource::Core => self.core_sets(cores.len()).contains(&cores),
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Policy::Documented => "documented",
-            Policy::Linked => "linked",
-        })
-    }
-}
-
-/// A text that is no policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a placement policy; use documented or linked")]
-pub struct PolicyError(String);
-
-impl FromStr for Policy {
-    type Err = PolicyError;
-
-    fn from_str(text: &str) -> Result<Self, PolicyError> {
-        match text {
-            "documented" => Ok(Policy::Documented),
-            "linked" => Ok(Policy::Linked),
-            _ => Err(PolicyError(text.to_owned())),
         }
     }
 }

@@ -159,6 +159,41 @@ fn refusals_of_many_containers_do_not_explode() {
     );
 }
 
+#[test]
+fn devices_that_are_free_alike_may_still_be_linked_otherwise() {
+    // Free are 4-0-1-2 in a row. The pair with the lowest ids, {0,1}, leaves two devices that are not linked.
+    let is_held = |core: &u8| ![0, 1, 2, 4].contains(&(core / 4));
+    let held = (0..64).filter(is_held).map(|core| core.to_string()).collect::<Vec<_>>().join(",");
+    let torus = node_under("trn2.48xlarge", Policy::Linked, &held, "");
+    let pairs = pod(&[devices(2), devices(2)]);
+    assert_eq!(fits(&pairs, &torus), Ok(()));
+    assert_eq!(given(&pairs, &torus), "c0: devices 0,4; c1: devices 1,2");
+}
+
+#[test]
+fn free_runs_of_equal_lengths_are_searched_once() {
+    // Ten devices lose three of their four cores, and six are too few for fourteen pairs.
+    let requests = [vec![cores(3); 10], vec![cores(2); 14]].concat();
+    assert_eq!(
+        refused(&pod(&requests), &node("trn2.48xlarge")).to_string(),
+        "the pod's containers never fit together on trn2.48xlarge: nothing is left for the 2 cores of container c22"
+    );
+}
+
+/// Above three containers the largest request, in cores, is placed first.
+#[rstest]
+#[case::devices_before_fewer_cores(
+    "inf1.24xlarge", &[cores(7), devices(2), cores(1), cores(1)],
+    "c0: cores 8,9,10,11,12,13,14; c1: devices 0,1; c2: cores 15; c3: cores 16"
+)]
+fn the_largest_request_is_placed_first(
+    #[case] instance_type: &str,
+    #[case] requests: &[(Role, u32, u32)],
+    #[case] expected: &str,
+) {
+    assert_eq!(given(&pod(requests), &node(instance_type)), expected);
+}
+
 /// Linked sets of a torus count in thousands; kube-scheduler waits five seconds for a bind.
 #[rstest]
 #[case::devices(&[(Role::Init, 1, 0), (Role::Sidecar, 8, 0), (Role::App, 8, 0)])]

@@ -192,6 +192,10 @@ fn a_report_that_no_node_can_have_is_refused() {
         described(&no_cores),
         format!("{start} does not say coresPerDevice, which a type without a known shape needs")
     );
+    let zero_cores = NodeReport { cores_per_device: Some(0), ..report(&[""]) };
+    assert_eq!(described(&zero_cores), described(&no_cores));
+    let most = NodeReport { cores_per_device: Some(64), ..report(&["", ""]) };
+    assert_eq!(Topology::of_report(&most).unwrap().cores(), 128);
     let many = NodeReport { cores_per_device: Some(100), ..report(&["", ""]) };
     assert_eq!(described(&many), format!("{start} has 200 logical cores; at most 128 are supported"));
     let lnc = NodeReport { lnc: 4, ..report(&[""]) };
@@ -201,6 +205,7 @@ fn a_report_that_no_node_can_have_is_refused() {
 #[test]
 fn policies_are_two_words() {
     assert_eq!("linked".parse(), Ok(Policy::Linked));
+    assert_eq!("documented".parse(), Ok(Policy::Documented));
     assert_eq!(Policy::default().to_string(), "documented");
     let wrong = "Linked".parse::<Policy>().unwrap_err();
     assert_eq!(wrong.to_string(), "\"Linked\" is not a placement policy; use documented or linked");
