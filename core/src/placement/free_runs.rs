@@ -60,6 +60,43 @@ fn runs(free: CoreSet, within: u8) -> impl Iterator<Item = (u8, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
+    use crate::topology::Policy;
+
+    fn step(resource: Resource, count: u32, handed_down: u32) -> Step {
+        Step { container: 0, resource, count, handed_down, keeps: true, chain: 0 }
+    }
+
+    #[test]
+    fn demands_count_the_steps_that_take_as_many_fresh_cores() {
+        let core = |count| step(Resource::Core, count, 0);
+        let steps = [core(3), core(1), core(3), core(9), core(4), core(5)];
+        assert_eq!(demands(steps.iter(), 4), [(1, 4), (3, 3), (4, 1), (5, 2), (9, 1)]);
+        // Devices are no runs of cores, and handed-down cores need not be a run of free ones.
+        let others = [step(Resource::Device, 2, 0), step(Resource::Core, 2, 2), step(Resource::Core, 3, 1)];
+        assert_eq!(demands(others.iter(), 4), []);
+    }
+
+    #[test]
+    fn demands_are_met_by_runs_inside_devices_or_across_them() {
+        let topology = Topology::of(Catalog::embedded().find("inf1.6xlarge").unwrap(), 1, Policy::Documented);
+        let meets = |free: &str, demands: &[Demand]| {
+            may_meet(topology.as_ref().unwrap(), free.parse().unwrap(), demands)
+        };
+        // Three cores inside device 0, one in device 1.
+        assert!(meets("1,2,3,4", &[(3, 1)]) && !meets("1,2,3,4", &[(4, 1)]));
+        assert!(meets("1,2,3,4", &[(1, 4)]) && !meets("1,2,3,4", &[(1, 5)]));
+        assert!(meets("1,2,3,4", &[(2, 1)]) && !meets("1,2,3,4", &[(2, 2)]));
+        // More than a device has lies across devices.
+        assert!(meets("1,2,3,4,5", &[(5, 1)]) && !meets("1,2,3,4,6,7", &[(5, 1)]));
+        assert!(!meets("1,2,3,4,5", &[(3, 1), (5, 2)]));
+    }
+
+    #[test]
+    fn lengths_are_those_inside_devices() {
+        let topology = Topology::of(Catalog::embedded().find("inf1.6xlarge").unwrap(), 1, Policy::Documented);
+        assert_eq!(lengths(&topology.unwrap(), "1,2,3,4,5,9".parse().unwrap()), [1, 2, 3]);
+    }
 
     #[test]
     fn runs_end_at_devices() {

@@ -131,6 +131,14 @@ fn an_unknown_rest_may_be_joined_by_fresh_ids_where_every_outcome_is_linked() {
 }
 
 #[test]
+fn fresh_ids_may_join_whichever_of_two_is_left() {
+    // Either of two linked devices makes a linked four with the same three others, though not both with any two of them.
+    let torus = node_under("trn2.48xlarge", Policy::Linked, "", "");
+    let request = pod(&[(Init, 2, 0), (App, 1, 0), (App, 4, 0)]);
+    assert_eq!(given(&request, &torus), "c0: devices 0,1; c1: devices 0*; c2: devices 1,2,3,6*");
+}
+
+#[test]
 fn a_shape_that_only_this_moment_forbids_is_not_permanent() {
     // A ring of eleven fits only while all twelve are free.
     let ring = node_under("inf2.48xlarge", Policy::Linked, "0", "");
