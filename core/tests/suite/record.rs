@@ -210,6 +210,13 @@ fn what_is_longer_than_any_record_is_not_read(#[case] key: &str, #[case] longest
 }
 
 #[test]
+fn what_is_just_as_long_as_it_may_be_is_read() {
+    let ids = format!("1{}", " ".repeat(1023));
+    let recorded = Recorded::Aws { resource: None, ids: [1].into() };
+    assert_eq!(parse(&[(names::AWS_NEURON_IDS, &ids)]), Ok(Some(recorded)));
+}
+
+#[test]
 fn the_longest_record_that_can_be_placed_is_read() {
     let all = CoreSet::run(0, 128);
     let given = ContainerAllocation { devices: DeviceSet::EMPTY, cores: all };

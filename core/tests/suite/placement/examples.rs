@@ -83,6 +83,18 @@ fn a_long_run_across_devices_leaves_whole_devices_to_the_others() {
     "inf2.24xlarge", "", "", &[(Role::App, 6, 1)], true,
     "the node is too small: Neuron cores asked 1 beside 6 devices; the node has 12 cores in all"
 )]
+#[case::all_cores_beside_a_device(
+    "inf2.24xlarge", "", "", &[(Role::App, 1, 12)], true,
+    "the node is too small: Neuron cores asked 12 beside 1 device; the node has 12 cores in all"
+)]
+#[case::more_than_all_cores_beside_a_device(
+    "inf2.24xlarge", "", "", &[(Role::App, 1, 12), cores(1)], true,
+    "the node is too small: Neuron cores asked 13; the node has 12 cores in all"
+)]
+#[case::an_unhealthy_device_that_would_not_help(
+    "inf2.24xlarge", "0,4,8", "5", &[devices(3)], false,
+    "not enough free: Neuron devices asked 3, free 2 of 6"
+)]
 #[case::not_linked(
     "inf2.24xlarge", "2,6,10", "", &[devices(3)], false,
     "no linked set of 3 free Neuron devices: 3 free, the largest linked set has 1"

@@ -158,6 +158,26 @@ fn nodes() -> impl Strategy<Value = TestNode> {
     )
 }
 
+/// Little is free and in pieces, so that the keys pull in different directions: a bound that is too high shows here.
+#[test]
+fn on_crowded_nodes_the_answer_is_the_best_for_every_three_containers() {
+    let requests = [(0, 1), (0, 2), (0, 3), (0, 5), (1, 0)];
+    for (name, cores) in [("inf1.6xlarge", 16), ("inf2.24xlarge", 12)] {
+        let masks = (0u32..1 << cores).step_by(if cores == 16 { 2609 } else { 163 });
+        for free in masks.filter(|mask| (4..=9).contains(&mask.count_ones())) {
+            let mut node = TestNode::new(name, 1, false);
+            node.occupancy.hold(CoreSet::from_bits(u128::from(!free)));
+            for first in requests {
+                for second in requests {
+                    for third in requests {
+                        assert_best(&node, &[first, second, third]).unwrap();
+                    }
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(crate::config())]
 
