@@ -1,13 +1,13 @@
-//! Sets of device and core ids, and the ids that kubelet sees. Read by every other module.
+//! Sets of device ids and of logical core ids, and the ids that kubelet knows. Read by every other module.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Most devices a node can have (the driver's own limit, facts/neuron.md §4.1).
+/// The most devices that a node can have: the driver's own limit (docs/reference/neuron.md §4.1).
 pub const MAX_DEVICES: usize = 64;
-/// Most logical cores a node can have: trn2.48xlarge at LNC 1 has 16 x 8.
+/// The most logical cores that a node can have: trn2.48xlarge at LNC 1 has 16 x 8.
 pub const MAX_CORES: usize = 128;
 
 macro_rules! id_set {
@@ -131,7 +131,7 @@ macro_rules! id_set {
             }
         }
 
-        /// From a list of numbers in any order; an id out of range or a repeated one is an error.
+        /// From a list of numbers in any order; an id out of range or one that stands twice is an error.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 Self::try_from_ids(&Vec::<u64>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
@@ -139,7 +139,10 @@ macro_rules! id_set {
         }
 
         impl $name {
-            /// The set of the ids given, in any order; an id out of range or a repeated one is an error.
+            /// The set of these ids, in any order.
+            ///
+            /// # Errors
+            /// [`IdError`] if an id is out of range or stands twice.
             pub fn try_from_ids(ids: &[u64]) -> Result<Self, IdError> {
                 let mut set = Self::EMPTY;
                 for &id in ids {
@@ -180,7 +183,7 @@ id_set!(
     MAX_CORES
 );
 
-/// Why a text or list is not a set of ids.
+/// Why a text or list is not a set of ids, or a text no id of kubelet's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Not a decimal number.
@@ -189,10 +192,10 @@ pub enum IdError {
         /// What stood in its place.
         text: String,
     },
-    /// Larger than any node has.
+    /// An id larger than any node has.
     #[error("id {id} is out of range 0 to {most}")]
     OutOfRange {
-        /// The id given.
+        /// The id.
         id: u64,
         /// The largest id allowed.
         most: usize,
@@ -200,10 +203,10 @@ pub enum IdError {
     /// The same id twice.
     #[error("id {id} stands twice")]
     Repeated {
-        /// The id given twice.
+        /// The id.
         id: u64,
     },
-    /// Not an id that our plugin advertises.
+    /// Not an id that the device plugin advertises.
     #[error("{text:?} is not a Neuron device id; expected neuronN or neuroncoreN")]
     NotKubelet {
         /// What stood in its place.

@@ -1,11 +1,12 @@
-//! The names that Neuron scheduling is spoken in: resources, annotations, variables and labels.
-//! Every room takes them from here, so that a name is written once.
+//! The names of resources, annotations, labels and container variables (docs/architecture.md §3). Every crate takes
+//! them from here, so that a name is written once.
 
 /// Extended resource that counts Neuron devices.
 pub const NEURON: &str = "aws.amazon.com/neuron";
 /// Extended resource that counts *logical* NeuronCores (physical cores divided by LNC).
 pub const NEURONCORE: &str = "aws.amazon.com/neuroncore";
-/// The old name of [`NEURON`]; AWS dropped it in 2024, manifests in the field still carry it (facts/neuron.md §3.4).
+/// The old name of [`NEURON`]; AWS dropped it in 2024, manifests in the field still carry it
+/// (docs/reference/neuron.md §3.4).
 pub const NEURONDEVICE: &str = "aws.amazon.com/neurondevice";
 
 /// Pod annotation with the allocation record, the only key this project decides from.
@@ -22,7 +23,7 @@ pub const NEURON_ALLOCATED: &str = "NEURON_ALLOCATED";
 pub const NEURON_ALLOC_TIME: &str = "NEURON_ALLOC_TIME";
 /// Pod annotation of AWS' extension: the resource name that the ids belong to.
 pub const NEURON_RESOURCE_TYPE: &str = "NEURON_RESOURCE_TYPE";
-/// Every pod annotation above: what is written at bind, and all that is read.
+/// Every pod annotation above: what is written at bind, and all that is read of a pod.
 pub const POD_ANNOTATIONS: [&str; 7] = [
     ALLOCATION,
     NEURON_CORES,
@@ -38,12 +39,13 @@ pub const NODE_REPORT: &str = "neuron-scheduler/devices";
 /// Node label that says the instance type.
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
 
-/// Container variable that names the visible logical cores, as a comma list (ranges break Ray; facts/neuron.md §3.4).
+/// Container variable that names the visible logical cores, as a comma list (ranges break Ray;
+/// docs/reference/neuron.md §3.4).
 pub const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
 /// Container variable that names the visible devices, as a comma list.
 pub const VISIBLE_DEVICES: &str = "AWS_NEURON_VISIBLE_DEVICES";
 
-/// The two ways to ask for the same hardware.
+/// The two resources under which the same hardware can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Whole devices: [`NEURON`].
@@ -53,7 +55,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Both resources, in the order in which ids are compared and printed.
+    /// Both resources, devices first: the order in which ids are compared and printed.
     pub const ALL: [Resource; 2] = [Resource::Device, Resource::Core];
 
     /// The extended resource's full name.

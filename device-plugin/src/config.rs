@@ -32,7 +32,7 @@ pub struct Config {
     /// Time between two looks at hardware, sockets and allocatable devices.
     pub poll: Duration,
     /// How long kubelet must have asked for nothing before it is asked for its assignments: a podresources `List` while an
-    /// allocation is open makes it forget that allocation (facts/kubernetes.md §6).
+    /// allocation is open makes it forget that allocation (docs/reference/kubernetes.md §6).
     pub quiet: Duration,
     /// Time between two writes of a node report that has not changed.
     pub report_interval: Duration,

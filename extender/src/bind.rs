@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
 use neuron_core::pod::BoundPod;
-use neuron_core::record::Allocation;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
@@ -189,7 +188,7 @@ fn reserve(
     let (placement, occupancy) = view.place(request)?;
     let topology = occupancy.topology();
     let cores = placement.hardware(topology);
-    let allocation = Allocation::of(&order.node, topology, &placement);
+    let allocation = placement.allocation(&order.node, topology);
     let now = Timestamp::now().as_nanosecond().to_string();
     let annotations = Arc::new(allocation.annotations(false, &now));
     index.reserve(&order.uid, &order.node, cores, annotations.clone());

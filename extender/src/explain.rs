@@ -1,7 +1,7 @@
 //! What users are told about pods without asking: records that do not count, holders nobody knows, and pods
 //! that wait in vain. Pure; called by the events task.
 //!
-//! Nodes that kube-scheduler's own plugins drop never reach the extender (facts/kubernetes.md §1), so a pod
+//! Nodes that kube-scheduler's own plugins drop never reach the extender (docs/reference/kubernetes.md §1), so a pod
 //! that no node type can serve would otherwise only read `Insufficient aws.amazon.com/neuron`.
 
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub(crate) fn about_nodes(index: &Index, nodes: &BTreeSet<String>) -> Vec<Explan
             let pod = index.pod(&ignored.uid).map(|(pod, _)| pod);
             all.extend(
                 pod.filter(|pod| !plugin_corrects(view, settled, pod))
-                    .map(|pod| about(node, pod, RECORD_IGNORED, ignored.why.clone())),
+                    .map(|pod| about(node, pod, RECORD_IGNORED, ignored.reason.clone())),
             );
         }
         for holder in &settled.unknown {

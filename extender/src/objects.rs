@@ -8,7 +8,7 @@ use neuron_core::names::{
 };
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
-use neuron_core::record::longest;
+use neuron_core::record::max_value_bytes;
 
 use crate::protobuf::{self, text};
 use crate::seen::{SeenNode, SeenPod};
@@ -37,7 +37,7 @@ pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
 
 /// As much of an annotation's value as is kept for as long as the pod lives: enough to see that it is too long.
 fn kept(key: &str, mut value: Vec<u8>) -> String {
-    value.truncate(longest(key) + 1);
+    value.truncate(max_value_bytes(key) + 1);
     value.shrink_to_fit();
     text(value)
 }

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
-use neuron_core::holders::{NodeRefusal, topology_of};
 use neuron_core::ids::DeviceSet;
 use neuron_core::report::NodeReport;
-use neuron_core::topology::{Policy, Topology};
+use neuron_core::topology::{NodeTopologyError, Policy, Topology};
 
 /// Works shapes out and remembers them.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Shapes {
         &mut self,
         label: Option<&str>,
         report: Option<&NodeReport>,
-    ) -> Result<Arc<Topology>, NodeRefusal> {
+    ) -> Result<Arc<Topology>, NodeTopologyError> {
         let key = Key {
             label: label.map(str::to_owned),
             report: report.map(|report| ReportedShape {
@@ -56,7 +55,7 @@ impl Shapes {
         if let Some(topology) = self.known.get(&key) {
             return Ok(topology.clone());
         }
-        let topology = Arc::new(topology_of(label, report, &self.catalog, self.policy)?);
+        let topology = Arc::new(Topology::of_node(label, report, &self.catalog, self.policy)?);
         // Those that no node has any more. Whoever may write a node's report can make up new ones for ever.
         self.known.retain(|_, known| Arc::strong_count(known) > 1);
         self.known.insert(key, topology.clone());

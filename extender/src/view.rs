@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use neuron_core::holders::{NodeFacts, NodeRefusal, Settled, record_counts, settle};
+use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{self, Placement, Refusal};
 use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
-use neuron_core::topology::Topology;
+use neuron_core::topology::{NodeTopologyError, Topology};
 
 use crate::seen::SeenNode;
 use crate::shapes::Shapes;
@@ -52,7 +52,7 @@ pub(crate) enum Denial {
     },
     /// The node's shape is not known.
     #[error(transparent)]
-    NoShape(#[from] NodeRefusal),
+    NoShape(#[from] NodeTopologyError),
     /// The node's report cannot be read.
     #[error("{0}")]
     Report(String),
@@ -185,8 +185,8 @@ fn shape_of(node: &SeenNode, shapes: &mut Shapes) -> Result<Shape, Denial> {
     Ok((shapes.of(node.instance_type.as_deref(), report.as_ref())?, report))
 }
 
-fn is_no_neuron_node(refusal: &NodeRefusal) -> bool {
-    matches!(refusal, NodeRefusal::NoType | NodeRefusal::NoShape { .. })
+fn is_no_neuron_node(refusal: &NodeTopologyError) -> bool {
+    matches!(refusal, NodeTopologyError::NoType | NodeTopologyError::UnknownType { .. })
 }
 
 fn unknown_holder(settled: &Settled) -> Option<Denial> {

@@ -1,4 +1,4 @@
-//! The extender protocol's bodies (facts/kubernetes.md §1), both directions. Called by the routes.
+//! The extender protocol's bodies (docs/reference/kubernetes.md §1), both directions. Called by the routes.
 //!
 //! kube-scheduler's Go types carry no JSON tags: keys are Go field names and nil arrives as `null`. Older and
 //! third-party callers send lower case, so both are read; exactly the Go names are answered. Nodes and their names are

@@ -1,3 +1,3 @@
 //! The suite's insta snapshots: what users see. The tests of this crate are all of it: `outcomes` (every scenario's
 //! document, the events and the documented examples in them), `command_line` (tables and drawings) and `refusals`.
-//! Tables of one room alone stay with that room: `core/tests/snapshots`, `fake-neuron/tests/snapshots`.
+//! Tables of one room alone stay with that room: `core/tests/suite/topology/snapshots`, `fake-neuron/tests/snapshots`.

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
 
-use neuron_core::holders::NodeRefusal;
 use neuron_core::ids::DeviceSet;
 use neuron_core::names::Resource::{Core, Device};
 use neuron_core::placement::Refusal;
-use neuron_core::topology::TopologyError;
+use neuron_core::topology::{NodeTopologyError, TopologyError};
 
 /// The variant's name. A new variant does not compile until it has one, and then needs a text below.
 fn variant(refusal: &Refusal) -> &'static str {
@@ -17,7 +16,7 @@ fn variant(refusal: &Refusal) -> &'static str {
         Refusal::NotLinked { .. } => "not linked",
         Refusal::NeverTogether { .. } => "never together",
         Refusal::Unhealthy { .. } => "unhealthy",
-        Refusal::InitShape { .. } => "init shape",
+        Refusal::HandDownNotSafe { .. } => "init shape",
     }
 }
 
@@ -31,34 +30,40 @@ fn a_placement_is_refused() {
     let container = || "main".to_owned();
     let not_enough = |resource, beside, permanent| Refusal::NotEnough {
         resource,
-        asked: 4,
+        requested: 4,
         free: 2,
         total: 16,
         beside,
         permanent,
     };
     let refusals = [
-        Refusal::UnsupportedCount { instance_type: instance_type(), resource: Device, asked: 7 },
-        Refusal::UnsupportedCount { instance_type: instance_type(), resource: Core, asked: 3 },
+        Refusal::UnsupportedCount { instance_type: instance_type(), resource: Device, requested: 7 },
+        Refusal::UnsupportedCount { instance_type: instance_type(), resource: Core, requested: 3 },
         Refusal::TooManyContainers { containers: 200 },
         not_enough(Device, 0, false),
         not_enough(Core, 0, false),
         not_enough(Core, 1, false),
         not_enough(Core, 15, true),
-        Refusal::NotLinked { container: None, resource: Device, asked: 3, free: 3, largest: 1 },
-        Refusal::NotLinked { container: Some(container()), resource: Core, asked: 4, free: 9, largest: 3 },
+        Refusal::NotLinked { container: None, resource: Device, requested: 3, free: 3, largest: 1 },
+        Refusal::NotLinked {
+            container: Some(container()),
+            resource: Core,
+            requested: 4,
+            free: 9,
+            largest: 3,
+        },
         Refusal::NeverTogether {
             instance_type: instance_type(),
             container: container(),
             resource: Device,
-            asked: 8,
+            requested: 8,
         },
         Refusal::Unhealthy { devices: devices("2") },
         Refusal::Unhealthy { devices: devices("2,3") },
-        Refusal::InitShape {
+        Refusal::HandDownNotSafe {
             container: container(),
             resource: Device,
-            asked: 2,
+            requested: 2,
             handed_down: 4,
             permanent: true,
         },
@@ -73,10 +78,10 @@ fn a_placement_is_refused() {
 #[test]
 fn a_node_is_refused() {
     let refusals = [
-        NodeRefusal::NoType,
-        NodeRefusal::NoShape { name: "inf9.24xlarge".into() },
-        NodeRefusal::Disagree { label: "inf2.24xlarge".into(), report: "trn1.32xlarge".into() },
-        NodeRefusal::Shape(TopologyError::Lnc {
+        NodeTopologyError::NoType,
+        NodeTopologyError::UnknownType { name: "inf9.24xlarge".into() },
+        NodeTopologyError::Disagree { label: "inf2.24xlarge".into(), report: "trn1.32xlarge".into() },
+        NodeTopologyError::Topology(TopologyError::Lnc {
             instance_type: "trn1.32xlarge".into(),
             lnc: 2,
             allowed: "1",

@@ -1,10 +1,10 @@
-//! The keys that order placements (architecture §4, "Choice"), and lower bounds of them for a placement
-//! that is only begun. Read by the searches; [`Keys`] also orders nodes.
+//! The keys that order placements (docs/architecture.md §4, "Choice"), and lower bounds of them for a placement that
+//! is only begun. Read by the searches.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::candidates::Candidate;
+use super::free_sets::FreeSet;
 use super::plan::Amount;
 use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;
@@ -13,7 +13,7 @@ use crate::occupancy::Occupancy;
 /// How many devices ahead the bound of key 5 looks: at most 16 x 15 x 14 / 6 sets on real types.
 const MOST_LOOKED_AHEAD: u32 = 3;
 
-/// How good a placement is; of two the smaller is better.
+/// How good a placement is; of two on one node the smaller is better.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Keys {
     /// (1) Wholly free devices that core sets enter.
@@ -24,19 +24,23 @@ pub struct Keys {
     pub cores_left_over: u32,
     /// (4) Containers whose core set starts mid-device.
     pub mid_device_starts: u32,
-    /// (5) Free allowed device sets hit, one number per allowed count above 1, from the largest count down.
+    /// (5) Free candidate sets of devices that lose a device, one number for each count above 1 that has candidate
+    /// sets, from the largest count down.
     pub free_sets_hit: Vec<u32>,
-    /// (6) Container by container in spec order: its device ids, then its core ids.
+    /// (6) Container by container in the request's order: its device ids, then its core ids.
     pub ids: Vec<u8>,
 }
 
-/// The union of what was given so far.
+/// What the steps placed so far take together.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    /// Hardware under either name.
+pub(super) struct PartialPlacement {
+    /// Cores taken under either name.
     pub(super) hardware: CoreSet,
+    /// Cores taken as cores.
     cores: CoreSet,
+    /// Devices with a core taken as a core.
     entered: DeviceSet,
+    /// Devices taken as devices.
     whole: DeviceSet,
     mid_device_starts: u32,
 }
@@ -44,23 +48,23 @@ pub(super) struct Tally {
 /// Keys 1 to 4, or lower bounds of them.
 pub(super) type Bound = [u32; 4];
 
-/// Reckons keys on one node.
+/// Computes the keys of placements on one node.
 pub(super) struct Scorer {
-    width: u32,
+    cores_per_device: u32,
     free: CoreSet,
     free_devices: DeviceSet,
     free_on_partly_used: CoreSet,
-    /// Per device: its free cores.
+    /// Number of free cores; index is the device id.
     free_by_device: Vec<u32>,
-    /// Wholly free allowed device sets per count above 1, from the largest count down.
+    /// Free candidate sets of devices for each count above 1, from the largest count down.
     free_sets: Vec<Vec<DeviceSet>>,
-    /// By the free devices touched and how many more will be.
+    /// Key 5 by the free devices touched and how many more will be.
     hits: HashMap<(DeviceSet, u32), Rc<[u32]>>,
 }
 
-impl Tally {
+impl PartialPlacement {
     /// This and one more set.
-    pub(super) fn with(mut self, resource: Resource, set: &Candidate) -> Tally {
+    pub(super) fn with(mut self, resource: Resource, set: &FreeSet) -> PartialPlacement {
         self.hardware = self.hardware.union(set.cores);
         match resource {
             Resource::Device => self.whole = self.whole.union(set.devices),
@@ -75,6 +79,7 @@ impl Tally {
 }
 
 impl Scorer {
+    /// With the node's free hardware as it is before the pod.
     pub(super) fn new(occupancy: &Occupancy) -> Scorer {
         let topology = occupancy.topology();
         let (free, free_devices) = (occupancy.free_cores(), occupancy.free_devices());
@@ -85,7 +90,7 @@ impl Scorer {
             sets.copied().filter(|set| set.is_subset(free_devices)).collect()
         });
         Scorer {
-            width: u32::from(topology.cores_per_device()),
+            cores_per_device: u32::from(topology.cores_per_device()),
             free,
             free_devices,
             free_on_partly_used: free.difference(topology.cores_of(free_devices)),
@@ -95,51 +100,51 @@ impl Scorer {
         }
     }
 
-    /// Keys 1 to 4 of a placement that has `left` still to take: exact when nothing is left, else what no
-    /// continuation can fall below.
-    pub(super) fn bound(&self, tally: &Tally, left: Amount) -> Bound {
-        let devices_for = |cores: u32| cores.div_ceil(self.width);
-        let whole = tally.entered.intersection(self.free_devices);
+    /// Keys 1 to 4 of a placement that has `left` still to place: exact when nothing is left, else lower bounds of
+    /// every continuation.
+    pub(super) fn bound(&self, placed: &PartialPlacement, left: Amount) -> Bound {
+        let devices_for = |cores: u32| cores.div_ceil(self.cores_per_device);
+        let whole = placed.entered.intersection(self.free_devices);
         let free_in = |devices: DeviceSet| -> u32 {
             devices.iter().map(|device| self.free_by_device[usize::from(device)]).sum()
         };
-        let taken = tally.cores.intersection(self.free).len();
-        let room_entered = free_in(tally.entered).saturating_sub(taken);
-        let room_without_whole =
-            (self.free_on_partly_used.len() + whole.len() * self.width).saturating_sub(taken);
-        let left_over = free_in(tally.entered.difference(whole))
-            .saturating_sub(tally.cores.intersection(self.free_on_partly_used).len());
-        let entered_later = devices_for(left.cores.saturating_sub(room_entered));
-        // Only the first core of an entered device is no mid-device start, and only once.
-        let open = self.free.difference(tally.hardware);
-        let first_is_open = |device: &u8| open.contains(device * self.width as u8);
-        let starts = entered_later + tally.entered.iter().filter(first_is_open).count() as u32;
+        let fresh = placed.cores.intersection(self.free).len();
+        let free_on_entered = free_in(placed.entered).saturating_sub(fresh);
+        let free_without_another_whole =
+            (self.free_on_partly_used.len() + whole.len() * self.cores_per_device).saturating_sub(fresh);
+        let left_over = free_in(placed.entered.difference(whole))
+            .saturating_sub(placed.cores.intersection(self.free_on_partly_used).len());
+        let entered_later = devices_for(left.cores.saturating_sub(free_on_entered));
+        // A set that starts at the first core of an entered device does not start mid-device, and only one set can.
+        let still_free = self.free.difference(placed.hardware);
+        let first_is_free = |device: &u8| still_free.contains(device * self.cores_per_device as u8);
+        let starts = entered_later + placed.entered.iter().filter(first_is_free).count() as u32;
         [
-            whole.len() + devices_for(left.cores.saturating_sub(room_without_whole)),
-            tally.entered.union(tally.whole).len() + left.devices + entered_later,
+            whole.len() + devices_for(left.cores.saturating_sub(free_without_another_whole)),
+            placed.entered.union(placed.whole).len() + left.devices + entered_later,
             left_over.saturating_sub(left.cores),
-            tally.mid_device_starts + left.core_sets.saturating_sub(starts),
+            placed.mid_device_starts + left.core_sets.saturating_sub(starts),
         ]
     }
 
-    /// Key 5 of what is given.
-    pub(super) fn hits(&mut self, tally: &Tally) -> Rc<[u32]> {
-        self.fewest_hits(self.free_touched(tally), 0)
+    /// Key 5 of what is placed.
+    pub(super) fn hits(&mut self, placed: &PartialPlacement) -> Rc<[u32]> {
+        self.fewest_hits(self.free_touched(placed), 0)
     }
 
-    /// A lower bound of key 5 for what is given so far, once `in_the_end` wholly free devices are touched.
-    pub(super) fn hits_in_the_end(&mut self, tally: &Tally, in_the_end: u32) -> Rc<[u32]> {
-        let touched = self.free_touched(tally);
+    /// A lower bound of key 5 for placements that begin like this and touch `in_the_end` wholly free devices.
+    pub(super) fn hits_in_the_end(&mut self, placed: &PartialPlacement, in_the_end: u32) -> Rc<[u32]> {
+        let touched = self.free_touched(placed);
         let more = in_the_end.saturating_sub(touched.len());
-        // Beyond a few devices the exact bound costs more than it saves; what is touched now bounds as well.
+        // For more devices the exact bound costs more than it saves; what is touched so far is a bound, too.
         self.fewest_hits(touched, if more <= MOST_LOOKED_AHEAD { more } else { 0 })
     }
 
-    fn free_touched(&self, tally: &Tally) -> DeviceSet {
-        tally.entered.union(tally.whole).intersection(self.free_devices)
+    fn free_touched(&self, placed: &PartialPlacement) -> DeviceSet {
+        placed.entered.union(placed.whole).intersection(self.free_devices)
     }
 
-    /// The least key 5 of `touched` and any `more` free devices.
+    /// The least key 5 of `touched` with any `more` other free devices.
     fn fewest_hits(&mut self, touched: DeviceSet, more: u32) -> Rc<[u32]> {
         if let Some(known) = self.hits.get(&(touched, more)) {
             return Rc::clone(known);

@@ -1,37 +1,39 @@
-//! Chooses the devices and cores of a pod on one node, or says why there are none (architecture §4).
+//! Chooses the devices and cores of a pod on one node, or says why there are none (docs/architecture.md §4).
 //! Called by the extender for filter and bind, by the device plugin for its preference, and by the tests.
 
-mod best;
-mod candidates;
-mod diagnose;
-mod handed;
+mod branch_and_bound;
+mod depth_first;
+mod free_runs;
+mod free_sets;
+mod hand_down;
 mod keys;
 mod plan;
+mod problem;
 mod refusal;
-mod room;
-mod search;
 
 pub use self::keys::Keys;
 pub use self::refusal::Refusal;
 
-use self::candidates::{Candidates, any_free};
-use self::keys::{Scorer, Tally};
+use self::free_sets::{FreeSets, any_free};
+use self::keys::{PartialPlacement, Scorer};
 use self::plan::Amount;
-use self::search::{Move, Problem, Shape};
+use self::problem::{KubeletsChoice, Move, Problem};
 use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
+use crate::record::{Allocation, ContainerAllocation};
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
 /// Up to this many Neuron containers the placement is the best of all, above it a good first one.
-const MOST_CONTAINERS_FOR_BEST: usize = 3;
+const MAX_CONTAINERS_FOR_BEST: usize = 3;
 
-/// A pod with more containers that ask for Neuron hardware is refused, wherever it would go: as many as a node can have
-/// cores. A pod's author chooses how many init containers there are, and what many take must not hold up others.
-pub const MOST_CONTAINERS: usize = MAX_CORES;
+/// The most containers of one pod that may request Neuron hardware, 128: as many as a node can have cores. A pod with
+/// more is refused on every node, since a pod's author chooses how many init containers there are, and what many take
+/// must not hold up other pods.
+pub const MAX_CONTAINERS: usize = MAX_CORES;
 
-/// What each container of a pod gets.
+/// What each container of a pod gets on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// In the order of the request.
@@ -43,24 +45,24 @@ pub struct Placement {
 /// What one container gets under either name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacedContainer {
-    /// The container's name.
+    /// The container's name in the pod's spec.
     pub name: String,
-    /// Its device ids.
+    /// Device ids, as many as the container requests.
     pub devices: DeviceSet,
-    /// Its logical core ids, host numbering.
+    /// Logical core ids in host numbering, as many as the container requests.
     pub cores: CoreSet,
-    /// kubelet picks at least some of the ids among handed-down ones and asks nobody: these are provisional,
-    /// the lowest. Whatever it picks is allowed and stays inside the pod's union.
-    pub any: bool,
+    /// Whether kubelet picks at least some of the ids among handed-down ones, without asking the plugin: these ids
+    /// are the lowest then. Whatever it picks is a candidate set and stays inside the pod's union.
+    pub provisional: bool,
 }
 
 impl Placement {
-    /// Every device that the pod gets under the devices' name.
+    /// Every device that the pod gets as a device.
     pub fn union_devices(&self) -> DeviceSet {
         self.containers.iter().fold(DeviceSet::EMPTY, |union, container| union.union(container.devices))
     }
 
-    /// Every core that the pod gets under the cores' name.
+    /// Every core that the pod gets as a core.
     pub fn union_cores(&self) -> CoreSet {
         self.containers.iter().fold(CoreSet::EMPTY, |union, container| union.union(container.cores))
     }
@@ -69,36 +71,91 @@ impl Placement {
     pub fn hardware(&self, topology: &Topology) -> CoreSet {
         topology.cores_of(self.union_devices()).union(self.union_cores())
     }
+
+    /// What is to be recorded on the pod when it is bound to `node`, whose topology this is.
+    pub fn allocation(&self, node: &str, topology: &Topology) -> Allocation {
+        let given = self.containers.iter().map(|placed| {
+            let given = ContainerAllocation { devices: placed.devices, cores: placed.cores };
+            (placed.name.clone(), given)
+        });
+        Allocation { node: node.to_owned(), lnc: topology.lnc(), containers: given.collect() }
+    }
 }
 
-/// The best placement of the pod by the keys of architecture §4, or the reason why there is none.
+/// The best placement of the pod by the keys of docs/architecture.md §4. With more than three containers that request
+/// Neuron hardware it may be a good one instead of the best.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use neuron_core::catalog::Catalog;
+/// use neuron_core::occupancy::Occupancy;
+/// use neuron_core::placement::place;
+/// use neuron_core::request::{ContainerRequest, PodRequest, Role};
+/// use neuron_core::topology::{Policy, Topology};
+///
+/// let inf1 = Catalog::embedded().find("inf1.6xlarge").ok_or("no such type")?;
+/// let mut occupancy = Occupancy::empty(Arc::new(Topology::of(inf1, 1, Policy::Documented)?));
+/// occupancy.hold("0".parse()?);
+///
+/// let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices: 0, cores: 9 };
+/// let placement = place(&PodRequest { containers: vec![main] }, &occupancy)?;
+/// assert_eq!(placement.containers[0].cores.to_string(), "1,2,3,4,5,6,7,8,9");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Why the node cannot take the pod, in the words that the pod's FailedScheduling event shows.
 pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, Refusal> {
-    if let Some(refusal) = diagnose::too_many(request) {
-        return Err(refusal);
-    }
-    let refused = || diagnose::why(request, occupancy);
-    let Some(problem) = Problem::new(request, occupancy, Shape::Checked) else { return Err(refused()) };
+    refusal::check_containers(request)?;
+    let refused = || refusal::diagnose(request, occupancy);
+    let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(refused)?;
     let mut scorer = Scorer::new(occupancy);
-    let Some(mut moves) = problem.first(Some(&mut scorer)) else { return Err(refused()) };
-    if request.containers.len() <= MOST_CONTAINERS_FOR_BEST {
-        moves = best::best(&problem, &mut scorer, moves);
+    let mut moves = depth_first::find(&problem, Some(&mut scorer)).ok_or_else(refused)?;
+    if request.containers.len() <= MAX_CONTAINERS_FOR_BEST {
+        moves = branch_and_bound::best(&problem, &mut scorer, moves);
     }
     Ok(placement(request, &problem, &mut scorer, &moves))
 }
 
-/// The same answer as [`place`] without the placement, cheap enough to ask of every node.
+/// Whether [`place`] finds a placement, cheap enough to ask of every node.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use neuron_core::catalog::Catalog;
+/// use neuron_core::occupancy::Occupancy;
+/// use neuron_core::placement::fits;
+/// use neuron_core::request::{ContainerRequest, PodRequest, Role};
+/// use neuron_core::topology::{Policy, Topology};
+///
+/// let inf2 = Catalog::embedded().find("inf2.24xlarge").ok_or("no such type")?;
+/// let mut occupancy = Occupancy::empty(Arc::new(Topology::of(inf2, 1, Policy::Documented)?));
+/// let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices: 3, cores: 0 };
+/// let request = PodRequest { containers: vec![main] };
+/// assert_eq!(fits(&request, &occupancy), Ok(()));
+///
+/// // One core of each of the devices 1, 3 and 5.
+/// occupancy.hold("2,6,10".parse()?);
+/// assert_eq!(
+///     fits(&request, &occupancy).map_err(|refusal| refusal.to_string()),
+///     Err("no linked set of 3 free Neuron devices: 3 free, the largest linked set has 1".to_owned())
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The same refusal as [`place`].
 pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> {
-    if let Some(refusal) = diagnose::too_many(request) {
-        return Err(refusal);
-    }
-    if is_possible(request, occupancy, Shape::Checked) {
+    refusal::check_containers(request)?;
+    if is_possible(request, occupancy, KubeletsChoice::Any) {
         return Ok(());
     }
-    Err(diagnose::why(request, occupancy))
+    Err(refusal::diagnose(request, occupancy))
 }
 
-/// The best allowed set of `count` of the resource that contains the cores `must` and otherwise lies in the
-/// free part of `within`, as cores; nothing if there is none. What the plugin prefers when no record says.
+/// The best candidate set of `count` of the resource that contains the cores `must` and otherwise lies in the free
+/// part of `within`, as cores; nothing if there is none. What the device plugin prefers when no record says.
 pub fn best_set(
     occupancy: &Occupancy,
     resource: Resource,
@@ -106,19 +163,18 @@ pub fn best_set(
     must: CoreSet,
     within: CoreSet,
 ) -> Option<CoreSet> {
-    let open = must.union(occupancy.free_cores().intersection(within));
-    let candidates = Candidates::new(occupancy.topology(), resource, count, open);
+    let usable = must.union(occupancy.free_cores().intersection(within));
+    let free_sets = FreeSets::new(occupancy.topology(), resource, count, usable);
     let mut scorer = Scorer::new(occupancy);
-    let fitting = candidates.sets.iter().filter(|set| must.is_subset(set.cores));
-    let best = fitting.min_by_key(|set| {
-        let tally = Tally::default().with(resource, set);
-        (scorer.bound(&tally, Amount::default()), scorer.hits(&tally))
+    let best = free_sets.sets.iter().filter(|set| must.is_subset(set.cores)).min_by_key(|set| {
+        let placed = PartialPlacement::default().with(resource, set);
+        (scorer.bound(&placed, Amount::default()), scorer.hits(&placed))
     });
     best.map(|set| set.cores)
 }
 
-/// Whether the pod fits. One container that asks under one name, the common case, allocates nothing.
-fn is_possible(request: &PodRequest, occupancy: &Occupancy, shape: Shape) -> bool {
+/// Whether the pod fits. One container that requests one resource, the common case, allocates nothing.
+fn is_possible(request: &PodRequest, occupancy: &Occupancy, kubelets_choice: KubeletsChoice) -> bool {
     if let [only] = request.containers.as_slice() {
         match (only.devices, only.cores) {
             (devices, 0) => return any_free(occupancy, Resource::Device, devices),
@@ -126,31 +182,32 @@ fn is_possible(request: &PodRequest, occupancy: &Occupancy, shape: Shape) -> boo
             _ => {}
         }
     }
-    Problem::new(request, occupancy, shape).is_some_and(|problem| problem.first(None).is_some())
+    Problem::new(request, occupancy, kubelets_choice)
+        .is_some_and(|problem| depth_first::find(&problem, None).is_some())
 }
 
 fn placement(request: &PodRequest, problem: &Problem<'_>, scorer: &mut Scorer, moves: &[Move]) -> Placement {
     let named = |name: &String| PlacedContainer { name: name.clone(), ..PlacedContainer::default() };
-    let mut containers: Vec<_> = request.containers.iter().map(|asks| named(&asks.name)).collect();
-    let mut tally = Tally::default();
-    for (step, taken) in problem.plan.steps.iter().zip(moves) {
-        tally = tally.with(step.resource, &taken.set);
+    let mut containers: Vec<_> = request.containers.iter().map(|requested| named(&requested.name)).collect();
+    let mut placed = PartialPlacement::default();
+    for (step, made) in problem.plan.steps.iter().zip(moves) {
+        placed = placed.with(step.resource, &made.set);
         let container = &mut containers[step.container];
-        container.any |= taken.any;
+        container.provisional |= made.provisional;
         match step.resource {
-            Resource::Device => container.devices = taken.set.devices,
-            Resource::Core => container.cores = taken.set.cores,
+            Resource::Device => container.devices = made.set.devices,
+            Resource::Core => container.cores = made.set.cores,
         }
     }
     let [whole_devices_entered, devices_touched, cores_left_over, mid_device_starts] =
-        scorer.bound(&tally, Amount::default());
+        scorer.bound(&placed, Amount::default());
     let ids = containers.iter().flat_map(|given| given.devices.iter().chain(given.cores.iter()));
     let keys = Keys {
         whole_devices_entered,
         devices_touched,
         cores_left_over,
         mid_device_starts,
-        free_sets_hit: scorer.hits(&tally).to_vec(),
+        free_sets_hit: scorer.hits(&placed).to_vec(),
         ids: ids.collect(),
     };
     Placement { containers, keys }

@@ -275,6 +275,6 @@ impl Engine {
 /// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so
 /// (whoever placed it).
 fn allowed(topology: &Topology, slots: &[Slot], unit: Resource, cores: CoreSet) -> bool {
-    topology.allows(unit, cores)
+    topology.is_candidate_set(unit, cores)
         || slots.iter().any(|slot| slot.resource == unit && slot.recorded == Some(cores))
 }

@@ -34,7 +34,7 @@ pub fn export(
         container_path: format!("/dev/neuron{}", inside(device)),
         permissions: "rw".to_owned(),
     });
-    // A comma list, never a range: Ray splits on commas only (facts/neuron.md §3.4).
+    // A comma list, never a range: Ray splits on commas only (docs/reference/neuron.md §3.4).
     let list = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let size = topology.cores_per_device().max(1);
     let (name, value) = match unit {

@@ -64,8 +64,8 @@ impl Refusal {
                  scheduler extender, the pod waits until such a set is free"
             )
         } else {
-            let (instance_type, resource, asked) = (instance_type.to_owned(), unit, count);
-            placement::Refusal::UnsupportedCount { instance_type, resource, asked }.to_string()
+            let (instance_type, resource, requested) = (instance_type.to_owned(), unit, count);
+            placement::Refusal::UnsupportedCount { instance_type, resource, requested }.to_string()
         };
         Refusal::NotAllowed {
             ids: ids_of(topology, unit, cores).join(","),

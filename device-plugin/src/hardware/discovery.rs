@@ -117,7 +117,7 @@ impl Discovery<'_> {
             }
             None => {
                 let lnc = lnc.unwrap_or_else(|| self.usual_lnc(ids));
-                Topology::described(&describe(&instance_type, lnc, ids, &devices), self.policy)?
+                Topology::of_report(&describe(&instance_type, lnc, ids, &devices))?
             }
         };
         let links = topology.all_devices().iter();

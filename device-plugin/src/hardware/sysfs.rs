@@ -1,4 +1,4 @@
-//! Reads the machine's files: DMI, the LNC file and each device's sysfs folder (facts/neuron.md §1.3, §4.3). Knows formats
+//! Reads the machine's files: DMI, the LNC file and each device's sysfs folder (docs/reference/neuron.md §1.3, §4.3). Knows formats
 //! and decides nothing. Called by `discovery` and `health`.
 
 use std::io::ErrorKind;

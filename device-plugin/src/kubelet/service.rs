@@ -168,7 +168,7 @@ fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
         ids_of(topology, unit, cores).into_iter().map(move |id| Device {
             id,
             health: health.to_owned(),
-            // A topology manager with hints overrides the preferred set (facts/kubernetes.md §6).
+            // A topology manager with hints overrides the preferred set (docs/reference/kubernetes.md §6).
             topology: None,
         })
     };

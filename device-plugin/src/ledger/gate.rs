@@ -1,6 +1,6 @@
 //! Keeps kubelet's books closed while it allocates: a podresources `List` during an open Allocate, or between a
 //! question for preferred ids and the Allocate that follows, makes kubelet forget the allocation
-//! (facts/kubernetes.md §6). `engine` enters for every question of kubelet, `upkeep` waits for rest.
+//! (docs/reference/kubernetes.md §6). `engine` enters for every question of kubelet, `upkeep` waits for rest.
 
 use std::time::Duration;
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use neuron_core::catalog::{Catalog, Shape};
-use neuron_core::holders::{Holding, NodeFacts, NodeRefusal, Settled, settle, topology_of};
+use neuron_core::holders::{Holding, NodeFacts, Settled, settle};
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names;
 use neuron_core::occupancy::Occupancy;
 use neuron_core::pod::BoundPod;
 use neuron_core::report::{Health, NodeReport};
-use neuron_core::topology::{Policy, Topology};
+use neuron_core::topology::{NodeTopologyError, Policy, Topology};
 use serde::Serialize;
 
 use super::waiting::{self, Failed, Waiting};
@@ -136,11 +136,12 @@ impl NodeView {
         let label = node.metadata.labels.as_ref().and_then(|all| all.get(names::INSTANCE_TYPE_LABEL));
         let catalog = Catalog::embedded();
         // Which sets are allowed is not drawn, so the policy does not matter.
-        let shaped = topology_of(label.map(String::as_str), report.as_ref(), catalog, Policy::Documented);
+        let shaped =
+            Topology::of_node(label.map(String::as_str), report.as_ref(), catalog, Policy::Documented);
         let topology = match shaped {
             Ok(topology) => Arc::new(topology),
-            Err(NodeRefusal::NoType) => return None,
-            Err(NodeRefusal::NoShape { name }) if !catalog.is_known_name(&name) => return None,
+            Err(NodeTopologyError::NoType) => return None,
+            Err(NodeTopologyError::UnknownType { name }) if !catalog.is_known_name(&name) => return None,
             Err(refusal) => {
                 view.notes.push(refusal.to_string());
                 return Some(view);
@@ -157,7 +158,7 @@ impl NodeView {
 
     /// Takes over who holds what.
     fn take(&mut self, mut settled: Settled, pods: &[&Pod]) {
-        let ignored = settled.ignored.iter().map(|ignored| format!("{}: {}", ignored.pod, ignored.why));
+        let ignored = settled.ignored.iter().map(|ignored| format!("{}: {}", ignored.pod, ignored.reason));
         self.notes.extend(ignored);
         self.notes.extend(settled.unknown.iter().map(|holder| {
             let pod = &holder.pod;

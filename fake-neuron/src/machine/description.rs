@@ -85,7 +85,7 @@ impl Description {
     }
 }
 
-/// LNC is 1 or 2, and 2 exists only on Trn2 and Trn3 (facts/neuron.md §1.3).
+/// LNC is 1 or 2, and 2 exists only on Trn2 and Trn3 (docs/reference/neuron.md §1.3).
 fn check_lnc(name: &str, model: &InstanceType, lnc: u8) -> Result<(), MachineError> {
     let has_logical_cores = matches!(model.generation, Generation::Trn2 | Generation::Trn3);
     let allowed = match (lnc, has_logical_cores) {

@@ -6,7 +6,7 @@ use neuron_core::catalog::Generation;
 use crate::machine::{disk, sysfs, tree};
 use crate::{Machine, MachineError};
 
-/// What `unhealthy_components` can name on Trn2 and Trn3 (facts/neuron.md §4.3).
+/// What `unhealthy_components` can name on Trn2 and Trn3 (docs/reference/neuron.md §4.3).
 const COMPONENTS: [&str; 11] = [
     "hbm",
     "sram",

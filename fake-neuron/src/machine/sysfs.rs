@@ -1,4 +1,4 @@
-//! One device's sysfs attributes to the byte, as the driver writes them (facts/neuron.md §4.3). Called by
+//! One device's sysfs attributes to the byte, as the driver writes them (docs/reference/neuron.md §4.3). Called by
 //! [`crate::machine::tree`]. The driver's memory and status counters, thousands of files a machine, are left out: discovery
 //! and health read none of them. Links are the catalog's `driver_links`: what the driver shows, not what is reachable.
 

@@ -4,7 +4,7 @@
 use crate::machine::description::Description;
 use crate::machine::sysfs;
 
-/// Major number of the device nodes. The real driver's is dynamic (facts/neuron.md §4.1); this one is from
+/// Major number of the device nodes. The real driver's is dynamic (docs/reference/neuron.md §4.1); this one is from
 /// Linux' range for local use, so that a fake node never reaches a driver of the host.
 pub const DRIVER_MAJOR: u32 = 120;
 
@@ -64,7 +64,7 @@ pub(crate) fn machine(description: &Description) -> Vec<Entry> {
         ),
     ];
     if let Some(lnc) = description.lnc {
-        // The documented node bootstrap writes no newline (facts/neuron.md §1.3).
+        // The documented node bootstrap writes no newline (docs/reference/neuron.md §1.3).
         let setting = format!("NEURON_LOGICAL_NC_CONFIG={lnc}");
         entries.push(Entry::writable("opt/aws/neuron/logical_nc_config", setting));
     }

@@ -1,27 +1,29 @@
-//! What pods ask for and nodes have, counted as Kubernetes counts it. Used by the scheduler and the kubelet, whose
-//! predicates are the same code in Kubernetes too.
+//! What pods request and nodes have, counted as Kubernetes counts it. Used by the scheduler and the kubelet, whose
+//! predicates are the same code in Kubernetes, too.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::api::resource;
 
-use crate::quantity;
+use crate::quantity::Quantity;
 
 /// Amounts by resource name: cpu in millicores, everything else in whole units (bytes, devices).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amounts(BTreeMap<String, i64>);
 
 impl Amounts {
-    pub(crate) fn of(list: Option<&BTreeMap<String, Quantity>>) -> Self {
-        let read = |(name, amount): (&String, &Quantity)| {
-            let amount = if name == "cpu" { quantity::thousandths(amount) } else { quantity::units(amount) };
-            (name.clone(), amount)
+    /// The amounts of a `requests`, `limits`, `capacity` or `allocatable`; one beyond an `i64` counts as 0.
+    pub(crate) fn of(list: Option<&BTreeMap<String, resource::Quantity>>) -> Self {
+        let read = |(name, amount): (&String, &resource::Quantity)| {
+            let amount = Quantity::from(amount);
+            let count = if name == "cpu" { amount.thousandths() } else { amount.units() };
+            (name.clone(), count.unwrap_or(0))
         };
         Self(list.into_iter().flatten().map(read).collect())
     }
 
-    /// Whether the resource is there at all, be it with 0.
+    /// Whether the list names the resource, even with 0.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

@@ -20,7 +20,7 @@ use super::program::Program;
 use super::runtime::WorkloadRuntime;
 use crate::scenario::{DeviceState, NodeSpec};
 
-/// How long after a change a node's status shows it (facts/kubernetes.md §6: up to 10 s).
+/// How long after a change a node's status shows it (docs/reference/kubernetes.md §6: up to 10 s).
 const STATUS_PERIOD: Duration = Duration::from_secs(10);
 
 /// A node with what runs on it.

@@ -224,7 +224,7 @@ fn sets_not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
                     "pod {name}: container {container} got devices {devices}, which are not an allowed set"
                 ));
             }
-            if !cores.is_empty() && !topology.allows(Resource::Core, cores) {
+            if !cores.is_empty() && !topology.is_candidate_set(Resource::Core, cores) {
                 failures.push(format!(
                     "pod {name}: container {container} got cores {cores}, which are not an allowed set"
                 ));

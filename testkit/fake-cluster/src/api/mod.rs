@@ -13,7 +13,6 @@ mod object;
 mod patch;
 mod pod;
 mod protobuf;
-mod quantity;
 mod read;
 mod reply;
 mod resource;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, FieldError};
 use super::object::as_map;
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 
 /// Writes amounts in their canonical form and gives every limit without a request an equal request.
 /// 400 for text that is no quantity.

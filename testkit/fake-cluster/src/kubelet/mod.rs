@@ -1,5 +1,5 @@
-//! A kubelet for tests: the device manager of kubelet 1.34 as shared/facts/kubernetes.md describes it, on real sockets,
-//! with pods from the API server and containers from a [`ContainerRuntime`]. It knows nothing about any device.
+//! A kubelet for tests: the device manager of kubelet 1.34 as docs/reference/kubernetes.md describes it, on real
+//! sockets, with pods from the API server and containers from a [`ContainerRuntime`]. It knows nothing about any device.
 //!
 //! Start it with [`Kubelet::start`], talk to it through the API server and its sockets, and stop and start it at
 //! will: containers and holdings live in its folder, as on a real node.

@@ -14,7 +14,7 @@ pub struct SchedulerConfig {
     pub seed: u64,
 }
 
-/// One entry of `extenders[]`, as in `kubescheduler.config.k8s.io/v1` (facts/kubernetes.md §1).
+/// One entry of `extenders[]`, as in `kubescheduler.config.k8s.io/v1` (docs/reference/kubernetes.md §1).
 #[derive(Clone, Debug)]
 pub struct ExtenderConfig {
     /// Base address without the verb, plain HTTP: `http://127.0.0.1:12345`.
@@ -31,7 +31,7 @@ pub struct ExtenderConfig {
     pub node_cache_capable: bool,
     /// The extender is asked only about pods that ask for one of these. Empty: about every pod.
     pub managed_resources: Vec<ManagedResource>,
-    /// `true`: its errors do not fail the pod. A trap together with a bind verb (facts/kubernetes.md §1).
+    /// `true`: its errors do not fail the pod. A trap together with a bind verb (docs/reference/kubernetes.md §1).
     pub ignorable: bool,
     /// Limit of one call in real time; zero means kube-scheduler's default of 5 s.
     pub http_timeout: Duration,

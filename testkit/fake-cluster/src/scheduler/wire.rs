@@ -1,4 +1,4 @@
-//! The extender protocol's JSON as Go writes and reads it (facts/kubernetes.md §1): the Go types carry no
+//! The extender protocol's JSON as Go writes and reads it (docs/reference/kubernetes.md §1): the Go types carry no
 //! tags, so keys are field names, nil is `null`, and keys of answers are matched without regard to case.
 
 use std::collections::BTreeMap;

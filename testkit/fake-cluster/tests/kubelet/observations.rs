@@ -1,4 +1,4 @@
-//! What was seen by running Kubernetes 1.34.4's own device manager (shared/facts/kubernetes.md §6).
+//! What was seen by running Kubernetes 1.34.4's own device manager (docs/reference/kubernetes.md §6).
 
 use fake_cluster::kubelet::Kubelet;
 use kubelet_api::deviceplugin::v1beta1::{HEALTHY, UNHEALTHY};

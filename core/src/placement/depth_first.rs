@@ -1,0 +1,142 @@
+//! The search that finds a placement whenever one exists: depth first, largest request first. `fits` wants any
+//! placement, `place` one that is good already.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use super::free_runs::{self, Demand};
+use super::hand_down::HandDown;
+use super::keys::{PartialPlacement, Scorer};
+use super::plan::{Amount, Step};
+use super::problem::{Move, Problem};
+use crate::ids::CoreSet;
+use crate::names::Resource;
+
+/// Any placement, as one move for each step of the plan; nothing only if there is none. With a scorer the moves that
+/// look best by the keys are tried first, else those with the lowest ids.
+pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>) -> Option<Vec<Move>> {
+    let steps = &problem.plan.steps;
+    let cores_per_device = u32::from(problem.topology.cores_per_device());
+    let order = largest_first(problem);
+    let mut left = vec![Amount::default(); order.len()];
+    for place in (1..order.len()).rev() {
+        left[place - 1] = left[place].with(&steps[order[place]]);
+    }
+    let steps_from = |place: usize| order[place..].iter().map(|&step| &steps[step]);
+    let demands = (0..order.len()).map(|place| free_runs::demands(steps_from(place), cores_per_device));
+    let is_inside = |step: &Step| is_inside_one_device(problem, step, cores_per_device);
+    let inside_devices = (0..order.len()).map(|place| steps_from(place).all(is_inside));
+    let mut search = DepthFirst {
+        demands: demands.collect(),
+        inside_devices: inside_devices.collect(),
+        problem,
+        scorer,
+        left,
+        failed: HashSet::new(),
+        moves: Vec::with_capacity(order.len()),
+        order,
+    };
+    if !search.descend(HandDown::default(), PartialPlacement::default()) {
+        return None;
+    }
+    let mut moves: Vec<(usize, Move)> = search.order.into_iter().zip(search.moves).collect();
+    moves.sort_by_key(|(step, _)| *step);
+    Some(moves.into_iter().map(|(_, made)| made).collect())
+}
+
+/// Steps chain by chain, the chain with the largest request first.
+fn largest_first(problem: &Problem<'_>) -> Vec<usize> {
+    let steps = &problem.plan.steps;
+    let mut largest = vec![0; problem.plan.chains];
+    for (at, step) in steps.iter().enumerate() {
+        let cores = step.count * problem.sets(at).cores_per_id;
+        largest[step.chain] = cores.max(largest[step.chain]);
+    }
+    let mut order: Vec<usize> = (0..steps.len()).collect();
+    order.sort_by_key(|&at| (Reverse(largest[steps[at].chain]), steps[at].chain, at));
+    order
+}
+
+/// Whether any run of enough free cores of one device serves the step and no other step depends on which.
+fn is_inside_one_device(problem: &Problem<'_>, step: &Step, cores_per_device: u32) -> bool {
+    let most = if step.resource == Resource::Device { 1 } else { cores_per_device };
+    step.count <= most && problem.plan.is_alone(step)
+}
+
+struct DepthFirst<'p> {
+    problem: &'p Problem<'p>,
+    scorer: Option<&'p mut Scorer>,
+    /// Plan steps in the order in which they are placed.
+    order: Vec<usize>,
+    /// What is still to place after each place of `order`.
+    left: Vec<Amount>,
+    /// The core counts requested from each place of `order` on.
+    demands: Vec<Vec<Demand>>,
+    /// Whether from each place of `order` on every step takes a set inside one device, any of its size.
+    inside_devices: Vec<bool>,
+    failed: HashSet<State>,
+    moves: Vec<Move>,
+}
+
+/// All that decides whether the rest of a pod can be placed. Each state that fails is searched once, so that refusals
+/// stay cheap.
+#[derive(PartialEq, Eq, Hash)]
+enum State {
+    /// The place in the order, the cores still free, and what is handed down.
+    Exact(usize, CoreSet, HandDown),
+    /// Where only sets inside one device follow, the lengths of the free runs decide.
+    Runs(usize, Vec<u8>),
+}
+
+impl DepthFirst<'_> {
+    fn descend(&mut self, handed_down: HandDown, placed: PartialPlacement) -> bool {
+        let place = self.moves.len();
+        let Some(&at) = self.order.get(place) else { return true };
+        let step = self.problem.plan.steps[at];
+        let free = self.problem.free.difference(placed.hardware);
+        let state = self.state(place, handed_down, free);
+        let may_succeed = free_runs::may_meet(self.problem.topology, free, &self.demands[place]);
+        if !may_succeed || self.failed.contains(&state) {
+            return false;
+        }
+        for index in self.ranked(at, handed_down, placed) {
+            let Some(made) = self.problem.attempt(at, index, &handed_down, placed.hardware) else { continue };
+            self.moves.push(made);
+            // Chains are placed one after the other, so the next one starts with nothing handed down.
+            let next = self.order.get(place + 1).map(|&next| self.problem.plan.steps[next].chain);
+            let after = if next == Some(step.chain) { made.after } else { HandDown::default() };
+            if self.descend(after, placed.with(step.resource, &made.set)) {
+                return true;
+            }
+            self.moves.pop();
+        }
+        self.failed.insert(state);
+        false
+    }
+
+    /// The indices of a step's moves in the order in which they are tried.
+    fn ranked(&mut self, at: usize, handed_down: HandDown, placed: PartialPlacement) -> Vec<usize> {
+        let problem = self.problem;
+        let mut indices: Vec<usize> = (0..problem.moves(at)).collect();
+        let Some(scorer) = self.scorer.as_deref_mut() else { return indices };
+        let left = self.left[self.moves.len()];
+        let resource = problem.plan.steps[at].resource;
+        let after = |index| {
+            let made = problem.attempt(at, index, &handed_down, placed.hardware)?;
+            Some(placed.with(resource, &made.set))
+        };
+        indices.retain(|&index| after(index).is_some());
+        indices.sort_by_cached_key(|&index| {
+            after(index).map(|next| (scorer.bound(&next, left), scorer.hits(&next)))
+        });
+        indices
+    }
+
+    fn state(&self, place: usize, handed_down: HandDown, free: CoreSet) -> State {
+        if self.inside_devices[place] {
+            State::Runs(place, free_runs::lengths(self.problem.topology, free))
+        } else {
+            State::Exact(place, free, handed_down)
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The parts of a Pod that this project reads, and nothing else; fields are named as in the Kubernetes API. The
+//! extender fills them from protobuf, the device plugin makes a Kubernetes type of them, with the metadata that it
+//! needs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+use crate::quantity::Quantity;
+use crate::record::{Allocation, RecordError, Recorded};
+use crate::request::{PodRequest, RequestError};
+
+/// A pod's `spec`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node that the pod is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// The scheduler that is to bind the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init_containers: Vec<Container>,
+    /// App containers.
+    pub containers: Vec<Container>,
+}
+
+/// One container of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// Unique in the pod.
+    pub name: String,
+    /// `Always` makes an init container a sidecar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
+    /// Limits and requests.
+    pub resources: Resources,
+}
+
+/// A container's limits and requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// How much kubelet gives, which decides for extended resources.
+    pub limits: Amounts,
+    /// For extended resources equal to the limits: the API server validates that.
+    pub requests: Amounts,
+}
+
+/// Amounts of the Neuron resources; others are not kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Amounts {
+    /// Number of devices.
+    #[serde(rename = "aws.amazon.com/neuron", skip_serializing_if = "Option::is_none")]
+    pub neuron: Option<Quantity>,
+    /// Number of logical cores.
+    #[serde(rename = "aws.amazon.com/neuroncore", skip_serializing_if = "Option::is_none")]
+    pub neuroncore: Option<Quantity>,
+    /// Number of devices under their old name.
+    #[serde(rename = "aws.amazon.com/neurondevice", skip_serializing_if = "Option::is_none")]
+    pub neurondevice: Option<Quantity>,
+}
+
+/// A pod's `status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Conditions, such as `PodScheduled`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<PodCondition>,
+    /// Why the pod is in this phase, such as `UnexpectedAdmissionError`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of init containers and sidecars.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    /// Of app containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub container_statuses: Vec<ContainerStatus>,
+}
+
+/// One condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodCondition {
+    /// `PodScheduled`, `Ready` and so on.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// When the status last changed, RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+    /// Why, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One container's status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// The container's name.
+    pub name: String,
+    /// Whether it has started, for app containers and sidecars also whether its startup probe has succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<bool>,
+}
+
+/// What [`crate::holders`] needs of a pod that is bound to the node in question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundPod {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// What it requests, or why that cannot be read.
+    pub request: Result<PodRequest, RequestError>,
+    /// Its annotations of this project and of AWS' extension; others are not kept.
+    pub annotations: BTreeMap<String, String>,
+    /// What the annotations record, read once: who holds what is settled anew at every change of the node's pods.
+    pub record: Result<Option<Recorded>, RecordError>,
+    /// When it was bound: the last transition of PodScheduled, RFC 3339 in UTC.
+    pub scheduled_at: Option<String>,
+    /// Whether its phase is `Succeeded` or `Failed`, so that it holds nothing.
+    pub terminal: bool,
+}
+
+impl BoundPod {
+    /// Keeps what decides about a pod, of `annotations` only this project's and AWS'.
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        uid: impl Into<String>,
+        mut annotations: BTreeMap<String, String>,
+        spec: &PodSpec,
+        status: Option<&PodStatus>,
+    ) -> Self {
+        let scheduled = status.and_then(|status| {
+            status
+                .conditions
+                .iter()
+                .find(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
+        });
+        let phase = status.and_then(|status| status.phase.as_deref());
+        annotations.retain(|key, _| names::POD_ANNOTATIONS.contains(&key.as_str()));
+        BoundPod {
+            uid: uid.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            request: PodRequest::of(spec),
+            record: Allocation::parse(&annotations),
+            annotations,
+            scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
+            terminal: matches!(phase, Some("Succeeded" | "Failed")),
+        }
+    }
+
+    /// The pod as `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}

@@ -1,0 +1,8 @@
+//! Placement: the worked examples, the refusals, what init containers hand down, and brute force beside it all.
+
+mod examples;
+mod hand_down;
+mod oracle;
+mod outcomes;
+mod placed_records;
+mod support;
