@@ -1,19 +1,22 @@
 //! `POST pods/{name}/binding`: node and annotations reach the pod in one write.
 
+use std::time::Duration;
+
 use axum::response::Response;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::core::v1::Binding;
 use serde_json::{Value, json};
 
-use super::error::{ApiError, FieldError};
-use super::object::{map_mut, metadata_mut};
-use super::resource::PODS;
-use super::store::Key;
-use super::{ApiServer, object, protobuf, reply};
+use super::conflict;
+use crate::api::error::{ApiError, FieldError};
+use crate::api::kinds::table::PODS;
+use crate::api::object::{self, map_mut, metadata_mut};
+use crate::api::store::{Key, Store};
+use crate::api::{protobuf, reply};
 
 /// The Binding in a request's body, as JSON or protobuf; 400 if it is none.
-pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Binding, ApiError> {
+pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Binding, ApiError> {
     let is_protobuf = headers.get(CONTENT_TYPE).is_some_and(|kind| kind == protobuf::CONTENT_TYPE);
     let read = if is_protobuf {
         protobuf::binding(body)
@@ -25,27 +28,15 @@ pub(super) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Binding, ApiError
     })
 }
 
-/// Binds a pod to the node that the Binding names. 409 when the pod is bound already, is being deleted, has
-/// scheduling gates, or is not the one that `metadata.uid` or `metadata.resourceVersion` of the Binding name.
-pub(super) fn bind(server: &ApiServer, key: &Key, binding: Binding) -> Result<Response, ApiError> {
+/// Binds a pod to the node that the Binding names.
+pub(crate) fn bind(store: &Store, key: &Key, binding: Binding) -> Result<Response, ApiError> {
     let node = binding.target.name.unwrap_or_default();
     check_target(&key.name, &node, binding.target.kind.as_deref().unwrap_or_default())?;
 
-    let mut state = server.store.lock();
+    let mut state = store.lock();
     let old =
         state.get(PODS.collection, key).cloned().ok_or_else(|| ApiError::not_found(&PODS, &key.name))?;
-    let wanted = [
-        ("UID", binding.metadata.uid, "/metadata/uid"),
-        ("ResourceVersion", binding.metadata.resource_version, "/metadata/resourceVersion"),
-    ];
-    for (field, wanted, pointer) in wanted {
-        let (wanted, found) = (wanted.unwrap_or_default(), object::text(&old, pointer));
-        if !wanted.is_empty() && wanted != found {
-            let path = key.path(&PODS);
-            return Err(ApiError::precondition(&PODS, "/binding", &path, &key.name, field, &wanted, found));
-        }
-    }
-    check_bindable(&old, &key.name)?;
+    conflict::check_bind(key, &old, &binding.metadata)?;
 
     let mut pod = Value::clone(&old);
     map_mut(&mut pod, "spec").insert("nodeName".into(), node.into());
@@ -57,7 +48,7 @@ pub(super) fn bind(server: &ApiServer, key: &Key, binding: Binding) -> Result<Re
             object::as_map(metadata.entry(field).or_insert(Value::Null)).insert(name, value.into());
         }
     }
-    set_scheduled(&mut pod, &server.timestamp());
+    set_scheduled(&mut pod, &store.timestamp(Duration::ZERO));
     state.insert(PODS.collection, key.clone(), pod);
     Ok(reply::success(StatusCode::CREATED, None))
 }
@@ -72,21 +63,6 @@ fn check_target(pod: &str, node: &str, kind: &str) -> Result<(), ApiError> {
         errors.push(FieldError::required("target.name", ""));
     }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&PODS, pod, errors)) }
-}
-
-fn check_bindable(pod: &Value, name: &str) -> Result<(), ApiError> {
-    let node = object::text(pod, "/spec/nodeName");
-    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
-    let why = if pod.pointer("/metadata/deletionTimestamp").is_some() {
-        format!("pod {name} is being deleted, cannot be assigned to a host")
-    } else if !node.is_empty() {
-        format!("pod {name} is already assigned to node {node:?}")
-    } else if gates.is_some_and(|gates| !gates.is_empty()) {
-        format!("pod {name} has non-empty .spec.schedulingGates")
-    } else {
-        return Ok(());
-    };
-    Err(ApiError::conflict(&PODS, "/binding", name, &why))
 }
 
 /// Sets the condition PodScheduled to True from `now` on.

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use kube::core::{Expression, SelectorExt};
 use serde_json::Value;
 
-use super::error::ApiError;
-use super::event;
-use super::object;
-use super::resource::Resource;
+use crate::api::error::ApiError;
+use crate::api::kinds::event;
+use crate::api::kinds::table::Resource;
+use crate::api::object;
 
-/// Fields that count as "false" where they are not there.
+/// Fields that count as "false" when they are missing.
 const BOOLEANS: [&str; 2] = ["/spec/unschedulable", "/spec/hostNetwork"];
 
 /// What a list or watch asks for.
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     namespace: Option<String>,
     labels: Vec<Expression>,
     fields: Vec<FieldTerm>,
 }
 
-/// `path = value` or `path != value`; text that is not there counts as "".
+/// `path = value` or `path != value`; a missing field counts as "".
 #[derive(Debug)]
 struct FieldTerm {
     pointer: String,
@@ -32,7 +32,7 @@ struct FieldTerm {
 impl Filter {
     /// Reads the selectors of a request. 400 for text that is no selector and for fields that this resource
     /// cannot be selected by.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         resource: &Resource,
         namespace: Option<String>,
         labels: &str,
@@ -42,7 +42,7 @@ impl Filter {
     }
 
     /// Whether a stored object is asked for.
-    pub(super) fn matches(&self, object: &Value) -> bool {
+    pub(crate) fn matches(&self, object: &Value) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| object::text(object, "/metadata/namespace") == wanted)
             && self.fields.iter().all(|term| term.matches(object))
             && (self.labels.is_empty() || matches_labels(&self.labels, object))
@@ -163,8 +163,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::resource::{EVENTS, PODS};
     use super::*;
+    use crate::api::kinds::table::{EVENTS, PODS};
 
     #[rstest]
     #[case("app=web", true)]

@@ -1,15 +1,15 @@
-//! What the API server does to pods on their way in: defaults on creation, and which fields an update may change.
-//! Their resources are checked in `resources`.
+//! The rules of pods: their defaults on creation, and which fields an update may change. Called by `verbs::create` and
+//! `verbs::update`.
 
 use serde_json::{Value, json};
 
-use super::error::{ApiError, FieldError};
-use super::object::{as_map, map_mut};
-use super::{object, resources};
+use super::container_resources;
+use crate::api::error::{ApiError, FieldError};
+use crate::api::object::{self, as_map, map_mut};
 
-/// Completes a new pod as Kubernetes' defaults do, and starts its status afresh: phase Pending.
+/// Adds Kubernetes' defaults to a new pod and replaces its status: phase Pending.
 /// 400 for a resource amount that cannot be read.
-pub(super) fn complete(pod: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn complete(pod: &mut Value) -> Result<(), ApiError> {
     let gates =
         pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
     let status = if gates { gated_status() } else { json!({"phase": "Pending"}) };
@@ -36,13 +36,13 @@ pub(super) fn complete(pod: &mut Value) -> Result<(), ApiError> {
             ] {
                 container.entry(field).or_insert(value);
             }
-            resources::complete(map_entry(container, "resources"))?;
+            container_resources::complete(container.entry("resources").or_insert(Value::Null))?;
         }
     }
     Ok(())
 }
 
-/// A pod with scheduling gates says from the start that nobody schedules it.
+/// The status of a new pod with scheduling gates.
 fn gated_status() -> Value {
     json!({
         "phase": "Pending",
@@ -56,7 +56,7 @@ fn gated_status() -> Value {
 }
 
 /// Every rule that a new pod breaks.
-pub(super) fn check_new(pod: &Value) -> Vec<FieldError> {
+pub(crate) fn check_new(pod: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if containers(pod, "containers").is_empty() {
         errors.push(FieldError::required("spec.containers", ""));
@@ -75,14 +75,14 @@ pub(super) fn check_new(pod: &Value) -> Vec<FieldError> {
             if object::text(container, "/image").is_empty() {
                 errors.push(FieldError::required(format!("{field}.image"), ""));
             }
-            errors.extend(resources::check(container, &format!("{field}.resources")));
+            errors.extend(container_resources::check(container, &format!("{field}.resources")));
         }
     }
     errors
 }
 
 /// Refuses an update of a pod's spec beyond the few fields that Kubernetes lets change.
-pub(super) fn check_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<FieldError> {
     if fixed_part(old) == fixed_part(new) {
         return Vec::new();
     }
@@ -93,7 +93,7 @@ pub(super) fn check_update(old: &Value, new: &Value) -> Vec<FieldError> {
     vec![FieldError::forbidden("spec", why)]
 }
 
-/// The spec without what may change. Scheduling gates may go away before the pod is bound.
+/// The spec without the fields that may change. Scheduling gates may be removed before the pod is bound.
 fn fixed_part(pod: &Value) -> Value {
     let mut spec = pod.get("spec").cloned().unwrap_or_default();
     let fields = as_map(&mut spec);
@@ -108,16 +108,12 @@ fn fixed_part(pod: &Value) -> Value {
     spec
 }
 
-/// Succeeded and Failed pods hold nothing any more.
-pub(super) fn is_terminal(pod: &Value) -> bool {
+/// Whether the pod has ended for good.
+pub(crate) fn is_terminal(pod: &Value) -> bool {
     matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
 /// The containers under `containers` or `initContainers`.
-pub(super) fn containers<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
+pub(crate) fn containers<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
     pod.get("spec").and_then(|spec| spec.get(list)).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn map_entry<'a>(fields: &'a mut serde_json::Map<String, Value>, field: &str) -> &'a mut Value {
-    fields.entry(field).or_insert(Value::Null)
 }

@@ -1,5 +1,5 @@
-//! A watch: the changes after a resourceVersion, as a stream of JSON lines. Reads from the store's ring, so a
-//! slow watcher falls behind without losing anything, until the ring has moved on and it gets 410.
+//! A watch: the changes after a resourceVersion, as a stream of JSON lines. It reads the changes that the store keeps, so a
+//! slow watcher loses nothing until they are dropped; then it gets 410 Gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::ApiError;
-use super::event;
-use super::reply::Typed;
-use super::resource::Resource;
 use super::selector::Filter;
-use super::store::{Change, News, Store, Unreadable, stamp};
+use crate::api::error::ApiError;
+use crate::api::kinds::event;
+use crate::api::kinds::table::Resource;
+use crate::api::reply::Typed;
+use crate::api::store::{BadStart, Change, Progress, Store, stamp};
 
 /// How many changes go into one chunk at most.
 const CHUNK: usize = 256;
@@ -27,32 +27,32 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 /// What a watch request asks for.
 #[derive(Debug)]
-pub(super) struct WatchOptions {
-    pub(super) resource: &'static Resource,
-    pub(super) filter: Filter,
+pub(crate) struct WatchOptions {
+    pub(crate) resource: &'static Resource,
+    pub(crate) filter: Filter,
     /// `None` or 0: begin with the present objects as ADDED events.
-    pub(super) from: Option<u64>,
+    pub(crate) from: Option<u64>,
     /// Begin with the present objects and mark their end by a bookmark (streaming lists).
-    pub(super) send_initial_events: bool,
-    pub(super) bookmarks: bool,
-    pub(super) timeout: Option<Duration>,
+    pub(crate) send_initial_events: bool,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Opens a watch. It ends at its timeout, when the server becomes unavailable, and when `closing` is cancelled.
-pub(super) fn open(
+pub(crate) fn open(
     store: Arc<Store>,
     options: WatchOptions,
     closing: CancellationToken,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static {
-    let mut news = store.news();
-    let outages = news.borrow_and_update().outages;
+    let mut progress = store.progress();
+    let outages = progress.borrow_and_update().outages;
     let now = Instant::now();
     let mut watch = Watch {
         store,
-        news,
+        progress,
         outages,
         closing,
-        first: Vec::new(),
+        pending_lines: Vec::new(),
         cursor: 0,
         is_over: false,
         deadline: options.timeout.map(|timeout| now + timeout),
@@ -70,21 +70,21 @@ pub(super) fn open(
 struct Watch {
     store: Arc<Store>,
     options: WatchOptions,
-    news: Receiver<News>,
+    progress: Receiver<Progress>,
     outages: u64,
     closing: CancellationToken,
-    /// What is sent before any change.
-    first: Vec<u8>,
-    /// Changes up to this version have been dealt with.
+    /// Lines to send before the next change.
+    pending_lines: Vec<u8>,
+    /// Changes up to this version have been sent or skipped.
     cursor: u64,
-    /// Nothing follows what has been sent.
+    /// Whether the stream ends after the pending lines.
     is_over: bool,
     deadline: Option<Instant>,
     next_bookmark: Instant,
 }
 
 impl Watch {
-    /// Settles where the watch begins.
+    /// Sets where the watch begins.
     fn begin(&mut self) {
         let store = self.store.clone();
         let state = store.lock();
@@ -92,8 +92,8 @@ impl Watch {
         match from {
             Some(from) if !self.options.send_initial_events => {
                 self.cursor = from;
-                if let Err(unreadable) = state.check_start(from) {
-                    self.fail(&unreadable);
+                if let Err(bad_start) = state.check_start(from) {
+                    self.fail(&bad_start);
                 }
             }
             _ => {
@@ -106,28 +106,28 @@ impl Watch {
                 if self.options.send_initial_events {
                     self.write_bookmark(&mut lines, true);
                 }
-                self.first = lines;
+                self.pending_lines = lines;
             }
         }
     }
 
     /// The next lines, or `None` at the end.
     async fn next(&mut self) -> Option<Vec<u8>> {
-        if !self.first.is_empty() {
-            return Some(std::mem::take(&mut self.first));
+        if !self.pending_lines.is_empty() {
+            return Some(std::mem::take(&mut self.pending_lines));
         }
         loop {
             if self.is_over || self.closing.is_cancelled() {
                 return None;
             }
-            if self.news.borrow_and_update().outages != self.outages {
+            if self.progress.borrow_and_update().outages != self.outages {
                 return None;
             }
             let changes = self.store.lock().changes(self.cursor, CHUNK);
             match changes {
-                Err(unreadable) => {
-                    self.fail(&unreadable);
-                    return Some(std::mem::take(&mut self.first));
+                Err(bad_start) => {
+                    self.fail(&bad_start);
+                    return Some(std::mem::take(&mut self.pending_lines));
                 }
                 Ok(changes) if !changes.is_empty() => {
                     let lines = self.write_changes(&changes);
@@ -144,11 +144,11 @@ impl Watch {
         }
     }
 
-    /// Waits for news. Gives a bookmark when one is due, which is also the last word before a timeout.
+    /// Waits for a change. Gives a bookmark when one is due, which is also the last line before a timeout.
     async fn wait(&mut self) -> Option<Vec<u8>> {
         let wake = self.deadline.map_or(self.next_bookmark, |deadline| deadline.min(self.next_bookmark));
         tokio::select! {
-            changed = self.news.changed() => {
+            changed = self.progress.changed() => {
                 self.is_over = changed.is_err();
                 return None;
             }
@@ -164,7 +164,7 @@ impl Watch {
         (!lines.is_empty()).then_some(lines)
     }
 
-    /// Turns changes into events: an object that starts or ceases to match is added or deleted for this watcher.
+    /// Writes changes as events: an object that starts or ceases to match is added or deleted for this watcher.
     fn write_changes(&mut self, changes: &[Arc<Change>]) -> Vec<u8> {
         let mut lines = Vec::new();
         for change in changes {
@@ -188,17 +188,17 @@ impl Watch {
     }
 
     /// Makes the error event the next and last thing that is sent.
-    fn fail(&mut self, unreadable: &Unreadable) {
-        let error = match unreadable {
-            Unreadable::Forgotten { oldest } => {
+    fn fail(&mut self, bad_start: &BadStart) {
+        let error = match bad_start {
+            BadStart::Compacted { oldest } => {
                 ApiError::expired(format!("too old resource version: {} ({oldest})", self.cursor))
             }
-            Unreadable::Future { current } => ApiError::too_new(self.cursor, *current),
+            BadStart::Future { current } => ApiError::too_new(self.cursor, *current),
         };
         self.is_over = true;
         let mut lines = Vec::new();
         write_line(&mut lines, "ERROR", &error.to_status());
-        self.first = lines;
+        self.pending_lines = lines;
     }
 
     fn write_object(&self, lines: &mut Vec<u8>, kind: &'static str, object: &Value) {
@@ -231,13 +231,14 @@ fn write_line(lines: &mut Vec<u8>, kind: &'static str, object: &impl Serialize) 
 mod tests {
     use futures::StreamExt;
 
-    use super::super::resource::{NODES, PODS};
-    use super::super::store::{KEPT_CHANGES, Key};
     use super::*;
+    use crate::api::kinds::table::{NODES, PODS};
+    use crate::api::store::{KEPT_CHANGES, Key};
+    use crate::clock::Clock;
 
     #[tokio::test]
-    async fn a_watcher_that_falls_behind_the_kept_changes_is_told_and_ends() {
-        let store = Arc::new(Store::new());
+    async fn a_watcher_that_falls_behind_the_kept_changes_gets_410_and_ends() {
+        let store = Arc::new(Store::new(Clock::new()));
         let write = |times: usize| {
             let mut state = store.lock();
             for _ in 0..times {

@@ -3,29 +3,30 @@
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
-use super::error::ApiError;
-use super::resource::{PODS, Resource};
 use super::selector::Filter;
-use super::store::Key;
-use super::{ApiServer, object, pod, reply};
+use crate::api::error::ApiError;
+use crate::api::kinds::pod;
+use crate::api::kinds::table::{PODS, Resource};
+use crate::api::store::{Key, Store};
+use crate::api::{object, reply};
 
-pub(super) fn get(server: &ApiServer, resource: &Resource, key: &Key) -> Result<Response, ApiError> {
-    let found = server.store.lock().get(resource.collection, key).cloned();
+pub(crate) fn get(store: &Store, resource: &Resource, key: &Key) -> Result<Response, ApiError> {
+    let found = store.lock().get(resource.collection, key).cloned();
     let object = found.ok_or_else(|| ApiError::not_found(resource, &key.name))?;
     Ok(reply::object(StatusCode::OK, resource, &object))
 }
 
-/// The present objects that match. `exact` asks for one past version: only the newest can be served, others
-/// get 410, as after a compaction. `at_least` must not lie in the future.
-pub(super) fn list(
-    server: &ApiServer,
+/// The objects that match now. `exact` asks for one resourceVersion: any but the newest is refused with 410, as after a
+/// compaction. `at_least` must not lie in the future.
+pub(crate) fn list(
+    store: &Store,
     resource: &Resource,
     filter: &Filter,
     exact: Option<u64>,
     at_least: Option<u64>,
 ) -> Result<Response, ApiError> {
     let (version, objects) = {
-        let state = server.store.lock();
+        let state = store.lock();
         let version = state.version();
         if let Some(wanted) = exact.or(at_least).filter(|wanted| *wanted > version) {
             return Err(ApiError::too_new(wanted, version));
@@ -39,9 +40,9 @@ pub(super) fn list(
     Ok(reply::list(resource, version, &objects))
 }
 
-/// What was stored by `ApiServer::set_log`. Without `container` the pod must have exactly one.
-pub(super) fn log(server: &ApiServer, key: &Key, container: Option<&str>) -> Result<Response, ApiError> {
-    let state = server.store.lock();
+/// The text that `ApiServer::set_log` stored. Without `container` the pod must have exactly one.
+pub(crate) fn log(store: &Store, key: &Key, container: Option<&str>) -> Result<Response, ApiError> {
+    let state = store.lock();
     let found = state.get(PODS.collection, key).ok_or_else(|| ApiError::not_found(&PODS, &key.name))?;
     let names: Vec<&str> = ["containers", "initContainers"]
         .into_iter()

@@ -2,22 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
-use super::object::as_map;
+use crate::api::error::ApiError;
+use crate::api::object::as_map;
 
 /// How a patch is to be read, by its content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PatchKind {
+pub(crate) enum PatchKind {
     Json,
     Merge,
     Strategic,
-    /// Merged like a strategic patch; creates what is missing. Field ownership is not kept.
+    /// Merged like a strategic patch; creates a missing object. Field ownership is not kept.
     Apply,
 }
 
 impl PatchKind {
     /// 415 for any other content type.
-    pub(super) fn of(content_type: &str) -> Result<Self, ApiError> {
+    pub(crate) fn of(content_type: &str) -> Result<Self, ApiError> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
@@ -28,7 +28,7 @@ impl PatchKind {
     }
 
     /// The object with the patch applied.
-    pub(super) fn apply(self, mut object: Value, patch: Value) -> Result<Value, ApiError> {
+    pub(crate) fn apply(self, mut object: Value, patch: Value) -> Result<Value, ApiError> {
         match self {
             Self::Json => {
                 let patch: json_patch::Patch = serde_json::from_value(patch)
@@ -43,8 +43,8 @@ impl PatchKind {
     }
 }
 
-/// Lists that are merged element by element, and the field that tells their elements apart. Kubernetes' types
-/// carry this as `patchMergeKey`; container statuses have none and are replaced as a whole.
+/// The field that tells the elements of a list apart, for lists that are merged element by element: `patchMergeKey` of
+/// Kubernetes' types. Container statuses have none and are replaced as a whole.
 fn merge_key(list: &str) -> Option<&'static str> {
     match list {
         "conditions" | "addresses" => Some("type"),
@@ -98,7 +98,7 @@ fn merge_list(target: &mut Value, elements: Vec<Value>, key: &str) {
     *target = Value::Array(merged);
 }
 
-/// Drops `$patch`, `$setElementOrder/..` and `$retainKeys`: orders and unions do not matter here.
+/// Drops `$patch`, `$setElementOrder/..` and `$retainKeys`: element order and unions are not kept here.
 fn without_directives(patch: Map<String, Value>) -> Map<String, Value> {
     patch.into_iter().filter(|(field, _)| !field.starts_with('$')).collect()
 }

@@ -1,15 +1,14 @@
-//! A container's `resources`: limits copied to requests, and the rules for extended resources in the API
-//! server's own words. Used by `pod`.
+//! The rules of a container's `resources`, in the API server's own words. Called by `pod`.
 
 use serde_json::{Map, Value};
 
-use super::error::{ApiError, FieldError};
-use super::object::as_map;
-use super::quantity::Quantity;
+use crate::api::error::{ApiError, FieldError};
+use crate::api::object::as_map;
+use crate::api::quantity::Quantity;
 
 /// Writes amounts in their canonical form and gives every limit without a request an equal request.
 /// 400 for text that is no quantity.
-pub(super) fn complete(resources: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn complete(resources: &mut Value) -> Result<(), ApiError> {
     let resources = as_map(resources);
     for list in ["limits", "requests"] {
         for amount in
@@ -34,7 +33,7 @@ pub(super) fn complete(resources: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Every rule that a container's completed resources break. `field` is where they stand.
-pub(super) fn check(container: &Value, field: &str) -> Vec<FieldError> {
+pub(crate) fn check(container: &Value, field: &str) -> Vec<FieldError> {
     let limits = amounts(container, "limits");
     let requests = amounts(container, "requests");
     let mut errors = Vec::new();

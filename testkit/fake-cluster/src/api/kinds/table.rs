@@ -1,19 +1,16 @@
-//! The table of resources that the server serves: their addresses, their types and what may be selected by.
-//! Everything else in this folder works on any row of it.
+//! The resources that the server serves: their addresses, their types and the fields they can be selected by. The verbs
+//! work on any row of it.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod};
 use k8s_openapi::api::events::v1::Event as EventsEvent;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
-
-use super::error::ApiError;
-use super::object;
+use serde_json::Value;
 
 /// One kind of stored object. Both event APIs read and write the same collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Collection {
+pub(crate) enum Collection {
     Pods,
     Nodes,
     Namespaces,
@@ -23,22 +20,23 @@ pub(super) enum Collection {
 
 /// One resource of one API group, as clients address it.
 #[derive(Debug)]
-pub(super) struct Resource {
-    pub(super) collection: Collection,
+pub(crate) struct Resource {
+    pub(crate) collection: Collection,
     /// Empty for the core group.
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) plural: &'static str,
-    pub(super) namespaced: bool,
-    pub(super) has_status: bool,
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) namespaced: bool,
+    pub(crate) has_status: bool,
     /// Field selector labels beside `metadata.name` and `metadata.namespace`.
-    pub(super) fields: &'static [&'static str],
-    /// Reads the object as its Kubernetes type and writes it again: ill-typed fields fail, unknown ones drop out.
-    decode: fn(Value) -> serde_json::Result<Value>,
+    pub(crate) fields: &'static [&'static str],
+    /// Reads the object as its Kubernetes type and writes it again: ill-typed fields are an error, unknown ones are
+    /// dropped.
+    pub(crate) retype: fn(Value) -> serde_json::Result<Value>,
 }
 
-pub(super) static PODS: Resource = Resource {
+pub(crate) static PODS: Resource = Resource {
     collection: Collection::Pods,
     group: "",
     version: "v1",
@@ -56,10 +54,10 @@ pub(super) static PODS: Resource = Resource {
         "status.podIP",
         "status.nominatedNodeName",
     ],
-    decode: through::<Pod>,
+    retype: through::<Pod>,
 };
 
-pub(super) static NODES: Resource = Resource {
+pub(crate) static NODES: Resource = Resource {
     collection: Collection::Nodes,
     group: "",
     version: "v1",
@@ -68,10 +66,10 @@ pub(super) static NODES: Resource = Resource {
     namespaced: false,
     has_status: true,
     fields: &["spec.unschedulable"],
-    decode: through::<Node>,
+    retype: through::<Node>,
 };
 
-pub(super) static NAMESPACES: Resource = Resource {
+pub(crate) static NAMESPACES: Resource = Resource {
     collection: Collection::Namespaces,
     group: "",
     version: "v1",
@@ -80,10 +78,10 @@ pub(super) static NAMESPACES: Resource = Resource {
     namespaced: false,
     has_status: true,
     fields: &["status.phase"],
-    decode: through::<Namespace>,
+    retype: through::<Namespace>,
 };
 
-pub(super) static CORE_EVENTS: Resource = Resource {
+pub(crate) static CORE_EVENTS: Resource = Resource {
     collection: Collection::Events,
     group: "",
     version: "v1",
@@ -101,10 +99,10 @@ pub(super) static CORE_EVENTS: Resource = Resource {
         "reportingComponent",
         "type",
     ],
-    decode: through::<Event>,
+    retype: through::<Event>,
 };
 
-pub(super) static EVENTS: Resource = Resource {
+pub(crate) static EVENTS: Resource = Resource {
     collection: Collection::Events,
     group: "events.k8s.io",
     version: "v1",
@@ -122,10 +120,10 @@ pub(super) static EVENTS: Resource = Resource {
         "reportingController",
         "type",
     ],
-    decode: through::<EventsEvent>,
+    retype: through::<EventsEvent>,
 };
 
-pub(super) static LEASES: Resource = Resource {
+pub(crate) static LEASES: Resource = Resource {
     collection: Collection::Leases,
     group: "coordination.k8s.io",
     version: "v1",
@@ -134,41 +132,23 @@ pub(super) static LEASES: Resource = Resource {
     namespaced: true,
     has_status: false,
     fields: &[],
-    decode: through::<Lease>,
+    retype: through::<Lease>,
 };
 
 /// Every resource the server serves.
-pub(super) fn all() -> [&'static Resource; 6] {
+pub(crate) fn all() -> [&'static Resource; 6] {
     [&PODS, &NODES, &NAMESPACES, &CORE_EVENTS, &EVENTS, &LEASES]
 }
 
 impl Resource {
     /// `v1` or `events.k8s.io/v1`.
-    pub(super) fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.into() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// The name that error texts use: `pods` or `leases.coordination.k8s.io`.
-    pub(super) fn qualified(&self) -> String {
+    pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.into() } else { format!("{}.{}", self.plural, self.group) }
-    }
-
-    /// Brings a client's object into the shape this resource's type gives it, without `apiVersion`, `kind` and
-    /// `managedFields`, which are not stored. 400 when it does not fit the type.
-    pub(super) fn decode(&self, object: Value) -> Result<Value, ApiError> {
-        let mut object = (self.decode)(object).map_err(|error| {
-            let Resource { kind, version, .. } = self;
-            ApiError::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
-            ))
-        })?;
-        if let Value::Object(fields) = &mut object {
-            fields.remove("apiVersion");
-            fields.remove("kind");
-            fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        }
-        object::metadata_mut(&mut object).remove("managedFields");
-        Ok(object)
     }
 }
 

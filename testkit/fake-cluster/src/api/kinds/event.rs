@@ -1,10 +1,10 @@
-//! core/v1 and events.k8s.io/v1 events are one collection under two sets of field names. Stored are core's.
+//! Events of core/v1 and events.k8s.io/v1 are one collection under two sets of field names; core's are stored.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::resource::{Collection, Resource};
+use super::table::{Collection, Resource};
 
 /// Fields whose name differs: in core/v1, in events.k8s.io/v1. All others are called the same.
 const NAMES: [(&str, &str); 7] = [
@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 /// A stored object under the field names of `resource`.
-pub(super) fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+pub(crate) fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if is_renamed(resource) {
         let mut object = object.clone();
         rename(&mut object, |(core, events)| (core, events));
@@ -29,7 +29,7 @@ pub(super) fn shown<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value
 }
 
 /// A client's object of `resource` under the field names that are stored.
-pub(super) fn stored(resource: &Resource, mut object: Value) -> Value {
+pub(crate) fn stored(resource: &Resource, mut object: Value) -> Value {
     if is_renamed(resource) {
         rename(&mut object, |(core, events)| (events, core));
     }
@@ -37,7 +37,7 @@ pub(super) fn stored(resource: &Resource, mut object: Value) -> Value {
 }
 
 /// Where a field of `resource` (`regarding.name`) stands in the stored object (`involvedObject.name`).
-pub(super) fn stored_path(resource: &Resource, path: &str) -> String {
+pub(crate) fn stored_path(resource: &Resource, path: &str) -> String {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let renamed = NAMES.iter().find(|(_, events)| is_renamed(resource) && *events == first);
     let first = renamed.map_or(first, |(core, _)| core);
