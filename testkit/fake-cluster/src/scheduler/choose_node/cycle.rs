@@ -1,28 +1,27 @@
-//! One scheduling cycle: from a pod to the node it shall go to, or why there is none. Changes nothing.
+//! One scheduling cycle: the node for a pod, or why there is none. It changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use super::cache::NodeView;
-use super::extender::{Extender, ExtenderError};
-use super::fit;
-use super::score;
-use super::verdict::{Diagnosis, Refusal, Refuser};
+use super::diagnosis::{Diagnosis, Refusal, RefusedBy};
+use super::{node_filters, resource_fit, score};
 use crate::amounts::pod_request;
+use crate::scheduler::cache::NodeInfo;
+use crate::scheduler::extender::client::Extender;
+use crate::scheduler::extender::error::ExtenderError;
 
 /// What a cycle works with.
-pub(super) struct Cycle<'a> {
-    pub(super) extenders: &'a [Extender],
-    /// Resources that NodeResourcesFit leaves to extenders.
-    pub(super) ignored: &'a std::collections::BTreeSet<String>,
-    pub(super) seed: u64,
+pub(crate) struct Cycle<'a> {
+    pub(crate) extenders: &'a [Extender],
+    pub(crate) ignored_resources: &'a BTreeSet<String>,
+    pub(crate) seed: u64,
 }
 
 /// A cycle that found no node.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CycleError {
+pub(crate) enum CycleError {
     #[error("no nodes available to schedule pods")]
     NoNodes,
     #[error("no node takes the pod")]
@@ -32,13 +31,13 @@ pub(super) enum CycleError {
 }
 
 impl Cycle<'_> {
-    /// The name of the node for `pod` (called `name` when the seed must choose) among all `nodes`, of which
-    /// the search starts at the `start`th; also how many nodes were looked at.
-    pub(super) async fn run(
+    /// The node for `pod` among all `nodes`, searched from the `start`th on, and how many nodes were looked at. `name` and
+    /// the seed decide among equals.
+    pub(crate) async fn run(
         &self,
         pod: &Pod,
         name: &str,
-        nodes: Vec<NodeView>,
+        nodes: Vec<NodeInfo>,
         start: usize,
     ) -> (usize, Result<String, CycleError>) {
         if nodes.is_empty() {
@@ -46,9 +45,9 @@ impl Cycle<'_> {
         }
         let spec = pod.spec.clone().unwrap_or_default();
         let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
-        let feasible = self.in_tree(&spec, nodes, start, &mut diagnosis);
+        let feasible = self.pass_in_tree_filters(&spec, nodes, start, &mut diagnosis);
         let looked_at = feasible.len() + diagnosis.refusals.len();
-        let feasible = match self.ask_filters(pod, feasible, &mut diagnosis).await {
+        let feasible = match self.ask_extenders(pod, feasible, &mut diagnosis).await {
             Ok(feasible) => feasible,
             Err(error) => return (looked_at, Err(error.into())),
         };
@@ -61,42 +60,48 @@ impl Cycle<'_> {
     }
 
     /// Nodes that pass the in-tree filters, until enough are found.
-    fn in_tree(
+    fn pass_in_tree_filters(
         &self,
         spec: &PodSpec,
-        mut nodes: Vec<NodeView>,
+        mut nodes: Vec<NodeInfo>,
         start: usize,
         diagnosis: &mut Diagnosis,
-    ) -> Vec<NodeView> {
-        let wanted = enough(nodes.len());
+    ) -> Vec<NodeInfo> {
+        let wanted = enough_feasible(nodes.len());
         let start = start % nodes.len().max(1);
         nodes.rotate_left(start);
         let request = pod_request(spec);
         let mut feasible = Vec::new();
-        for view in nodes {
+        for node in nodes {
             if feasible.len() == wanted {
                 break;
             }
-            let verdict = super::filters::check(spec, &view.node).and_then(|()| {
-                fit::fits(&request, &view.used, view.pods.len(), &view.allocatable, self.ignored)
+            let checked = node_filters::check(spec, &node.node).and_then(|()| {
+                resource_fit::fits(
+                    &request,
+                    &node.used,
+                    node.pods.len(),
+                    &node.allocatable,
+                    self.ignored_resources,
+                )
             });
-            match verdict {
-                Ok(()) => feasible.push(view),
+            match checked {
+                Ok(()) => feasible.push(node),
                 Err(refusal) => {
-                    diagnosis.refusals.insert(view.name, refusal);
+                    diagnosis.refusals.insert(node.name, refusal);
                 }
             }
         }
         feasible
     }
 
-    /// The extenders' filters, one after another over what the one before left.
-    async fn ask_filters(
+    /// The nodes that pass the extenders' filters, each asked about what the one before left.
+    async fn ask_extenders(
         &self,
         pod: &Pod,
-        mut feasible: Vec<NodeView>,
+        mut feasible: Vec<NodeInfo>,
         diagnosis: &mut Diagnosis,
-    ) -> Result<Vec<NodeView>, ExtenderError> {
+    ) -> Result<Vec<NodeInfo>, ExtenderError> {
         let before = feasible.len();
         for extender in self.extenders.iter().filter(|extender| extender.is_interested(pod)) {
             if feasible.is_empty() {
@@ -112,9 +117,9 @@ impl Cycle<'_> {
             };
             // A node in both maps counts as unresolvable.
             for (texts, resolvable) in [(filtered.failed, true), (filtered.unresolvable, false)] {
-                for (node, text) in texts {
-                    let refusal = Refusal { by: Refuser::Extender, resolvable, reasons: vec![text] };
-                    diagnosis.refusals.insert(node, refusal);
+                for (name, text) in texts {
+                    let refusal = Refusal { by: RefusedBy::Extender, resolvable, reasons: vec![text] };
+                    diagnosis.refusals.insert(name, refusal);
                 }
             }
             feasible = filtered.passed;
@@ -123,7 +128,7 @@ impl Cycle<'_> {
         Ok(feasible)
     }
 
-    async fn scores(&self, pod: &Pod, spec: &PodSpec, nodes: &[NodeView]) -> Vec<(String, i64)> {
+    async fn scores(&self, pod: &Pod, spec: &PodSpec, nodes: &[NodeInfo]) -> Vec<(String, i64)> {
         let interested = self.extenders.iter().filter(|extender| extender.is_interested(pod));
         let answers = join_all(interested.map(|extender| extender.prioritize(pod, nodes))).await;
         let mut extra: BTreeMap<String, i64> = BTreeMap::new();
@@ -137,17 +142,17 @@ impl Cycle<'_> {
             }
         }
         let request = pod_request(spec);
-        let total = |view: &NodeView| {
-            let extra = extra.get(&view.name).copied().unwrap_or(0);
-            (view.name.clone(), score::least_allocated(&request, view).saturating_add(extra))
+        let total = |node: &NodeInfo| {
+            let extra = extra.get(&node.name).copied().unwrap_or(0);
+            (node.name.clone(), score::least_allocated(&request, node).saturating_add(extra))
         };
         nodes.iter().map(total).collect()
     }
 }
 
-/// How many feasible nodes end the search: all of up to 99, else 50 % less 1 % per 125 nodes, at least 5 %
-/// and at least 100.
-fn enough(nodes: usize) -> usize {
+/// How many feasible nodes end the search: all of up to 99 nodes, else 50 % less 1 % per 125 nodes, at least 5 % and at
+/// least 100 (kube-scheduler's numFeasibleNodesToFind).
+fn enough_feasible(nodes: usize) -> usize {
     if nodes < 100 {
         return nodes;
     }
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn large_clusters_are_searched_in_part() {
-        let found: Vec<usize> = [1, 99, 100, 1000, 5000, 10_000].map(enough).into();
+        let found: Vec<usize> = [1, 99, 100, 1000, 5000, 10_000].map(enough_feasible).into();
         assert_eq!(found, [1, 99, 100, 420, 500, 500]);
     }
 }

@@ -1,19 +1,19 @@
-//! The scheduling loop: one pod at a time through a cycle, then bound in the background while the next pod
-//! is already being scheduled.
+//! The scheduling loop: one pod at a time goes through a cycle and is then bound in the background, while the next pod is
+//! already being scheduled.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use super::Shared;
 use super::bind;
-use super::cycle::{Cycle, CycleError};
-use super::queue::Wake;
+use super::choose_node::cycle::{Cycle, CycleError};
+use super::cluster_event::ClusterEvent;
 use super::report::Report;
+use super::shared::Shared;
 
 /// Schedules pods until the task is dropped. Waits for the first lists of pods and nodes.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
     if shared.synced.subscribe().wait_for(|synced| *synced).await.is_err() {
         return;
     }
@@ -27,45 +27,40 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Until something changed, or the clock reaches the queue's next deadline.
+/// Waits until something has changed or the clock has reached the queue's next deadline.
 async fn wait(shared: &Shared) {
-    let now = shared.clock.now();
     let deadline = shared.with_state(|state| state.queue.next_deadline());
     let Some(deadline) = deadline else { return shared.changed.notified().await };
-    let span = deadline.duration_since(now).unsigned_abs();
-    if deadline <= now {
-        return;
-    }
-    let sleep = shared.clock.sleep(span);
-    // The sleep counts from its own start: when the clock moved in between, it would end too late.
-    if shared.clock.now() == now {
-        tokio::select! {
-            () = shared.changed.notified() => {}
-            () = sleep => {}
-        }
+    tokio::select! {
+        () = shared.changed.notified() => {}
+        () = shared.clock.sleep_until(deadline) => {}
     }
 }
 
-/// One pod, of which the search starts at the `start`th node. Returns where the next search starts.
+/// Schedules one pod, searching from the `start`th node on. Gives the node where the next search starts.
 async fn schedule(shared: &Arc<Shared>, uid: String, pod: Arc<Pod>, start: usize) -> usize {
     if pod.metadata.deletion_timestamp.is_some() {
         shared.with_state(|state| state.queue.remove(&uid));
         shared.report(Report::skipped(pod, shared.clock.now()));
         return start;
     }
-    // An update that was under way when the pod was assumed can bring it here again.
+    // An update that arrives while the pod is being assumed queues it again.
     if shared.with_state(|state| state.cache.is_assumed(&uid)) {
         shared.with_state(|state| state.queue.remove(&uid));
         return start;
     }
-    let nodes = shared.with_state(|state| state.cache.view());
+    let nodes = shared.with_state(|state| state.cache.snapshot());
     let count = nodes.len().max(1);
     let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-    let cycle = Cycle { extenders: &shared.extenders, ignored: &shared.ignored, seed: shared.config.seed };
+    let cycle = Cycle {
+        extenders: &shared.extenders,
+        ignored_resources: &shared.ignored_resources,
+        seed: shared.config.seed,
+    };
     let (looked_at, outcome) = cycle.run(&pod, &name, nodes, start).await;
     match outcome {
         Ok(node) => {
-            // The pod may have been deleted meanwhile; binding then fails, as it does in kube-scheduler.
+            // The pod may have been deleted meanwhile: its binding then fails, as in kube-scheduler.
             shared.with_state(|state| state.cache.assume(&uid, &pod, &node));
             let task = bind_assumed(shared.clone(), uid, pod, node);
             shared.spawn(task);
@@ -74,7 +69,7 @@ async fn schedule(shared: &Arc<Shared>, uid: String, pod: Arc<Pod>, start: usize
             let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
             let message = diagnosis.message(policy != Some("Never"));
             let now = shared.clock.now();
-            shared.with_state(|state| state.queue.refused(&uid, diagnosis.refusers(), now));
+            shared.with_state(|state| state.queue.refused(&uid, diagnosis.refused_by(), now));
             shared.report(Report::unschedulable(pod, message, now));
         }
         Err(error @ CycleError::NoNodes) => {
@@ -97,14 +92,14 @@ async fn bind_assumed(shared: Arc<Shared>, uid: String, pod: Arc<Pod>, node: Str
             let now = shared.clock.now();
             shared.with_state(|state| {
                 state.cache.forget(&uid);
-                state.queue.wake(Wake::PodGone, now);
+                state.queue.observe(ClusterEvent::PodGone, now);
             });
             fail(&shared, &uid, pod, error.to_string());
         }
     }
 }
 
-/// Back to the queue with back-off, unless the pod is bound after all (its bind's answer was lost) or gone.
+/// Puts the pod back into the queue with back-off, unless it is gone, or bound because only the answer of its bind was lost.
 fn fail(shared: &Shared, uid: &str, pod: Arc<Pod>, message: String) {
     let now = shared.clock.now();
     shared.with_state(|state| {

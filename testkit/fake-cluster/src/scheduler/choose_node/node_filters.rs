@@ -1,4 +1,5 @@
-//! The in-tree filters about a node's own marks, in kube-scheduler's order: unschedulable, taints, affinity.
+//! The in-tree filters that look at the node's spec and labels, in kube-scheduler's order: NodeUnschedulable,
+//! TaintToleration, NodeAffinity.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +7,10 @@ use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
 };
 
-use super::verdict::{Refusal, Refuser};
+use super::diagnosis::{Refusal, RefusedBy};
 
 /// The first of the three filters that refuses the node.
-pub(super) fn check(spec: &PodSpec, node: &Node) -> Result<(), Refusal> {
+pub(crate) fn check(spec: &PodSpec, node: &Node) -> Result<(), Refusal> {
     let refuse = |by, reason: &str| Err(Refusal { by, resolvable: false, reasons: vec![reason.to_owned()] });
     let node_spec = node.spec.clone().unwrap_or_default();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
@@ -19,15 +20,15 @@ pub(super) fn check(spec: &PodSpec, node: &Node) -> Result<(), Refusal> {
         ..Taint::default()
     };
     if node_spec.unschedulable == Some(true) && !tolerated(&cordon, tolerations) {
-        return refuse(Refuser::NodeUnschedulable, "node(s) were unschedulable");
+        return refuse(RefusedBy::NodeUnschedulable, "node(s) were unschedulable");
     }
     let mut taints = node_spec.taints.iter().flatten();
     if taints.any(|taint| taint.effect != "PreferNoSchedule" && !tolerated(taint, tolerations)) {
         // Since 1.34.2 the text no longer names the taint (kubernetes PR 135023).
-        return refuse(Refuser::TaintToleration, "node(s) had untolerated taint(s)");
+        return refuse(RefusedBy::TaintToleration, "node(s) had untolerated taint(s)");
     }
     if !selected(spec, node) {
-        return refuse(Refuser::NodeAffinity, "node(s) didn't match Pod's node affinity/selector");
+        return refuse(RefusedBy::NodeAffinity, "node(s) didn't match Pod's node affinity/selector");
     }
     Ok(())
 }
@@ -63,7 +64,7 @@ fn selected(spec: &PodSpec, node: &Node) -> bool {
     })
 }
 
-/// All requirements of one term; a term without any matches no node.
+/// Whether all requirements of one term hold; a term without any matches no node.
 fn term_matches(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn verdict(spec: serde_json::Value, node: serde_json::Value) -> String {
+    fn checked(spec: serde_json::Value, node: serde_json::Value) -> String {
         let mut spec_json = json!({"containers": []});
         spec_json.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let node = serde_json::from_value(node).unwrap();
@@ -112,16 +113,16 @@ mod tests {
     #[test]
     fn a_cordoned_node_takes_only_pods_that_tolerate_it() {
         let cordoned = || node(json!({"unschedulable": true}));
-        assert_eq!(verdict(json!({}), cordoned()), "node(s) were unschedulable");
-        assert_eq!(verdict(json!({"tolerations": [{"operator": "Exists"}]}), cordoned()), "ok");
+        assert_eq!(checked(json!({}), cordoned()), "node(s) were unschedulable");
+        assert_eq!(checked(json!({"tolerations": [{"operator": "Exists"}]}), cordoned()), "ok");
     }
 
     #[test]
     fn taints_need_tolerations() {
         let tainted = || node(json!({"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}));
         let soft = node(json!({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}));
-        assert_eq!(verdict(json!({}), tainted()), "node(s) had untolerated taint(s)");
-        assert_eq!(verdict(json!({}), soft), "ok");
+        assert_eq!(checked(json!({}), tainted()), "node(s) had untolerated taint(s)");
+        assert_eq!(checked(json!({}), soft), "ok");
         for (toleration, expected) in [
             (json!({"key": "k", "value": "v", "effect": "NoSchedule"}), "ok"),
             (json!({"key": "k", "operator": "Exists"}), "ok"),
@@ -131,15 +132,15 @@ mod tests {
                 "node(s) had untolerated taint(s)",
             ),
         ] {
-            assert_eq!(verdict(json!({"tolerations": [toleration]}), tainted()), expected);
+            assert_eq!(checked(json!({"tolerations": [toleration]}), tainted()), expected);
         }
     }
 
     #[test]
     fn selectors_and_required_affinity_choose_nodes() {
         let unmatched = "node(s) didn't match Pod's node affinity/selector";
-        assert_eq!(verdict(json!({"nodeSelector": {"zone": "a"}}), node(json!({}))), "ok");
-        assert_eq!(verdict(json!({"nodeSelector": {"zone": "b"}}), node(json!({}))), unmatched);
+        assert_eq!(checked(json!({"nodeSelector": {"zone": "a"}}), node(json!({}))), "ok");
+        assert_eq!(checked(json!({"nodeSelector": {"zone": "b"}}), node(json!({}))), unmatched);
         for (key, operator, values, expected) in [
             ("zone", "In", vec!["a", "b"], "ok"),
             ("zone", "NotIn", vec!["a"], unmatched),
@@ -152,7 +153,7 @@ mod tests {
             let term = json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
             let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
                 {"nodeSelectorTerms": [term]}}});
-            assert_eq!(verdict(json!({"affinity": affinity}), node(json!({}))), expected, "{key} {operator}");
+            assert_eq!(checked(json!({"affinity": affinity}), node(json!({}))), expected, "{key} {operator}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! NodeResourcesFit: whether a node's reported allocatable still has what a pod asks for.
+//! NodeResourcesFit: whether a node's reported allocatable still covers a pod's request.
 
 use std::collections::BTreeSet;
 
-use super::verdict::{Refusal, Refuser};
+use super::diagnosis::{Refusal, RefusedBy};
 use crate::amounts::Amounts;
 
-/// Whether `request` goes beside what `used` (by `pods` pods) already takes of `allocatable`. Resources in
-/// `ignored` are left to an extender.
-pub(super) fn fits(
+/// Whether `request` fits beside what `pods` pods already use of `allocatable`. Resources in `ignored` are left to an
+/// extender.
+pub(crate) fn fits(
     request: &Amounts,
     used: &Amounts,
     pods: usize,
@@ -19,17 +19,17 @@ pub(super) fn fits(
     if i64::try_from(pods).unwrap_or(i64::MAX) >= allocatable.get("pods") {
         reasons.push("Too many pods".to_owned());
     }
-    for (name, asked) in request.iter() {
+    for (name, requested) in request.iter() {
         let total = allocatable.get(name);
-        if asked > 0 && !ignored.contains(name) && asked > total - used.get(name) {
+        if requested > 0 && !ignored.contains(name) && requested > total - used.get(name) {
             reasons.push(format!("Insufficient {name}"));
-            resolvable &= asked <= total;
+            resolvable &= requested <= total;
         }
     }
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Refusal { by: Refuser::NodeResourcesFit, resolvable, reasons })
+    Err(Refusal { by: RefusedBy::NodeResourcesFit, resolvable, reasons })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The extender protocol's JSON as Go writes and reads it (facts/kubernetes.md §1): the Go types carry no
-//! tags, so keys are field names, nil is `null`, and keys of answers are matched without regard to case.
+//! The extender protocol's JSON as Go writes and reads it (docs/reference/kubernetes.md §1): the Go types have no tags,
+//! so keys are field names, nil is `null`, and keys of answers are matched without regard to case.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 /// Body of filter and prioritize. One of `nodes` and `node_names` is `None` (`null`).
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct ExtenderArgs {
-    pub(super) pod: Value,
-    pub(super) nodes: Option<NodeList>,
-    pub(super) node_names: Option<Vec<String>>,
+pub(crate) struct ExtenderArgs {
+    pub(crate) pod: Value,
+    pub(crate) nodes: Option<NodeList>,
+    pub(crate) node_names: Option<Vec<String>>,
 }
 
 /// A v1.NodeList: ordinary Kubernetes JSON.
 #[derive(Serialize)]
-pub(super) struct NodeList {
+pub(crate) struct NodeList {
     metadata: BTreeMap<String, Value>,
     items: Vec<Value>,
 }
@@ -26,33 +26,33 @@ pub(super) struct NodeList {
 /// Body of bind.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct BindingArgs<'a> {
-    pub(super) pod_name: &'a str,
-    pub(super) pod_namespace: &'a str,
+pub(crate) struct BindingArgs<'a> {
+    pub(crate) pod_name: &'a str,
+    pub(crate) pod_namespace: &'a str,
     #[serde(rename = "PodUID")]
-    pub(super) pod_uid: &'a str,
-    pub(super) node: &'a str,
+    pub(crate) pod_uid: &'a str,
+    pub(crate) node: &'a str,
 }
 
 /// Answer to filter.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FilterResult {
+pub(crate) struct FilterResult {
     /// Names of the nodes of `Nodes.items`, if `Nodes` was given.
-    pub(super) nodes: Option<Vec<String>>,
-    pub(super) node_names: Option<Vec<String>>,
-    pub(super) failed: BTreeMap<String, String>,
-    pub(super) failed_and_unresolvable: BTreeMap<String, String>,
-    pub(super) error: String,
+    pub(crate) nodes: Option<Vec<String>>,
+    pub(crate) node_names: Option<Vec<String>>,
+    pub(crate) failed: BTreeMap<String, String>,
+    pub(crate) failed_and_unresolvable: BTreeMap<String, String>,
+    pub(crate) error: String,
 }
 
 impl NodeList {
-    pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
+    pub(crate) fn of<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
         Self { metadata: BTreeMap::new(), items: nodes.map(node_json).collect() }
     }
 }
 
 impl FilterResult {
-    pub(super) fn decode(answer: &Value) -> Result<Self, serde_json::Error> {
+    pub(crate) fn decode(answer: &Value) -> Result<Self, serde_json::Error> {
         let nodes = match field(answer, "Nodes") {
             Some(list) => Some(node_names_of(list)?),
             None => None,
@@ -68,12 +68,12 @@ impl FilterResult {
 }
 
 /// The `Error` of a filter or bind answer; empty means success.
-pub(super) fn decode_error(answer: &Value) -> Result<String, serde_json::Error> {
+pub(crate) fn decode_error(answer: &Value) -> Result<String, serde_json::Error> {
     Ok(read(answer, "Error")?.unwrap_or_default())
 }
 
 /// Answer to prioritize: scores by host.
-pub(super) fn decode_scores(answer: &Value) -> Result<Vec<(String, i64)>, serde_json::Error> {
+pub(crate) fn decode_scores(answer: &Value) -> Result<Vec<(String, i64)>, serde_json::Error> {
     let entries: Option<Vec<Value>> = serde_json::from_value(answer.clone())?;
     let entries = entries.unwrap_or_default();
     let score = |entry: &Value| {
@@ -83,7 +83,7 @@ pub(super) fn decode_scores(answer: &Value) -> Result<Vec<(String, i64)>, serde_
 }
 
 /// A pod as kube-scheduler's Go types print it.
-pub(super) fn pod_json(pod: &Pod) -> Value {
+pub(crate) fn pod_json(pod: &Pod) -> Value {
     let mut pod = object_json(pod);
     for kind in ["containers", "initContainers"] {
         let containers =
@@ -99,7 +99,7 @@ fn node_json(node: &Node) -> Value {
     object_json(node)
 }
 
-/// Informer objects carry neither kind and apiVersion nor managed fields; struct fields are always printed.
+/// Informer objects have neither kind and apiVersion nor managed fields; struct fields are always printed.
 fn object_json(object: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {

@@ -1,21 +1,21 @@
 //! Which of the feasible nodes gets the pod: in-tree LeastAllocated, the extenders' scores, then the seed.
 
-use super::cache::NodeView;
 use crate::amounts::Amounts;
+use crate::scheduler::cache::NodeInfo;
 
-/// What kube-scheduler's scoring assumes for a pod that asks for none: 100 millicores, 200 MiB.
+/// What kube-scheduler's scoring assumes for a pod without a request: 100 millicores, 200 MiB.
 const NON_ZERO: [(&str, i64); 2] = [("cpu", 100), ("memory", 200 * 1024 * 1024)];
 
 /// 0..=100: the mean free share of cpu and memory after the pod is placed.
-pub(super) fn least_allocated(request: &Amounts, node: &NodeView) -> i64 {
+pub(crate) fn least_allocated(request: &Amounts, node: &NodeInfo) -> i64 {
     let mut shares = Vec::new();
     for (resource, default) in NON_ZERO {
-        let asked = |amounts: &Amounts| match amounts.get(resource) {
+        let requested = |amounts: &Amounts| match amounts.get(resource) {
             0 => default,
             amount => amount,
         };
         let total = node.allocatable.get(resource);
-        let used = asked(request) + node.pods.iter().map(asked).sum::<i64>();
+        let used = requested(request) + node.pods.iter().map(requested).sum::<i64>();
         if total > 0 {
             shares.push((total - used).max(0).saturating_mul(100) / total);
         }
@@ -25,7 +25,7 @@ pub(super) fn least_allocated(request: &Amounts, node: &NodeView) -> i64 {
 }
 
 /// The node with the highest score; among equals the seed and the pod's name decide.
-pub(super) fn choose(scores: &[(String, i64)], seed: u64, pod: &str) -> Option<String> {
+pub(crate) fn choose(scores: &[(String, i64)], seed: u64, pod: &str) -> Option<String> {
     let highest = scores.iter().map(|(_, score)| *score).max()?;
     let best: Vec<&String> =
         scores.iter().filter(|(_, score)| *score == highest).map(|(node, _)| node).collect();
@@ -33,7 +33,7 @@ pub(super) fn choose(scores: &[(String, i64)], seed: u64, pod: &str) -> Option<S
     best.get(usize::try_from(pick).ok()?).map(|node| (*node).clone())
 }
 
-/// FNV-1a over the seed and the text, then a final stir: the same on every machine and in every version.
+/// FNV-1a over the seed and the text, with a final mix: the same on every machine and in every version.
 fn mix(seed: u64, text: &str) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let start = seed.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);

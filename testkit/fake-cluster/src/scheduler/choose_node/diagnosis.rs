@@ -1,10 +1,10 @@
-//! What the filters and the extenders said about each node, and kube-scheduler 1.34's text for it.
+//! Why no node takes a pod: the refusals of the filters and extenders by node, and kube-scheduler 1.34's text for them.
 
 use std::collections::BTreeMap;
 
-/// Who refused a node. Decides which cluster events make another try worthwhile (see queue).
+/// The filter that refused a node, which decides what cluster events make another try worthwhile (`cluster_event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Refuser {
+pub(crate) enum RefusedBy {
     NodeUnschedulable,
     TaintToleration,
     NodeAffinity,
@@ -14,57 +14,59 @@ pub(super) enum Refuser {
 
 /// Why one node does not take the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) by: Refuser,
-    /// `true`: taking other pods away could help (kube-scheduler's Unschedulable); `false`: never.
-    pub(super) resolvable: bool,
-    pub(super) reasons: Vec<String>,
+pub(crate) struct Refusal {
+    pub(crate) by: RefusedBy,
+    /// `true`: evicting other pods could help (kube-scheduler's Unschedulable); `false`: it could not
+    /// (UnschedulableAndUnresolvable).
+    pub(crate) resolvable: bool,
+    pub(crate) reasons: Vec<String>,
 }
 
 /// The result of a scheduling cycle that found no node.
 #[derive(Debug, Default)]
-pub(super) struct Diagnosis {
-    /// All nodes of the cluster, whether or not a refusal names them.
-    pub(super) nodes: usize,
-    /// Refusals by node name. A node that an extender dropped in silence has none.
-    pub(super) refusals: BTreeMap<String, Refusal>,
-    /// An extender dropped at least one node.
-    pub(super) extender_refused: bool,
+pub(crate) struct Diagnosis {
+    /// How many nodes the cluster has.
+    pub(crate) nodes: usize,
+    /// Refusals by node name. A node that an extender left out without a reason has none.
+    pub(crate) refusals: BTreeMap<String, Refusal>,
+    /// Whether an extender left out at least one node.
+    pub(crate) extender_refused: bool,
 }
 
 impl Diagnosis {
-    pub(super) fn refusers(&self) -> Vec<Refuser> {
-        let mut refusers: Vec<Refuser> = self.refusals.values().map(|refusal| refusal.by).collect();
-        refusers.extend(self.extender_refused.then_some(Refuser::Extender));
-        refusers.sort();
-        refusers.dedup();
-        refusers
+    /// The filters that refused any node, each once.
+    pub(crate) fn refused_by(&self) -> Vec<RefusedBy> {
+        let mut filters: Vec<RefusedBy> = self.refusals.values().map(|refusal| refusal.by).collect();
+        filters.extend(self.extender_refused.then_some(RefusedBy::Extender));
+        filters.sort();
+        filters.dedup();
+        filters
     }
 
     /// The text of the pod's condition and event. `may_preempt` is false for `preemptionPolicy: Never`.
-    pub(super) fn message(&self, may_preempt: bool) -> String {
+    pub(crate) fn message(&self, may_preempt: bool) -> String {
         let mut reasons = BTreeMap::new();
         for reason in self.refusals.values().flat_map(|refusal| &refusal.reasons) {
             *reasons.entry(reason.as_str()).or_insert(0) += 1;
         }
-        // DynamicResources speaks first in PostFilter, also for pods without claims.
+        // DynamicResources is first in PostFilter and writes its text for pods without claims too.
         let filters = no_nodes(self.nodes, &reasons);
         format!("{filters} no new claims to deallocate, preemption: {}", self.preemption(may_preempt))
     }
 
-    /// Nobody is preempted here; this is what kube-scheduler says when no pod of lower priority is around.
+    /// No pod is preempted here: the text is kube-scheduler's for a cluster without pods of lower priority.
     fn preemption(&self, may_preempt: bool) -> String {
         if !may_preempt {
             return "not eligible due to preemptionPolicy=Never.".into();
         }
         let candidates = self.refusals.values().filter(|refusal| refusal.resolvable).count();
-        let hopeless = self.nodes.saturating_sub(candidates);
+        let not_helpful = self.nodes.saturating_sub(candidates);
         let mut reasons = BTreeMap::new();
         if candidates > 0 {
             reasons.insert("No preemption victims found for incoming pod", candidates);
         }
-        if hopeless > 0 {
-            reasons.insert("Preemption is not helpful for scheduling", hopeless);
+        if not_helpful > 0 {
+            reasons.insert("Preemption is not helpful for scheduling", not_helpful);
         }
         no_nodes(self.nodes, &reasons)
     }
@@ -81,8 +83,8 @@ fn no_nodes(nodes: usize, reasons: &BTreeMap<&str, usize>) -> String {
     format!("0/{nodes} nodes are available: {}.", counted.join(", "))
 }
 
-/// An event's note: at most 1,024 bytes, the cut shown as ` ...`.
-pub(super) fn cut_note(message: &str) -> String {
+/// An event's note: at most 1,024 bytes, a longer message ends in ` ...`.
+pub(crate) fn cut_note(message: &str) -> String {
     const LIMIT: usize = 1024;
     const SUFFIX: &str = " ...";
     if message.len() <= LIMIT {
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     fn refused(resolvable: bool, reason: &str) -> Refusal {
-        Refusal { by: Refuser::Extender, resolvable, reasons: vec![reason.into()] }
+        Refusal { by: RefusedBy::Extender, resolvable, reasons: vec![reason.into()] }
     }
 
     #[test]
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_dropped_in_silence_leave_no_reason() {
+    fn nodes_left_out_without_a_reason_are_only_counted() {
         let diagnosis = Diagnosis { nodes: 1, ..Diagnosis::default() };
         assert_eq!(
             diagnosis.message(true),

@@ -1,54 +1,55 @@
-//! Turns a kube watch, with its relists, into changes of single objects: what it was and what it is now.
+//! Turns the events of a kube watch, with its relists, into changes of single objects. Used by `watch`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::{Resource, ResourceExt, runtime::watcher::Event};
 
-/// One object's change; at least one side is there. An object replaced under the same name is two changes.
-pub(super) struct Change<K> {
-    pub(super) old: Option<Arc<K>>,
-    pub(super) new: Option<Arc<K>>,
+/// One object before and after a change, of which at least one is there. An object that was replaced under the same name
+/// is two changes.
+pub(crate) struct Change<K> {
+    pub(crate) old: Option<Arc<K>>,
+    pub(crate) new: Option<Arc<K>>,
 }
 
 /// The last known state of every object of one kind.
-pub(super) struct Feed<K> {
+pub(crate) struct KnownObjects<K> {
     known: HashMap<String, Arc<K>>,
-    listed: Vec<K>,
+    relist: Vec<K>,
     synced: bool,
 }
 
-impl<K: Resource> Feed<K> {
-    pub(super) fn new() -> Self {
-        Self { known: HashMap::new(), listed: Vec::new(), synced: false }
+impl<K: Resource> KnownObjects<K> {
+    pub(crate) fn new() -> Self {
+        Self { known: HashMap::new(), relist: Vec::new(), synced: false }
     }
 
     /// Whether the first list is complete.
-    pub(super) fn is_synced(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         self.synced
     }
 
-    /// The changes an event of the watch stands for.
-    pub(super) fn take(&mut self, event: Event<K>) -> Vec<Change<K>> {
+    /// Applies an event of the watch and gives the changes that it makes.
+    pub(crate) fn apply(&mut self, event: Event<K>) -> Vec<Change<K>> {
         match event {
             Event::Init => {
-                self.listed.clear();
+                self.relist.clear();
                 Vec::new()
             }
             Event::InitApply(object) => {
-                self.listed.push(object);
+                self.relist.push(object);
                 Vec::new()
             }
             Event::InitDone => self.replace_all(),
-            Event::Apply(object) => self.apply(object),
-            Event::Delete(object) => self.forget(&key(&object)).into_iter().collect(),
+            Event::Apply(object) => self.put(object),
+            Event::Delete(object) => self.remove(&key(&object)).into_iter().collect(),
         }
     }
 
     fn replace_all(&mut self) -> Vec<Change<K>> {
         self.synced = true;
-        let mut listed = std::mem::take(&mut self.listed);
-        // Oldest first, as a queue would have met them; equal times are ordered by the server's own counter.
+        let mut listed = std::mem::take(&mut self.relist);
+        // Oldest first, as a watch would have shown them; the server's own counter orders equal times.
         listed.sort_by_key(|object| {
             let version = object.resource_version().and_then(|version| version.parse::<u64>().ok());
             (object.creation_timestamp(), version, key(object))
@@ -57,12 +58,12 @@ impl<K: Resource> Feed<K> {
         let mut gone: Vec<String> =
             self.known.keys().filter(|known| !present.contains(*known)).cloned().collect();
         gone.sort();
-        let mut changes: Vec<Change<K>> = gone.iter().filter_map(|key| self.forget(key)).collect();
-        changes.extend(listed.into_iter().flat_map(|object| self.apply(object)));
+        let mut changes: Vec<Change<K>> = gone.iter().filter_map(|key| self.remove(key)).collect();
+        changes.extend(listed.into_iter().flat_map(|object| self.put(object)));
         changes
     }
 
-    fn apply(&mut self, object: K) -> Vec<Change<K>> {
+    fn put(&mut self, object: K) -> Vec<Change<K>> {
         let object = Arc::new(object);
         match self.known.insert(key(object.as_ref()), object.clone()) {
             Some(old) if old.uid() != object.uid() => {
@@ -72,7 +73,7 @@ impl<K: Resource> Feed<K> {
         }
     }
 
-    fn forget(&mut self, key: &str) -> Option<Change<K>> {
+    fn remove(&mut self, key: &str) -> Option<Change<K>> {
         self.known.remove(key).map(|old| Change { old: Some(old), new: None })
     }
 }
