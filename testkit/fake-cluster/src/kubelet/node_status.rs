@@ -82,7 +82,8 @@ fn present_totals(shared: &Shared) -> Totals {
 
 async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Result<()> {
     let list = |extended: &BTreeMap<String, i64>| -> BTreeMap<String, Quantity> {
-        let basics = BASIC_RESOURCES.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())));
+        let basics =
+            BASIC_RESOURCES.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())));
         basics
             .chain(extended.iter().map(|(name, count)| (name.clone(), Quantity(count.to_string()))))
             .collect()

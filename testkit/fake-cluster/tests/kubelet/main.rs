@@ -1,5 +1,5 @@
 //! The fake kubelet against the behaviour of kubelet 1.34's device manager. Case names follow Kubernetes' own node
-//! e2e tests where there is one (shared/facts/kubernetes.md §4, §6).
+//! e2e tests where there is one (docs/reference/kubernetes.md §4, §6).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 
@@ -9,5 +9,5 @@ mod containers;
 mod failures;
 mod hand_down;
 mod observations;
-mod plugin;
-mod world;
+mod test_node;
+mod test_plugin;

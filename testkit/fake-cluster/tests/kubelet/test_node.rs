@@ -8,17 +8,22 @@ use std::time::Duration;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
-    Choice, ContainerRun, ContainerRuntime, ContainerStart, Kubelet, KubeletConfig, KubeletError,
+    ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig, KubeletError,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use kubelet_api::unix;
 use serde_json::{Value, json};
+use testkit_support::eventually;
+use tonic::transport::Channel;
 
 pub(crate) const WIDGET: &str = "example.com/widget";
+pub(crate) const GADGET: &str = "example.com/gadget";
 pub(crate) const NODE: &str = "n1";
 
-pub(crate) struct World {
+pub(crate) struct TestNode {
     pub(crate) api: ApiServer,
     pub(crate) clock: Clock,
     pub(crate) config: KubeletConfig,
@@ -40,23 +45,20 @@ impl ContainerRuntime for ScriptedRuntime {
     }
 }
 
-impl World {
+impl TestNode {
     pub(crate) fn new() -> Self {
-        Self::with(Choice::Seeded, 1)
+        Self::with(FreeChoices::Seeded(1))
     }
 
-    pub(crate) fn with(choice: Choice, seed: u64) -> Self {
+    pub(crate) fn with(free_choices: FreeChoices) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let clock = Clock::new();
+        let api = ApiServer::default();
         let config = KubeletConfig {
-            node: NODE.to_owned(),
-            dir: dir.path().to_owned(),
-            seed,
-            choice,
+            free_choices,
             labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
-            status_period: Duration::ZERO,
+            ..KubeletConfig::new(NODE, dir.path())
         };
-        Self { api: ApiServer::new(clock.clone()), clock, config, runtime: Arc::default(), _dir: dir }
+        Self { clock: api.clock().clone(), api, config, runtime: Arc::default(), _dir: dir }
     }
 
     pub(crate) async fn kubelet(&self) -> Kubelet {
@@ -64,8 +66,7 @@ impl World {
     }
 
     pub(crate) async fn try_kubelet(&self) -> Result<Kubelet, KubeletError> {
-        let (client, logs) = (self.api.client(), Arc::new(self.api.clone()));
-        Kubelet::start(client, self.clock.clone(), self.config.clone(), self.runtime.clone(), logs).await
+        Kubelet::start(&self.api, self.config.clone(), self.runtime.clone()).await
     }
 
     pub(crate) fn plugins_dir(&self) -> PathBuf {
@@ -94,7 +95,7 @@ impl World {
     }
 
     pub(crate) async fn is_gone(&self, name: &str) {
-        until(&format!("{name} to be gone"), async || {
+        eventually(&format!("{name} to be gone"), async || {
             self.pods().get_opt(name).await.unwrap().is_none().then_some(())
         })
         .await;
@@ -102,7 +103,7 @@ impl World {
 
     /// The pod once it has `phase`.
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> Pod {
-        until(&format!("{name} to be {phase}"), async || {
+        eventually(&format!("{name} to be {phase}"), async || {
             let pod = self.pods().get(name).await.unwrap();
             (pod.status.as_ref()?.phase.as_deref() == Some(phase)).then_some(pod)
         })
@@ -116,15 +117,25 @@ impl World {
     }
 
     /// Waits until the Node shows these counts of the widget.
-    pub(crate) async fn node_shows(&self, allocatable: &str, capacity: &str) {
+    pub(crate) async fn shows(&self, allocatable: &str, capacity: &str) {
+        self.shows_of(WIDGET, allocatable, capacity).await;
+    }
+
+    /// Waits until the Node shows these counts of `resource`.
+    pub(crate) async fn shows_of(&self, resource: &str, allocatable: &str, capacity: &str) {
         let nodes: Api<Node> = Api::all(self.api.client());
-        until(&format!("{allocatable} allocatable of {capacity}"), async || {
+        eventually(&format!("{resource}: {allocatable} allocatable of {capacity}"), async || {
             let status = nodes.get(NODE).await.unwrap().status?;
-            let allocatable_now = status.allocatable?.remove(WIDGET)?.0;
-            let capacity_now = status.capacity?.remove(WIDGET)?.0;
+            let allocatable_now = status.allocatable?.remove(resource)?.0;
+            let capacity_now = status.capacity?.remove(resource)?.0;
             (allocatable_now == allocatable && capacity_now == capacity).then_some(())
         })
         .await;
+    }
+
+    /// A client of the podresources socket.
+    pub(crate) async fn lister(&self) -> PodResourcesListerClient<Channel> {
+        PodResourcesListerClient::new(unix::connect(&self.config.podresources_socket()).await.unwrap())
     }
 }
 
@@ -144,27 +155,12 @@ pub(crate) fn ending(mut container: Value, seconds: u32, code: i32) -> Value {
     container
 }
 
-/// The ids a container holds, by its name.
+/// The ids that a container has, by its name.
 pub(crate) fn ids_of(kubelet: &Kubelet, container: &str) -> BTreeSet<String> {
     kubelet
-        .holdings()
+        .assignments()
         .into_iter()
-        .filter(|held| held.container == container)
-        .flat_map(|held| held.ids)
+        .filter(|given| given.container == container)
+        .flat_map(|given| given.ids)
         .collect()
-}
-
-/// Asks again until there is an answer; fails after 10 seconds.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), asking)
-        .await
-        .unwrap_or_else(|_| panic!("waited for {what}"))
 }

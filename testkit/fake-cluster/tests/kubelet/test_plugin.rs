@@ -1,4 +1,4 @@
-//! A device plugin that does what a test tells it and remembers what it was asked.
+//! A device plugin that does what a test scripts and records its calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use crate::world::{WIDGET, World};
+use crate::test_node::{TestNode, WIDGET};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
@@ -22,15 +22,16 @@ pub(crate) enum Call {
     Allocate(BTreeSet<String>),
 }
 
-/// The plugin; dropping it kills it.
-pub(crate) struct Plugin {
-    pub(crate) brain: Arc<Brain>,
+/// The plugin. Dropping it kills it.
+pub(crate) struct TestPlugin {
+    pub(crate) script: Arc<Script>,
     socket: String,
     folder: std::path::PathBuf,
     killed: CancellationToken,
 }
 
-pub(crate) struct Brain {
+/// What the plugin answers, and what it was asked.
+pub(crate) struct Script {
     pub(crate) devices: watch::Sender<Vec<Device>>,
     pub(crate) calls: Mutex<Vec<Call>>,
     /// What fails, by RPC name.
@@ -54,18 +55,18 @@ pub(crate) fn ids<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-impl Plugin {
+impl TestPlugin {
     /// Serves `count` widgets on `widget.sock` and registers them.
-    pub(crate) async fn registered(world: &World, count: usize) -> Self {
-        let plugin = Self::serving(world, "widget.sock", healthy(count));
+    pub(crate) async fn registered(node: &TestNode, count: usize) -> Self {
+        let plugin = Self::serving(node, "widget.sock", healthy(count));
         plugin.register().await.unwrap();
         let count = count.to_string();
-        world.node_shows(&count, &count).await;
+        node.shows(&count, &count).await;
         plugin
     }
 
-    pub(crate) fn serving(world: &World, socket: &str, devices: Vec<Device>) -> Self {
-        let brain = Arc::new(Brain {
+    pub(crate) fn serving(node: &TestNode, socket: &str, devices: Vec<Device>) -> Self {
+        let script = Arc::new(Script {
             devices: watch::Sender::new(devices),
             calls: Mutex::default(),
             errors: Mutex::default(),
@@ -73,13 +74,13 @@ impl Plugin {
             allocate_may_end: watch::Sender::new(true),
             streams: CancellationToken::new(),
         });
-        let (folder, killed) = (world.plugins_dir(), CancellationToken::new());
+        let (folder, killed) = (node.plugins_dir(), CancellationToken::new());
         let listener = unix::listen(&folder.join(socket)).unwrap();
-        let service = DevicePluginServer::new(Service(Arc::clone(&brain)));
+        let service = DevicePluginServer::new(Service(Arc::clone(&script)));
         let server = tonic::transport::Server::builder().add_service(service);
         let stop = killed.clone();
         tokio::spawn(server.serve_with_incoming_shutdown(unix::incoming(listener), stop.cancelled_owned()));
-        Self { brain, socket: socket.to_owned(), folder, killed }
+        Self { script, socket: socket.to_owned(), folder, killed }
     }
 
     pub(crate) async fn register(&self) -> Result<(), Status> {
@@ -98,16 +99,16 @@ impl Plugin {
     }
 
     pub(crate) fn fail(&self, rpc: &'static str, status: Status) {
-        self.brain.errors.lock().unwrap().insert(rpc, status);
+        self.script.errors.lock().unwrap().insert(rpc, status);
     }
 
     /// What GetPreferredAllocation answers from now on.
     pub(crate) fn prefer<const N: usize>(&self, ids: [&str; N]) {
-        *self.brain.preferred.lock().unwrap() = ids.map(str::to_owned).to_vec();
+        *self.script.preferred.lock().unwrap() = ids.map(str::to_owned).to_vec();
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
-        self.brain.calls.lock().unwrap().clone()
+        self.script.calls.lock().unwrap().clone()
     }
 
     pub(crate) fn allocations(&self) -> usize {
@@ -116,18 +117,18 @@ impl Plugin {
 
     /// Ends the streams and closes the socket.
     pub(crate) fn kill(&self) {
-        self.brain.streams.cancel();
+        self.script.streams.cancel();
         self.killed.cancel();
     }
 }
 
-impl Drop for Plugin {
+impl Drop for TestPlugin {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-struct Service(Arc<Brain>);
+struct Service(Arc<Script>);
 
 impl Service {
     fn error(&self, rpc: &str) -> Result<(), Status> {
@@ -186,7 +187,7 @@ impl DevicePlugin for Service {
         let node =
             |id| DeviceSpec { container_path: path(id), host_path: path(id), permissions: "rw".to_owned() };
         let answer = ContainerAllocateResponse {
-            envs: BTreeMap::from([("WIDGETS".to_owned(), list), ("WHO".to_owned(), "plugin".to_owned())]),
+            envs: BTreeMap::from([("WIDGETS".to_owned(), list), ("SET_BY".to_owned(), "plugin".to_owned())]),
             devices: ids.iter().map(node).collect(),
             ..Default::default()
         };

@@ -8,8 +8,8 @@ use std::time::Duration;
 use kubelet_api::deviceplugin::v1beta1::Empty;
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 use tonic::Status;
+use tonic::transport::Channel;
 
 use super::rpc_error::rpc_error;
 use crate::kubelet::shared::{Shared, locked};

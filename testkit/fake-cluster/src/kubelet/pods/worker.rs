@@ -178,7 +178,11 @@ impl Worker {
             match write().await {
                 Ok(_) => return,
                 Err(kube::Error::Api(answer)) if [404, 409, 422].contains(&answer.code) => {
-                    tracing::debug!(pod = self.name(), reason = answer.message, "the pod is gone or replaced");
+                    tracing::debug!(
+                        pod = self.name(),
+                        reason = answer.message,
+                        "the pod is gone or replaced"
+                    );
                     return;
                 }
                 Err(error) => tracing::warn!(pod = self.name(), %error, "cannot write to the API server"),
