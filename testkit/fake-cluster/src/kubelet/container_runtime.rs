@@ -1,4 +1,4 @@
-//! The stand-in for containerd: the trait by which a test says what its containers do, and a runtime that records them.
+//! In place of containerd: the trait by which a test defines what its containers do, and a runtime that records them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Runs containers. A closure `Fn(&ContainerStart) -> ContainerRun` is one too.
 pub trait ContainerRuntime: Send + Sync {
-    /// Starts a container and says at once what it will have done. Called for each start of a container, restarts included,
+    /// Starts a container and gives at once what it will have done. Called for each start of a container, restarts included,
     /// but not for containers that outlive their kubelet. Must not block for long.
     fn start(&self, container: &ContainerStart) -> ContainerRun;
 }

@@ -134,7 +134,7 @@ async fn a_reflector_follows_through_an_outage_in_which_its_version_is_lost() {
     })
     .await;
 
-    // The watcher's version is compacted before it reconnects, so it must list anew.
+    // The watcher's version is compacted before it reconnects, so it must list again.
     server.set_available(false);
     server.set_available(true);
     create_pod(&client, "b").await;

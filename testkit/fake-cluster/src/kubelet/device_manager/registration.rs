@@ -50,7 +50,7 @@ fn is_extended_resource(name: &str) -> bool {
     !native && is_word(domain) && is_word(rest) && domain == domain.to_lowercase() && rest.len() <= 63
 }
 
-/// Removes every socket in the folder, so that plugins notice the restart and register anew.
+/// Removes every socket in the folder, so that plugins notice the restart and register again.
 pub(crate) fn remove_sockets(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

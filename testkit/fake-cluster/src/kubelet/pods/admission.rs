@@ -9,7 +9,7 @@ use crate::kubelet::device_manager::allocate::{AllocateError, allocate};
 use crate::kubelet::device_manager::hand_down::HandDown;
 use crate::kubelet::shared::{Shared, locked};
 
-/// Why a pod may not run, as its status says it.
+/// Why a pod may not run: reason and message of its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: String,

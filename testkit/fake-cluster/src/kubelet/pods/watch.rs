@@ -24,7 +24,9 @@ pub(crate) async fn run(shared: Arc<Shared>, first_list_done: oneshot::Sender<()
             match event.map(|event| sender.send(event).is_ok()) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(error) => tracing::warn!(%error, "pod watch failed, trying again"),
+                Err(error) => {
+                    tracing::warn!(node = shared.config.node, %error, "the watch of pods failed; it starts again")
+                }
             }
         }
     };

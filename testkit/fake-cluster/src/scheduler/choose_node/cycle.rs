@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use kube::ResourceExt;
 
 use super::diagnosis::{Diagnosis, Refusal, RefusedBy};
 use super::{node_filters, resource_fit, score};
@@ -110,7 +111,7 @@ impl Cycle<'_> {
             let filtered = match extender.filter(pod, feasible.clone()).await {
                 Ok(filtered) => filtered,
                 Err(error) if extender.is_ignorable() => {
-                    tracing::info!(%error, "an ignorable extender failed; the cycle goes on without it");
+                    tracing::info!(pod = %pod.name_any(), %error, "an ignorable extender failed; the cycle continues without it");
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -138,7 +139,9 @@ impl Cycle<'_> {
                     let sum = extra.entry(node).or_insert(0);
                     *sum = sum.saturating_add(score);
                 }),
-                Err(error) => tracing::debug!(%error, "an extender gave no scores; the others decide"),
+                Err(error) => {
+                    tracing::debug!(pod = %pod.name_any(), %error, "an extender gave no scores; the others decide")
+                }
             }
         }
         let request = pod_request(spec);

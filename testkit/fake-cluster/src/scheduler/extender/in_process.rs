@@ -1,4 +1,4 @@
-//! An extender made of a closure that says of each node whether it takes the pod.
+//! An extender made of a closure that decides for each node whether it takes the pod.
 
 use std::sync::Arc;
 
