@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use pairs::IDS;
+pub use service::IDS_VARIABLE;
 use service::PairService;
 
 /// The plugin's socket, in the kubelet's folder.

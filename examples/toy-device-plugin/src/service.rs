@@ -10,6 +10,9 @@ use tonic::{Request, Response, Status};
 
 use crate::pairs::{IDS, preferred};
 
+/// The variable that tells a container the ids of its devices, sorted, with commas.
+pub const IDS_VARIABLE: &str = "EXAMPLE_PAIR_IDS";
+
 /// Answers from the newest list of devices.
 pub struct PairService {
     pub devices: watch::Receiver<Vec<Device>>,
@@ -65,7 +68,7 @@ impl DevicePlugin for PairService {
     }
 }
 
-/// What a container gets with its ids: the ids in `EXAMPLE_PAIR_IDS`, and a device node for each.
+/// What a container gets with its ids: the variable, and a device node for each.
 fn allocated(mut ids: Vec<String>) -> Result<ContainerAllocateResponse, Status> {
     if let Some(unknown) = ids.iter().find(|id| !IDS.contains(&id.as_str())) {
         return Err(Status::not_found(format!("there is no device {unknown}; the devices are {IDS:?}")));
@@ -79,7 +82,7 @@ fn allocated(mut ids: Vec<String>) -> Result<ContainerAllocateResponse, Status> 
     };
     Ok(ContainerAllocateResponse {
         devices: ids.iter().map(device).collect(),
-        envs: [("EXAMPLE_PAIR_IDS".to_owned(), ids.join(","))].into(),
+        envs: [(IDS_VARIABLE.to_owned(), ids.join(","))].into(),
         ..Default::default()
     })
 }
