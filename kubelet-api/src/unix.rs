@@ -1,4 +1,4 @@
-//! tonic over Unix sockets: how a client dials one and how a server listens on one.
+//! tonic over Unix sockets: a client dials one, a server listens on one.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// A socket that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// The operating system cannot hold the path.
+    /// The path is longer than [`MAX_SOCKET_PATH_BYTES`].
     #[error("socket path {} has {bytes} bytes, at most {MAX_SOCKET_PATH_BYTES} fit; use a shorter folder", path.display())]
     PathTooLong {
         /// The path.
@@ -21,7 +21,7 @@ pub enum SocketError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// Nobody answered.
+    /// The socket does not exist, or no server accepts connections on it.
     #[error("cannot reach {}; is somebody listening on it?", path.display())]
     Connect {
         /// The path.
@@ -39,10 +39,10 @@ pub enum SocketError {
     },
 }
 
-/// Checks that the operating system can hold `path`.
+/// Checks the length of a socket's path, before its folder is made for it.
 ///
 /// # Errors
-/// [`SocketError::PathTooLong`] with the length.
+/// [`SocketError::PathTooLong`].
 pub fn check_path(path: &Path) -> Result<(), SocketError> {
     let bytes = path.as_os_str().len();
     if bytes > MAX_SOCKET_PATH_BYTES {
@@ -51,10 +51,10 @@ pub fn check_path(path: &Path) -> Result<(), SocketError> {
     Ok(())
 }
 
-/// Dials the gRPC server on the socket `path`; the connection is up when this returns. No time limit of its own.
+/// Dials the gRPC server on the socket `path`; the connection is up when this returns. It has no timeout of its own.
 ///
 /// # Errors
-/// The path is too long, or nobody listens there.
+/// The path is too long, or no server listens there.
 pub async fn connect(path: &Path) -> Result<Channel, SocketError> {
     check_path(path)?;
     let socket = path.to_owned();
@@ -69,7 +69,7 @@ pub async fn connect(path: &Path) -> Result<Channel, SocketError> {
         .map_err(|source| SocketError::Connect { path: path.to_owned(), source })
 }
 
-/// Listens on the socket `path`, which must not exist yet. Who listens also removes the file afterwards.
+/// Listens on the socket `path`, which must not exist yet. The caller removes the file afterwards.
 ///
 /// # Errors
 /// The path is too long, its folder is missing or the file is there already. Must run within a tokio runtime.

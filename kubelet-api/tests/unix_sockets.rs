@@ -1,4 +1,4 @@
-//! The contracts over a real Unix socket: what the plugin and the kubelet do to each other.
+//! A call over a real Unix socket, and sockets that cannot be used.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ async fn a_missing_socket_is_named() {
 }
 
 #[tokio::test]
-async fn a_path_the_system_cannot_hold_is_refused_before_it_is_used() {
+async fn a_path_that_is_too_long_is_refused() {
     let path = Path::new("/tmp").join("x".repeat(103));
     let error = unix::listen(&path).unwrap_err().to_string();
     assert!(error.contains("has 108 bytes, at most 107 fit"), "{error}");

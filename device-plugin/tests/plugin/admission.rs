@@ -1,6 +1,6 @@
 //! What pods get: the recorded set, else the best linked one, and never what another live pod holds.
 
-use fake_cluster::kubelet::Choice;
+use fake_cluster::kubelet::FreeChoices;
 use rstest::rstest;
 use serde_json::json;
 
@@ -24,12 +24,12 @@ async fn the_documented_example() {
 }
 
 #[rstest]
-#[case::seeded(Choice::Seeded)]
-#[case::hostile(Choice::Hostile)]
+#[case::seeded(FreeChoices::Seeded(1))]
+#[case::adversarial(FreeChoices::Adversarial)]
 #[tokio::test]
-async fn the_recorded_devices_are_given_even_if_others_are_free(#[case] choice: Choice) {
+async fn the_recorded_devices_are_given_even_if_others_are_free(#[case] free_choices: FreeChoices) {
     let mut node = Node::new("trn1.32xlarge");
-    node.kubelet_config.choice = choice;
+    node.kubelet_config.free_choices = free_choices;
     let _kubelet = node.kubelet().await;
     let _plugin = node.plugin();
     node.shows("aws.amazon.com/neuron", 16).await;

@@ -1,5 +1,6 @@
 //! Records say what kubelet really gave, whatever it chose; the node report says it too.
 
+use fake_cluster::kubelet::FreeChoices;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use neuron_core::names::{
@@ -82,7 +83,7 @@ async fn every_correction_is_told_in_its_own_words() {
 #[tokio::test]
 async fn ids_handed_down_by_an_init_container_are_recorded_as_chosen(#[case] seed: u64) {
     let mut node = Node::new("inf2.24xlarge");
-    node.kubelet_config.seed = seed;
+    node.kubelet_config.free_choices = FreeChoices::Seeded(seed);
     let kubelet = node.kubelet().await;
     let _plugin = node.plugin();
     node.shows("aws.amazon.com/neuroncore", 12).await;
@@ -91,7 +92,7 @@ async fn ids_handed_down_by_an_init_container_are_recorded_as_chosen(#[case] see
     let spec = json!({ "initContainers": [init], "containers": [container("main", "neuroncore", 1)] });
     node.place("p", spec, &[("init", "", "2,3"), ("main", "", "2")]).await;
     node.phase("p", "Running").await;
-    let held = kubelet.holdings().into_iter().find(|held| held.container == "main").unwrap();
+    let held = kubelet.assignments().into_iter().find(|held| held.container == "main").unwrap();
     let core = held.ids.first().unwrap().trim_start_matches("neuroncore").to_owned();
     node.recorded("p", &[("init", "", "2,3"), ("main", "", &core)]).await;
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
-use fake_cluster::kubelet::{Choice, ContainerRun, ContainerRuntime, ContainerStart, Kubelet, KubeletConfig};
+use fake_cluster::kubelet::{
+    ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig,
+};
 use fake_neuron::{Machine, MachineSpec};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
@@ -65,8 +67,7 @@ impl Node {
         let kubelet_config = KubeletConfig {
             node: NODE.to_owned(),
             dir: dir.path().join("k"),
-            seed: 1,
-            choice: Choice::Seeded,
+            free_choices: FreeChoices::Seeded(1),
             labels: BTreeMap::new(),
             status_period: Duration::ZERO,
         };
@@ -97,9 +98,7 @@ impl Node {
     }
 
     pub(crate) async fn kubelet(&self) -> Kubelet {
-        let (client, logs) = (self.api.client(), Arc::new(self.api.clone()));
-        let config = self.kubelet_config.clone();
-        Kubelet::start(client, self.clock.clone(), config, self.runtime.clone(), logs).await.unwrap()
+        Kubelet::start(&self.api, self.kubelet_config.clone(), self.runtime.clone()).await.unwrap()
     }
 
     pub(crate) fn plugin(&self) -> Plugin {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fake_cluster::api::ApiServer;
-use fake_cluster::clock::Clock;
-use fake_cluster::kubelet::{Choice, ContainerRun, ContainerRuntime, ContainerStart, Kubelet, KubeletConfig};
+use fake_cluster::kubelet::{
+    ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig,
+};
 use fake_neuron::{DRIVER_MAJOR, Machine, MachineSpec};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -122,18 +123,16 @@ async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
 /// What kubelet starts a container of such a request with.
 async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Asked) -> ContainerStart {
     let Asked { limits, recorded: (devices, cores) } = asked;
-    let (clock, noted, shutdown) = (Clock::new(), Arc::new(Noted::default()), CancellationToken::new());
-    let api = ApiServer::new(clock.clone());
+    let (noted, shutdown) = (Arc::new(Noted::default()), CancellationToken::new());
+    let api = ApiServer::default();
     let kubelet = KubeletConfig {
         node: NODE.to_owned(),
         dir: kubelet_dir.to_owned(),
-        seed: 1,
-        choice: Choice::Seeded,
+        free_choices: FreeChoices::Seeded(1),
         labels: BTreeMap::new(),
         status_period: Duration::ZERO,
     };
-    let kubelet =
-        Kubelet::start(api.client(), clock, kubelet, noted.clone(), Arc::new(api.clone())).await.unwrap();
+    let kubelet = Kubelet::start(&api, kubelet, noted.clone()).await.unwrap();
     let config = Config {
         root: machine.root().to_owned(),
         kubelet_dir: kubelet_dir.to_owned(),

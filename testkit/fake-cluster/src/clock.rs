@@ -1,5 +1,5 @@
-//! The cluster's time: it stands still until a test advances it. The API server, the scheduler and the
-//! kubelets of one fake cluster share one clock.
+//! The cluster's time, which stands still until a test advances it. The API server, the scheduler and the kubelets of one
+//! cluster share one clock.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,20 +27,24 @@ impl Clock {
         *self.time.borrow()
     }
 
-    /// Moves the time on by `step` and wakes every sleeper whose time has come. Stops at the end of jiff's
-    /// range (the year 9999).
+    /// Moves the time on by `step` and wakes every sleeper whose time has come. It stops at the end of jiff's range (the
+    /// year 9999).
     pub fn advance(&self, step: Duration) {
         self.time.send_modify(|now| *now = later(*now, step));
     }
 
-    /// Ends once the clock has been advanced by `span` from the moment of this call (not of the first poll).
+    /// Ends once the clock has been advanced by `span`, counted from this call and not from the first poll.
     pub fn sleep(&self, span: Duration) -> impl Future<Output = ()> + Send + use<> {
-        let until = later(self.now(), span);
+        self.sleep_until(later(self.now(), span))
+    }
+
+    /// Ends once the clock has reached `instant`.
+    pub fn sleep_until(&self, instant: Timestamp) -> impl Future<Output = ()> + Send + use<> {
         let mut time = self.time.subscribe();
         // The sender lives as long as any clone of this clock; one is kept here, so waiting cannot fail.
         let clock = self.clone();
         async move {
-            let _ = time.wait_for(|now| *now >= until).await;
+            let _ = time.wait_for(|now| *now >= instant).await;
             drop(clock);
         }
     }
@@ -53,12 +57,19 @@ impl Default for Clock {
 }
 
 /// `from` + `span`, at most the latest instant jiff knows.
-fn later(from: Timestamp, span: Duration) -> Timestamp {
+pub(crate) fn later(from: Timestamp, span: Duration) -> Timestamp {
     SignedDuration::try_from(span).ok().and_then(|span| from.checked_add(span).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// The instant as Kubernetes' objects have it: RFC 3339 in UTC, in whole seconds.
+pub(crate) fn rfc3339(instant: Timestamp) -> String {
+    instant.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use testkit_support::within;
+
     use super::*;
 
     #[tokio::test]
@@ -70,7 +81,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!sleeper.is_finished());
         clock.advance(Duration::from_secs(1));
-        tokio::time::timeout(Duration::from_secs(5), sleeper).await.unwrap().unwrap();
+        within("the sleeper", sleeper).await.unwrap();
         assert_eq!(clock.now().duration_since(start).as_secs(), 10);
     }
 

@@ -80,7 +80,7 @@ impl Embedded {
         for (place, spec) in scenario.nodes.iter().enumerate() {
             let name = format!("n{}", place + 1);
             let home = folder.path().join(&name);
-            nodes.push(EmbeddedNode::up(&api, &clock, &name, home, spec, options).await?);
+            nodes.push(EmbeddedNode::up(&api, &name, home, spec, options).await?);
         }
         let cluster = Embedded {
             client: api.client(),
@@ -169,7 +169,7 @@ impl Embedded {
             extenders: vec![extender],
             seed: self.seed,
         };
-        let scheduler = Scheduler::start(self.client.clone(), self.clock.clone(), config);
+        let scheduler = Scheduler::start(&self.api, config);
         *self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
     }
 

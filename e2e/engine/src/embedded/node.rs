@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use fake_cluster::api::ApiServer;
-use fake_cluster::clock::Clock;
-use fake_cluster::kubelet::{Choice, Kubelet, KubeletConfig};
+use fake_cluster::kubelet::{FreeChoices, Kubelet, KubeletConfig};
 use fake_neuron::{Health, Machine, MachineSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -26,7 +25,6 @@ const STATUS_PERIOD: Duration = Duration::from_secs(10);
 /// A node with what runs on it.
 pub(super) struct EmbeddedNode {
     api: ApiServer,
-    clock: Clock,
     kubelet_config: KubeletConfig,
     spec: NodeSpec,
     machine: Machine,
@@ -39,7 +37,6 @@ impl EmbeddedNode {
     /// Builds the machine in `home` and starts kubelet and, if the scenario wants one, the plugin.
     pub(super) async fn up(
         api: &ApiServer,
-        clock: &Clock,
         name: &str,
         home: PathBuf,
         spec: &NodeSpec,
@@ -51,12 +48,14 @@ impl EmbeddedNode {
         let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
         let node = EmbeddedNode {
             api: api.clone(),
-            clock: clock.clone(),
             kubelet_config: KubeletConfig {
                 node: name.to_owned(),
                 dir: home.join("kubelet"),
-                seed: options.seed,
-                choice: if options.hostile { Choice::Hostile } else { Choice::Seeded },
+                free_choices: if options.hostile {
+                    FreeChoices::Adversarial
+                } else {
+                    FreeChoices::Seeded(options.seed)
+                },
                 labels: labels.into_iter().filter(|(_, label)| !label.is_empty()).collect(),
                 status_period: STATUS_PERIOD,
             },
@@ -92,9 +91,7 @@ impl EmbeddedNode {
     }
 
     pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
-        let (client, clock, config) = (self.api.client(), self.clock.clone(), self.kubelet_config.clone());
-        let logs = Arc::new(self.api.clone());
-        let kubelet = Kubelet::start(client, clock, config, Arc::new(WorkloadRuntime), logs)
+        let kubelet = Kubelet::start(&self.api, self.kubelet_config.clone(), Arc::new(WorkloadRuntime))
             .await
             .with_context(|| format!("kubelet of {}", self.name()))?;
         *self.kubelet.lock().await = Some(kubelet);
@@ -176,13 +173,13 @@ impl EmbeddedNode {
 
     /// Lets kubelet wait before it reads the list of a plugin that has registered (`true`), or go on.
     pub(super) async fn hold_lists(&self, held: bool) -> anyhow::Result<()> {
-        self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.hold_lists(held);
+        self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.hold_device_lists(held);
         Ok(())
     }
 
     /// Whether the plugin has registered both resources and kubelet has read neither list.
     pub(super) async fn waits_for_lists(&self) -> anyhow::Result<bool> {
-        Ok(self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.lists_held() == 2)
+        Ok(self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.held_device_lists() == 2)
     }
 
     /// Starts kubelet and, if the scenario wants one, the plugin.

@@ -1,4 +1,4 @@
-//! Failures as the API server words them: a Status object with code, reason, message and details.
+//! Refused requests as the API server words them: a Status object with code, reason, message and details.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -6,39 +6,39 @@ use http::StatusCode;
 use kube::core::response::{Status, StatusCause, StatusDetails};
 use serde_json::{Value, json};
 
-use super::resource::Resource;
+use super::kinds::table::Resource;
 
 /// A refused request.
 #[derive(Debug)]
-pub(super) struct ApiError(Box<Status>);
+pub(crate) struct ApiError(Box<Status>);
 
 impl ApiError {
-    pub(super) fn not_found(resource: &Resource, name: &str) -> Self {
+    pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified());
         Self::about(404, "NotFound", message, details(resource, name))
     }
 
-    pub(super) fn already_exists(resource: &Resource, name: &str) -> Self {
+    pub(crate) fn already_exists(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
         Self::about(409, "AlreadyExists", message, details(resource, name))
     }
 
     /// `subresource` is "" or, for example, "/binding".
-    pub(super) fn conflict(resource: &Resource, subresource: &str, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict(resource: &Resource, subresource: &str, name: &str, why: &str) -> Self {
         let qualified = resource.qualified();
         let message = format!("Operation cannot be fulfilled on {qualified}{subresource} \"{name}\": {why}");
         Self::about(409, "Conflict", message, details(resource, name))
     }
 
     /// A write that carries an older resourceVersion than the stored object.
-    pub(super) fn stale(resource: &Resource, name: &str) -> Self {
+    pub(crate) fn stale(resource: &Resource, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, "", name, why)
     }
 
-    /// A `metadata.uid` or `metadata.resourceVersion` that was named as a precondition and is another by now.
-    pub(super) fn precondition(
+    /// A write whose `metadata.uid` or `metadata.resourceVersion` is not the stored object's.
+    pub(crate) fn precondition(
         resource: &Resource,
         subresource: &str,
         key: &str,
@@ -55,7 +55,7 @@ impl ApiError {
     }
 
     /// An object that breaks the rules of its kind; `causes` must not be empty.
-    pub(super) fn invalid(resource: &Resource, name: &str, causes: Vec<FieldError>) -> Self {
+    pub(crate) fn invalid(resource: &Resource, name: &str, causes: Vec<FieldError>) -> Self {
         let texts: Vec<String> =
             causes.iter().map(|cause| format!("{}: {}", cause.field, cause.text)).collect();
         let list = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
@@ -71,39 +71,50 @@ impl ApiError {
         Self::about(422, "Invalid", message, details)
     }
 
-    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+    /// A body that does not fit the type of `resource`.
+    pub(crate) fn not_of_kind(resource: &Resource, why: &str) -> Self {
+        let Resource { kind, version, .. } = resource;
+        Self::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    }
+
+    /// A dry run is refused: it would otherwise be carried out as a write.
+    pub(crate) fn dry_run() -> Self {
+        Self::bad_request("dryRun is not served by this server")
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
     /// A patch that parses but cannot be applied, such as a failed JSON patch `test`.
-    pub(super) fn unprocessable(message: impl Into<String>) -> Self {
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)
     }
 
     /// A resourceVersion that the server no longer keeps.
-    pub(super) fn expired(message: impl Into<String>) -> Self {
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
     /// A resourceVersion that the server has not reached.
-    pub(super) fn too_new(wanted: u64, current: u64) -> Self {
+    pub(crate) fn too_new(wanted: u64, current: u64) -> Self {
         Self::new(504, "Timeout", format!("Too large resource version: {wanted}, current: {current}"))
     }
 
-    pub(super) fn unavailable() -> Self {
+    pub(crate) fn unavailable() -> Self {
         Self::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
     }
 
-    pub(super) fn no_such_path() -> Self {
+    pub(crate) fn no_such_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    pub(super) fn method_not_allowed() -> Self {
+    pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    pub(super) fn unsupported_media_type(content_type: &str) -> Self {
+    pub(crate) fn unsupported_media_type(content_type: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - {content_type} is none of: \
              application/json-patch+json, application/merge-patch+json, \
@@ -112,14 +123,14 @@ impl ApiError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// An answer was asked for in protobuf that this server has in JSON alone.
-    pub(super) fn not_acceptable() -> Self {
+    /// The client accepts protobuf only, and this kind is answered in JSON only.
+    pub(crate) fn not_acceptable() -> Self {
         let message = "only the following media types are accepted: application/json";
         Self::new(406, "NotAcceptable", message)
     }
 
     /// The failure as a Status object.
-    pub(super) fn to_status(&self) -> Value {
+    pub(crate) fn to_status(&self) -> Value {
         let mut status = json!(self.0);
         if let Value::Object(fields) = &mut status {
             fields.insert("kind".into(), "Status".into());
@@ -147,7 +158,7 @@ impl IntoResponse for ApiError {
 
 /// One broken rule of one field, worded as apimachinery's field errors are.
 #[derive(Debug)]
-pub(super) struct FieldError {
+pub(crate) struct FieldError {
     field: String,
     reason: &'static str,
     text: String,
@@ -155,22 +166,22 @@ pub(super) struct FieldError {
 
 impl FieldError {
     /// `value` is shown as it is: quote it if it is text.
-    pub(super) fn invalid(field: impl Into<String>, value: impl std::fmt::Display, why: &str) -> Self {
+    pub(crate) fn invalid(field: impl Into<String>, value: impl std::fmt::Display, why: &str) -> Self {
         let text = format!("Invalid value: {value}: {why}");
         Self { field: field.into(), reason: "FieldValueInvalid", text }
     }
 
-    pub(super) fn required(field: impl Into<String>, why: &str) -> Self {
+    pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
         let text = if why.is_empty() { "Required value".into() } else { format!("Required value: {why}") };
         Self { field: field.into(), reason: "FieldValueRequired", text }
     }
 
-    pub(super) fn duplicate(field: impl Into<String>, value: &str) -> Self {
+    pub(crate) fn duplicate(field: impl Into<String>, value: &str) -> Self {
         let text = format!("Duplicate value: {value:?}");
         Self { field: field.into(), reason: "FieldValueDuplicate", text }
     }
 
-    pub(super) fn forbidden(field: impl Into<String>, why: &str) -> Self {
+    pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
         Self { field: field.into(), reason: "FieldValueForbidden", text: format!("Forbidden: {why}") }
     }
 

@@ -1,80 +1,72 @@
-//! The in-memory Kubernetes API server that tests and fake components talk to, through kube or over HTTP.
+//! The in-memory Kubernetes API server, reached through a kube client or over HTTP.
 //!
-//! It serves pods, nodes, namespaces, events (core and events.k8s.io) and leases as Kubernetes 1.34 does, with
-//! the same texts and codes. Left out: field ownership, dry runs, finalizers, deletion of namespaces and of
-//! collections, and pages of lists (`limit` is read as "everything", which Kubernetes allows). Protobuf is answered for
-//! pods and nodes, with the fields that Neuron's components read; for others, where nothing else is accepted, 406.
+//! It serves pods, nodes, namespaces, events (core and events.k8s.io) and leases as Kubernetes 1.34 does, with the same
+//! texts and codes. Not served: field ownership, dry runs, finalizers, deletion of namespaces and of collections, and
+//! pages of lists (`limit` is read as "everything", which Kubernetes allows). Pods and nodes are answered in protobuf
+//! where the client accepts nothing else; any other kind is then refused with 406.
+//!
+//! `routes` maps an address to one of `verbs`; `kinds` holds the rules of each kind; `store` holds the objects and the
+//! changes that watches read.
 
-mod binding;
-mod deletion;
 mod error;
-mod event;
+mod kinds;
 mod object;
-mod patch;
-mod pod;
 mod protobuf;
-mod read;
 mod reply;
-mod resource;
-mod resources;
 mod routes;
-mod selector;
 mod store;
-mod watch;
-mod write;
+mod verbs;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::kinds::table::NAMESPACES;
+use self::store::{Key, Store};
+use self::verbs::create;
 use crate::clock::Clock;
-use store::{Key, Store};
 
 /// An API server whose objects live in memory. Clones share the objects.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    clock: Clock,
     store: Arc<Store>,
 }
 
 impl ApiServer {
     /// A server with the namespaces that every cluster has (`default`, `kube-system`, `kube-public`,
-    /// `kube-node-lease`) and nothing else.
+    /// `kube-node-lease`) and nothing else. Every timestamp comes from `clock`.
     pub fn new(clock: Clock) -> Self {
-        let server = Self { clock, store: Arc::new(Store::new()) };
+        let store = Store::new(clock);
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let namespace = json!({"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}});
-            let mut state = server.store.lock();
             // A new store has no namespace of these names, so this cannot be refused.
-            let _ = write::insert_new(&server, &mut state, &resource::NAMESPACES, "", namespace);
+            let _ = create::insert(&store, &mut store.lock(), &NAMESPACES, "", namespace);
         }
-        server
+        Self { store: Arc::new(store) }
     }
 
     /// The clock that every timestamp comes from.
     pub fn clock(&self) -> &Clock {
-        &self.clock
+        self.store.clock()
     }
 
-    /// A client that talks to this server without a socket. Its default namespace is `default`. Must be called
-    /// inside a tokio runtime.
+    /// A client that calls this server without a socket. Its default namespace is `default`. Must be called inside a
+    /// tokio runtime.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.router(), "default")
     }
 
     /// The server as an axum router, for a kube client or a listener.
     pub fn router(&self) -> Router {
-        routes::router(self, &CancellationToken::new())
+        routes::router(&self.store, &CancellationToken::new())
     }
 
     /// Serves HTTP on `listener` until `shutdown`, which also ends the watches opened through it.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
-        let router = routes::router(&self, &shutdown);
+        let router = routes::router(&self.store, &shutdown);
         if let Err(error) =
             axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
         {
@@ -82,8 +74,8 @@ impl ApiServer {
         }
     }
 
-    /// Forgets the past: a watch that starts from an earlier resourceVersion than the newest now gets 410 Gone.
-    /// Open watches go on.
+    /// Refuses old versions, as etcd does after a compaction: a new watch from a resourceVersion before the newest gets
+    /// 410 Gone. Open watches continue.
     pub fn compact(&self) {
         self.store.lock().compact();
     }
@@ -93,21 +85,15 @@ impl ApiServer {
         self.store.set_available(available);
     }
 
-    /// Stores the whole text that `GET .../pods/{pod}/log?container={container}` answers. Goes away with the pod.
+    /// Stores the whole text that `GET .../pods/{pod}/log?container={container}` answers. It is removed with the pod.
     pub fn set_log(&self, namespace: &str, pod: &str, container: &str, text: &str) {
         self.store.lock().set_log(Key::new(namespace, pod), container, text);
     }
+}
 
-    /// Now, as Kubernetes writes times: RFC 3339 in UTC, in whole seconds.
-    fn timestamp(&self) -> String {
-        self.timestamp_after(Duration::ZERO)
-    }
-
-    /// The time `span` from now, in whole seconds.
-    fn timestamp_after(&self, span: Duration) -> String {
-        let later =
-            SignedDuration::try_from(span).ok().and_then(|span| self.clock.now().checked_add(span).ok());
-        let seconds = later.unwrap_or(Timestamp::MAX).as_second();
-        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
+impl Default for ApiServer {
+    /// A server with a clock of its own.
+    fn default() -> Self {
+        Self::new(Clock::new())
     }
 }

@@ -1,30 +1,30 @@
-//! Reading and writing the fields that every Kubernetes object has, in plain JSON. Used all over this folder.
+//! Access to the fields that every Kubernetes object has, in plain JSON. Used all over this folder.
 
 use serde_json::{Map, Value};
 
 /// The text at a JSON pointer, or "" where there is none.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The resourceVersion that the object carries, "" when it has none.
-pub(super) fn resource_version(object: &Value) -> &str {
+pub(crate) fn resource_version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
 }
 
 /// The metadata, made if it is missing.
-pub(super) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     map_mut(object, "metadata")
 }
 
 /// The object under `field`; anything that is not an object there is replaced by an empty one.
-pub(super) fn map_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+pub(crate) fn map_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     let inner = as_map(object).entry(field).or_insert(Value::Null);
     as_map(inner)
 }
 
 /// The value as a map; anything else becomes an empty one.
-pub(super) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
@@ -35,7 +35,7 @@ pub(super) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Sets `field` to `value`, or removes it for `None`.
-pub(super) fn put(fields: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
+pub(crate) fn put(fields: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
     match value {
         Some(value) => drop(fields.insert(field.into(), value.clone())),
         None => drop(fields.remove(field)),

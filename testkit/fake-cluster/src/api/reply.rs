@@ -1,5 +1,5 @@
-//! Objects and lists as they go out. Stored objects carry no `apiVersion` and `kind`; single objects get them
-//! here, items of a list do not, as in the real server.
+//! Objects and lists as they are answered. Stored objects have no `apiVersion` and `kind`; a single object gets them
+//! here, the items of a list do not, as in the real server.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use super::event;
-use super::resource::Resource;
+use super::kinds::event;
+use super::kinds::table::Resource;
 
 /// An object with its type.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Typed<'a> {
+pub(crate) struct Typed<'a> {
     api_version: String,
     kind: &'static str,
     #[serde(flatten)]
@@ -24,18 +24,18 @@ pub(super) struct Typed<'a> {
 }
 
 impl<'a> Typed<'a> {
-    pub(super) fn of(resource: &Resource, object: &'a Value) -> Self {
+    pub(crate) fn of(resource: &Resource, object: &'a Value) -> Self {
         Self { api_version: resource.api_version(), kind: resource.kind, object }
     }
 }
 
 /// One stored object as the body of an answer.
-pub(super) fn object(code: StatusCode, resource: &Resource, object: &Value) -> Response {
+pub(crate) fn object(code: StatusCode, resource: &Resource, object: &Value) -> Response {
     json_body(code, &Typed::of(resource, &event::shown(resource, object)))
 }
 
 /// A list of stored objects at a resourceVersion.
-pub(super) fn list(resource: &Resource, version: u64, objects: &[Arc<Value>]) -> Response {
+pub(crate) fn list(resource: &Resource, version: u64, objects: &[Arc<Value>]) -> Response {
     let items: Vec<_> = objects.iter().map(|object| event::shown(resource, object)).collect();
     let metadata = json!({"resourceVersion": version.to_string()});
     let kind = format!("{}List", resource.kind);
@@ -51,7 +51,7 @@ pub(super) fn list(resource: &Resource, version: u64, objects: &[Arc<Value>]) ->
 }
 
 /// `status: Success`, as deletions and bindings answer.
-pub(super) fn success(code: StatusCode, details: Option<Value>) -> Response {
+pub(crate) fn success(code: StatusCode, details: Option<Value>) -> Response {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     match details {
         Some(details) => status["details"] = details,

@@ -1,5 +1,6 @@
-//! The addresses of the server and what each of them calls.
+//! The addresses of the server and which of `verbs` each of them calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,14 +15,15 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ApiError;
-use super::patch::PatchKind;
+use super::kinds::table::{self, PODS, Resource};
 use super::protobuf::answer_as_asked;
-use super::resource::{self, PODS, Resource};
-use super::selector::Filter;
-use super::store::Key;
-use super::watch::{self, WatchOptions};
-use super::write::{self, Part};
-use super::{ApiServer, binding, deletion, read};
+use super::store::{Key, Store};
+use super::verbs::delete::{self, DeleteOptions};
+use super::verbs::patch::PatchKind;
+use super::verbs::selector::Filter;
+use super::verbs::update::{self, Part};
+use super::verbs::watch::{self, WatchOptions};
+use super::verbs::{bind, create, read};
 
 /// The largest request that the real API server takes, in bytes.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
@@ -29,7 +31,7 @@ const LARGEST_BODY: usize = 3 * 1024 * 1024;
 /// What the handlers of one resource share.
 #[derive(Clone)]
 struct Endpoint {
-    server: ApiServer,
+    store: Arc<Store>,
     resource: &'static Resource,
     /// Ends open watches when the listener shuts down.
     closing: CancellationToken,
@@ -78,27 +80,23 @@ impl Parameters {
             .map_err(|_| ApiError::bad_request(format!("Invalid value: {text:?}: invalid resource version")))
     }
 
-    /// A dry run would be mistaken for a write, so it is refused.
     fn refuse_dry_run(&self) -> Result<(), ApiError> {
-        if self.dry_run.is_empty() {
-            return Ok(());
-        }
-        Err(ApiError::bad_request("dryRun is not served by this server"))
+        if self.dry_run.is_empty() { Ok(()) } else { Err(ApiError::dry_run()) }
     }
 }
 
 /// The whole server as a router. Open watches end when `closing` is cancelled.
-pub(super) fn router(server: &ApiServer, closing: &CancellationToken) -> Router {
+pub(crate) fn router(store: &Arc<Store>, closing: &CancellationToken) -> Router {
     let mut router = Router::new();
-    for resource in resource::all() {
-        let endpoint = Endpoint { server: server.clone(), resource, closing: closing.clone() };
+    for resource in table::all() {
+        let endpoint = Endpoint { store: store.clone(), resource, closing: closing.clone() };
         router = router.merge(routes_of(resource).with_state(endpoint));
     }
     router
         .fallback(|| async { ApiError::no_such_path() })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .layer(middleware::from_fn_with_state(server.clone(), refuse_while_unavailable))
+        .layer(middleware::from_fn_with_state(store.clone(), refuse_while_unavailable))
         .layer(middleware::from_fn(answer_as_asked))
 }
 
@@ -118,8 +116,8 @@ fn routes_of(resource: &'static Resource) -> Router<Endpoint> {
     let object = format!("{collection}/{{name}}");
 
     let mut router = Router::new()
-        .route(&collection, get(list_or_watch).post(create))
-        .route(&object, get(get_one).put(replace).patch(patch).delete(delete));
+        .route(&collection, get(list_or_watch).post(create_one))
+        .route(&object, get(get_one).put(replace).patch(patch).delete(delete_one));
     if resource.namespaced {
         router = router.route(&everywhere, get(list_or_watch));
     }
@@ -128,14 +126,15 @@ fn routes_of(resource: &'static Resource) -> Router<Endpoint> {
         router = router.route(&status, get(get_one).put(replace_status).patch(patch_status));
     }
     if resource.collection == PODS.collection {
-        router =
-            router.route(&format!("{object}/binding"), post(bind)).route(&format!("{object}/log"), get(log));
+        router = router
+            .route(&format!("{object}/binding"), post(bind_one))
+            .route(&format!("{object}/log"), get(log));
     }
     router
 }
 
-async fn refuse_while_unavailable(State(server): State<ApiServer>, request: Request, next: Next) -> Response {
-    if server.store.available() { next.run(request).await } else { ApiError::unavailable().into_response() }
+async fn refuse_while_unavailable(State(store): State<Arc<Store>>, request: Request, next: Next) -> Response {
+    if store.available() { next.run(request).await } else { ApiError::unavailable().into_response() }
 }
 
 async fn list_or_watch(
@@ -143,7 +142,7 @@ async fn list_or_watch(
     Path(address): Path<Address>,
     Query(parameters): Query<Parameters>,
 ) -> Result<Response, ApiError> {
-    let Endpoint { server, resource, closing } = endpoint;
+    let Endpoint { store, resource, closing } = endpoint;
     let namespace = Some(address.namespace).filter(|namespace| !namespace.is_empty());
     let Parameters { label_selector, field_selector, .. } = &parameters;
     let filter = Filter::parse(resource, namespace, label_selector, field_selector)?;
@@ -151,7 +150,7 @@ async fn list_or_watch(
     if !is_true(&parameters.watch) {
         let is_exact = parameters.resource_version_match == "Exact";
         let (exact, at_least) = if is_exact { (version, None) } else { (None, version) };
-        return read::list(&server, resource, &filter, exact, at_least);
+        return read::list(&store, resource, &filter, exact, at_least);
     }
     let options = WatchOptions {
         resource,
@@ -161,25 +160,25 @@ async fn list_or_watch(
         bookmarks: is_true(&parameters.allow_watch_bookmarks),
         timeout: parameters.timeout_seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
     };
-    let lines = watch::open(server.store.clone(), options, closing);
+    let lines = watch::open(store, options, closing);
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(lines)).into_response())
 }
 
-async fn create(
+async fn create_one(
     State(endpoint): State<Endpoint>,
     Path(address): Path<Address>,
     Query(parameters): Query<Parameters>,
     body: Bytes,
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
-    write::create(&endpoint.server, endpoint.resource, &address.namespace, json(&body)?)
+    create::create(&endpoint.store, endpoint.resource, &address.namespace, json(&body)?)
 }
 
 async fn get_one(
     State(endpoint): State<Endpoint>,
     Path(address): Path<Address>,
 ) -> Result<Response, ApiError> {
-    read::get(&endpoint.server, endpoint.resource, &address.key())
+    read::get(&endpoint.store, endpoint.resource, &address.key())
 }
 
 async fn replace(
@@ -189,7 +188,7 @@ async fn replace(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
-    write::replace(&endpoint.server, endpoint.resource, &address.key(), Part::Main, json(&body)?)
+    update::replace(&endpoint.store, endpoint.resource, &address.key(), Part::Main, json(&body)?)
 }
 
 async fn replace_status(
@@ -199,7 +198,7 @@ async fn replace_status(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
-    write::replace(&endpoint.server, endpoint.resource, &address.key(), Part::Status, json(&body)?)
+    update::replace(&endpoint.store, endpoint.resource, &address.key(), Part::Status, json(&body)?)
 }
 
 async fn patch(
@@ -211,7 +210,7 @@ async fn patch(
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
     let kind = patch_kind(&headers)?;
-    write::patch(&endpoint.server, endpoint.resource, &address.key(), Part::Main, kind, json(&body)?)
+    update::patch(&endpoint.store, endpoint.resource, &address.key(), Part::Main, kind, json(&body)?)
 }
 
 async fn patch_status(
@@ -223,10 +222,10 @@ async fn patch_status(
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
     let kind = patch_kind(&headers)?;
-    write::patch(&endpoint.server, endpoint.resource, &address.key(), Part::Status, kind, json(&body)?)
+    update::patch(&endpoint.store, endpoint.resource, &address.key(), Part::Status, kind, json(&body)?)
 }
 
-async fn delete(
+async fn delete_one(
     State(endpoint): State<Endpoint>,
     Path(address): Path<Address>,
     Query(parameters): Query<Parameters>,
@@ -234,14 +233,14 @@ async fn delete(
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
     let options = if body.is_empty() {
-        deletion::DeleteOptions::default()
+        DeleteOptions::default()
     } else {
         serde_json::from_slice(&body).map_err(|error| ApiError::bad_request(error.to_string()))?
     };
-    deletion::delete(&endpoint.server, endpoint.resource, &address.key(), &options)
+    delete::delete(&endpoint.store, endpoint.resource, &address.key(), &options)
 }
 
-async fn bind(
+async fn bind_one(
     State(endpoint): State<Endpoint>,
     Path(address): Path<Address>,
     Query(parameters): Query<Parameters>,
@@ -249,8 +248,8 @@ async fn bind(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     parameters.refuse_dry_run()?;
-    let binding = binding::read(&headers, &body)?;
-    binding::bind(&endpoint.server, &address.key(), binding)
+    let binding = bind::read(&headers, &body)?;
+    bind::bind(&endpoint.store, &address.key(), binding)
 }
 
 async fn log(
@@ -258,7 +257,7 @@ async fn log(
     Path(address): Path<Address>,
     Query(parameters): Query<Parameters>,
 ) -> Result<Response, ApiError> {
-    read::log(&endpoint.server, &address.key(), parameters.container.as_deref())
+    read::log(&endpoint.store, &address.key(), parameters.container.as_deref())
 }
 
 fn patch_kind(headers: &HeaderMap) -> Result<PatchKind, ApiError> {

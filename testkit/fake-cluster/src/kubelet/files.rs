@@ -1,4 +1,4 @@
-//! JSON files that are never half written. Used by `checkpoint` and `containers`.
+//! JSON files that are replaced as a whole. Used by `device_manager::checkpoint` and `pods::containers`.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Replaces `path` as a whole.
+/// Writes to a file beside `path` and renames it.
 pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let unfinished = path.with_extension("new");
     std::fs::write(&unfinished, serde_json::to_vec(value).map_err(io::Error::from)?)?;

@@ -1,28 +1,18 @@
-//! A kubelet for tests: the device manager of kubelet 1.34 as docs/reference/kubernetes.md describes it, on real
-//! sockets, with pods from the API server and containers from a [`ContainerRuntime`]. It knows nothing about any device.
+//! A kubelet: the device manager of kubelet 1.34 as docs/reference/kubernetes.md §4 and §6 describe it, on real sockets,
+//! with pods from the [`ApiServer`] and containers from a [`ContainerRuntime`]. It knows nothing of any device.
 //!
-//! Start it with [`Kubelet::start`], talk to it through the API server and its sockets, and stop and start it at
-//! will: containers and holdings live in its folder, as on a real node.
+//! [`Kubelet::start`] and [`Kubelet::stop`] may be called at any time: containers and assignments are kept in the kubelet's
+//! folder, as on a real node.
 
-mod admission;
-mod allocate;
-mod checkpoint;
-mod choice;
 mod config;
-mod containers;
-mod devices;
-mod endpoint;
+mod container_runtime;
+mod device_manager;
+mod error;
 mod files;
-mod lifecycle;
-mod pod_status;
-mod pod_worker;
-mod podresources;
+mod free_choices;
+mod node_status;
 mod pods;
-mod registration;
-mod reuse;
-mod runtime;
 mod shared;
-mod status;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,15 +29,24 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 
-pub use config::{Choice, KubeletConfig, KubeletError};
-pub use devices::{Holding, STOP_GRACE};
-pub use runtime::{ContainerRun, ContainerRuntime, ContainerStart, DeviceMount, LogSink};
+pub use self::config::KubeletConfig;
+pub use self::container_runtime::{
+    ContainerRun, ContainerRuntime, ContainerStart, DeviceMount, RecordingRuntime,
+};
+pub use self::device_manager::assignments::Assignment;
+pub use self::device_manager::plugins::STOP_GRACE;
+pub use self::error::KubeletError;
+pub use self::free_choices::FreeChoices;
 
-use crate::clock::Clock;
-use shared::{Shared, locked};
+use self::device_manager::{checkpoint, podresources, registration};
+use self::free_choices::Chooser;
+use self::pods::containers::Containers;
+use self::pods::table::PodTable;
+use self::shared::{Shared, locked};
+use crate::api::ApiServer;
 
 /// How long a stopping kubelet waits for calls that are open on its sockets.
-const STOP_LIMIT: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running kubelet. Dropping it stops it as well, without waiting.
 pub struct Kubelet {
@@ -61,29 +60,27 @@ impl Kubelet {
     /// # Errors
     /// A socket path is too long, the folder cannot be used, or the API server refuses the Node.
     pub async fn start(
-        client: kube::Client,
-        clock: Clock,
+        api: &ApiServer,
         config: KubeletConfig,
         runtime: Arc<dyn ContainerRuntime>,
-        logs: Arc<dyn LogSink>,
     ) -> Result<Kubelet, KubeletError> {
         let node = config.node.clone();
         let socket_error = |source| KubeletError::Socket { node: node.clone(), source };
         unix::check_path(&config.registration_socket()).map_err(socket_error)?;
         unix::check_path(&config.podresources_socket()).map_err(socket_error)?;
-        let shared = Arc::new(open(client, clock, config, runtime, logs)?);
+        let shared = Arc::new(open(api, config, runtime)?);
         let kubelet = Kubelet { shared: Arc::clone(&shared) };
 
         let resources = PodResourcesListerServer::new(podresources::Lister(Arc::clone(&shared)));
         serve(&shared, &shared.config.podresources_socket(), Server::builder().add_service(resources))
             .map_err(socket_error)?;
-        status::register(&shared)
+        node_status::register(&shared)
             .await
             .map_err(|source| KubeletError::Node { node: node.clone(), source: Box::new(source) })?;
-        shared.tasks.spawn(status::run(Arc::clone(&shared)));
+        shared.tasks.spawn(node_status::run(Arc::clone(&shared)));
 
         let (done, listed) = oneshot::channel();
-        shared.tasks.spawn(pods::run(Arc::clone(&shared), done));
+        shared.tasks.spawn(pods::watch::run(Arc::clone(&shared), done));
         listed.await.map_err(|_| KubeletError::Pods { node: node.clone() })?;
 
         let registration = RegistrationServer::new(registration::Registrar(Arc::clone(&shared)));
@@ -96,34 +93,34 @@ impl Kubelet {
     pub async fn stop(self) {
         self.shared.stopping.cancel();
         self.shared.tasks.close();
-        if tokio::time::timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, self.shared.tasks.wait()).await.is_err() {
             tracing::warn!(node = self.shared.config.node, "kubelet stopped with calls still open");
         }
-    }
-
-    /// Who holds which ids, as the checkpoint has it: pods that ended stay until the next admission frees them.
-    pub fn holdings(&self) -> Vec<Holding> {
-        locked(&self.shared.books).holdings().to_vec()
-    }
-
-    /// Why the kubelet has died, if it did what makes a real one panic.
-    pub fn fault(&self) -> Option<String> {
-        locked(&self.shared.fault).clone()
-    }
-
-    /// With `true` kubelet takes registrations but waits before it reads a plugin's list, until called with `false`.
-    pub fn hold_lists(&self, held: bool) {
-        self.shared.lists_held.send_replace(held);
-    }
-
-    /// How many registered plugins have a list that kubelet waits to read.
-    pub fn lists_held(&self) -> usize {
-        self.shared.lists_waiting.load(Ordering::SeqCst)
     }
 
     /// The settings it was started with; give them to the next start.
     pub fn config(&self) -> &KubeletConfig {
         &self.shared.config
+    }
+
+    /// Which ids each container has, as the checkpoint has it: ids of a pod that has ended are freed at the next admission.
+    pub fn assignments(&self) -> Vec<Assignment> {
+        locked(&self.shared.devices).assignments.all().to_vec()
+    }
+
+    /// Why the kubelet has stopped by itself, if a plugin did what makes a real one panic.
+    pub fn panic_reason(&self) -> Option<String> {
+        locked(&self.shared.panic_reason).clone()
+    }
+
+    /// Injects a fault: with `true` a plugin that registers is accepted but its list is not read, until called with `false`.
+    pub fn hold_device_lists(&self, hold: bool) {
+        self.shared.hold_lists.send_replace(hold);
+    }
+
+    /// How many registered plugins have a list that [`Self::hold_device_lists`] keeps from being read.
+    pub fn held_device_lists(&self) -> usize {
+        self.shared.held_lists.load(Ordering::SeqCst)
     }
 }
 
@@ -133,13 +130,11 @@ impl Drop for Kubelet {
     }
 }
 
-/// Reads what the kubelet before left behind and clears the plugins' folder.
+/// Reads what the kubelet before has left and removes its sockets.
 fn open(
-    client: kube::Client,
-    clock: Clock,
+    api: &ApiServer,
     config: KubeletConfig,
     runtime: Arc<dyn ContainerRuntime>,
-    logs: Arc<dyn LogSink>,
 ) -> Result<Shared, KubeletError> {
     let folder_error = |path: &Path| {
         let (node, path) = (config.node.clone(), path.to_owned());
@@ -151,28 +146,28 @@ fn open(
             registration::remove_sockets(folder).map_err(folder_error(folder))?;
         }
     }
-    let now = clock.now();
+    let now = api.clock().now();
     let path = config.checkpoint_file();
-    let books = checkpoint::load(&path, now).map_err(folder_error(&path))?;
+    let devices = checkpoint::load(&path, now).map_err(folder_error(&path))?;
     let path = config.containers_file();
-    let containers = containers::Containers::open(path.clone()).map_err(folder_error(&path))?;
+    let containers = Containers::open(path.clone()).map_err(folder_error(&path))?;
     Ok(Shared {
-        chooser: Mutex::new(choice::Chooser::new(&config)),
-        books: Mutex::new(books),
-        pods: Mutex::new(pods::PodTable::new(containers.running(now))),
+        api: api.clone(),
+        client: api.client(),
+        clock: api.clock().clone(),
+        runtime,
+        chooser: Mutex::new(Chooser::new(config.free_choices, &config.node)),
+        devices: Mutex::new(devices),
+        pods: Mutex::new(PodTable::new(containers.running(now))),
         containers: Mutex::new(containers),
-        reported: Mutex::new(BTreeMap::new()),
-        changed: Notify::new(),
-        fault: Mutex::new(None),
-        lists_held: watch::Sender::new(false),
-        lists_waiting: AtomicUsize::new(0),
+        reported_allocatable: Mutex::new(BTreeMap::new()),
+        devices_changed: Notify::new(),
+        panic_reason: Mutex::new(None),
+        hold_lists: watch::Sender::new(false),
+        held_lists: AtomicUsize::new(0),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),
         config,
-        client,
-        clock,
-        runtime,
-        logs,
     })
 }
 
@@ -180,11 +175,11 @@ fn open(
 fn serve(shared: &Arc<Shared>, socket: &Path, router: Router) -> Result<(), unix::SocketError> {
     let incoming = unix::incoming(unix::listen(socket)?);
     let stopping = shared.stopping.clone();
-    let path = socket.to_owned();
+    let (node, path) = (shared.config.node.clone(), socket.to_owned());
     shared.tasks.spawn(async move {
         let served = router.serve_with_incoming_shutdown(incoming, stopping.cancelled_owned()).await;
         if let Err(error) = served {
-            tracing::error!(socket = %path.display(), %error, "kubelet's socket failed");
+            tracing::error!(node, socket = %path.display(), %error, "kubelet's socket failed");
         }
     });
     Ok(())

@@ -1,49 +1,51 @@
-//! What the tasks of one kubelet share. Made by `Kubelet::start`; every lock is held for a moment, never across await.
+//! What the tasks of one kubelet share. Made by `Kubelet::start`; no lock is held across an await.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::checkpoint;
-use super::choice::Chooser;
 use super::config::KubeletConfig;
-use super::containers::Containers;
-use super::devices::Books;
-use super::pods::PodTable;
-use super::runtime::{ContainerRuntime, LogSink};
+use super::container_runtime::ContainerRuntime;
+use super::device_manager::checkpoint;
+use super::device_manager::devices::Devices;
+use super::free_choices::Chooser;
+use super::pods::containers::Containers;
+use super::pods::table::PodTable;
+use crate::api::ApiServer;
 use crate::clock::Clock;
 
 /// One kubelet's state.
 pub(crate) struct Shared {
     pub(crate) config: KubeletConfig,
+    pub(crate) api: ApiServer,
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
     pub(crate) runtime: Arc<dyn ContainerRuntime>,
-    pub(crate) logs: Arc<dyn LogSink>,
     pub(crate) chooser: Mutex<Chooser>,
-    pub(crate) books: Mutex<Books>,
+    pub(crate) devices: Mutex<Devices>,
     pub(crate) pods: Mutex<PodTable>,
     pub(crate) containers: Mutex<Containers>,
-    /// Allocatable as the API server has it.
-    pub(crate) reported: Mutex<BTreeMap<String, Quantity>>,
-    /// The extended resources may have changed.
-    pub(crate) changed: Notify,
-    pub(crate) fault: Mutex<Option<String>>,
-    /// Whether lists of plugins that register wait to be read, and how many wait.
-    pub(crate) lists_held: watch::Sender<bool>,
-    pub(crate) lists_waiting: AtomicUsize,
+    /// The Node's allocatable as the API server has it.
+    pub(crate) reported_allocatable: Mutex<BTreeMap<String, Quantity>>,
+    /// Notified when the Node's extended resources may have changed.
+    pub(crate) devices_changed: Notify,
+    /// Why the kubelet has panicked, if it has.
+    pub(crate) panic_reason: Mutex<Option<String>>,
+    /// Whether kubelet waits before it reads the lists of plugins that register.
+    pub(crate) hold_lists: watch::Sender<bool>,
+    /// How many lists wait to be read.
+    pub(crate) held_lists: AtomicUsize,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
 impl Shared {
-    /// What pods that have ended hold is free. Does nothing before the first list of pods.
+    /// Frees the ids of pods that have ended. Does nothing before the first list of pods has been handled.
     pub(crate) fn free_inactive(&self) {
         let active = {
             let pods = locked(&self.pods);
@@ -52,49 +54,26 @@ impl Shared {
             }
             pods.active_uids()
         };
-        locked(&self.books).free_inactive(&active);
+        locked(&self.devices).assignments.free_inactive(&active);
     }
 
     /// Stops everything, as a panic of the kubelet would.
-    pub(crate) fn panic(&self, fault: String) {
-        tracing::error!(node = self.config.node, fault, "kubelet panics");
-        locked(&self.fault).get_or_insert(fault);
+    pub(crate) fn panic(&self, reason: String) {
+        tracing::error!(node = self.config.node, reason, "kubelet panics");
+        locked(&self.panic_reason).get_or_insert(reason);
         self.stopping.cancel();
     }
 
-    /// Writes who holds what. A full disk must not stop the pods.
+    /// Writes the assignments to disk. Pods continue even if that fails.
     pub(crate) fn save_checkpoint(&self) {
         let path = self.config.checkpoint_file();
-        if let Err(error) = checkpoint::save(&path, &locked(&self.books)) {
-            tracing::error!(path = %path.display(), %error, "cannot write the checkpoint");
-        }
-    }
-
-    /// Ends at `instant` of the cluster's clock.
-    pub(crate) async fn sleep_until(&self, instant: Timestamp) {
-        loop {
-            let before = self.clock.now();
-            if before >= instant {
-                return;
-            }
-            let sleep = self.clock.sleep(instant.duration_since(before).try_into().unwrap_or_default());
-            // Somebody may have advanced the clock between reading it and starting to sleep.
-            if self.clock.now() == before {
-                sleep.await;
-            }
-        }
-    }
-
-    /// Like [`Shared::sleep_until`]; without an instant it never ends.
-    pub(crate) async fn sleep_until_some(&self, instant: Option<Timestamp>) {
-        match instant {
-            Some(instant) => self.sleep_until(instant).await,
-            None => std::future::pending().await,
+        if let Err(error) = checkpoint::save(&path, &locked(&self.devices)) {
+            tracing::error!(node = self.config.node, path = %path.display(), %error, "cannot write the checkpoint");
         }
     }
 }
 
-/// The lock, also after a task that held it has panicked: tests then fail by what they see, not by poison.
+/// The lock, also after a task that held it has panicked, so that a test fails by what it sees.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

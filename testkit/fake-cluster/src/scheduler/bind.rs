@@ -1,24 +1,25 @@
-//! Binding a pod to its node: by the extender that binds it, else by kube-scheduler's own Binding.
+//! Binds a pod to its node: by the extender that binds it, else by kube-scheduler's own Binding.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
-use super::extender::{Extender, ExtenderError};
-use super::wire::BindingArgs;
+use super::extender::client::Extender;
+use super::extender::error::ExtenderError;
+use super::extender::wire::BindingArgs;
 
 /// Why a pod was not bound; the texts are kube-scheduler's.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BindError {
+pub(crate) enum BindError {
     #[error("{0}")]
     Extender(#[from] ExtenderError),
     #[error("running Bind plugin \"DefaultBinder\": {0}")]
     Binding(String),
 }
 
-/// Binds `pod` to `node`. The first interested binder decides; an error of an *ignorable* binder is passed
-/// over, and then the pod is bound without it, as kube-scheduler does.
-pub(super) async fn bind(
+/// Binds `pod` to `node`. The first interested binder decides; an error of an *ignorable* binder is ignored and the pod is
+/// bound without it, as in kube-scheduler.
+pub(crate) async fn bind(
     client: &kube::Client,
     extenders: &[Extender],
     pod: &Pod,
@@ -31,7 +32,7 @@ pub(super) async fn bind(
         let args = BindingArgs { pod_name: &name, pod_namespace: &namespace, pod_uid: &uid, node };
         match extender.bind(&args).await {
             Err(error) if extender.is_ignorable() => {
-                tracing::info!(%error, "an ignorable extender did not bind; the next binder is asked");
+                tracing::info!(pod = name, %error, "an ignorable extender did not bind; the next binder is asked");
             }
             answer => return Ok(answer?),
         }

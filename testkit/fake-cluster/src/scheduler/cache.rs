@@ -1,15 +1,15 @@
-//! What the scheduler knows of nodes and of the pods on them, including pods it has assumed onto a node
-//! before the API server shows them there.
+//! The nodes and the pods on them, including pods that are assumed onto a node before the API server shows them there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::amounts::{Amounts, pod_request};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-/// Nodes and assigned pods. Pods may come before their node.
+use crate::amounts::{Amounts, pod_request};
+
+/// Nodes and assigned pods. A pod may be known before its node.
 #[derive(Default)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     nodes: BTreeMap<String, NodeState>,
     assigned: BTreeMap<String, Assigned>,
 }
@@ -26,59 +26,59 @@ struct Assigned {
     assumed: bool,
 }
 
-/// One node as a scheduling cycle sees it.
+/// One node as a scheduling cycle sees it (kube-scheduler's NodeInfo).
 #[derive(Clone)]
-pub(super) struct NodeView {
-    pub(super) name: String,
-    pub(super) node: Arc<Node>,
-    pub(super) allocatable: Amounts,
-    pub(super) used: Amounts,
+pub(crate) struct NodeInfo {
+    pub(crate) name: String,
+    pub(crate) node: Arc<Node>,
+    pub(crate) allocatable: Amounts,
+    pub(crate) used: Amounts,
     /// Requests of the pods on the node.
-    pub(super) pods: Vec<Amounts>,
+    pub(crate) pods: Vec<Amounts>,
 }
 
 impl Cache {
-    pub(super) fn set_node(&mut self, name: &str, node: Arc<Node>) {
+    pub(crate) fn set_node(&mut self, name: &str, node: Arc<Node>) {
         self.nodes.entry(name.to_owned()).or_default().node = Some(node);
     }
 
-    /// The node is gone; pods still said to be on it stay known.
-    pub(super) fn remove_node(&mut self, name: &str) {
+    /// Removes the node; pods that the API server still shows on it are kept.
+    pub(crate) fn remove_node(&mut self, name: &str) {
         if let Some(state) = self.nodes.get_mut(name) {
             state.node = None;
         }
     }
 
-    /// The API server shows the pod on `node`: an assumption about it is confirmed or replaced.
-    pub(super) fn set_pod(&mut self, uid: &str, pod: &Pod, node: &str) {
+    /// Puts the pod on the node where the API server shows it, which confirms or replaces an assumption.
+    pub(crate) fn set_pod(&mut self, uid: &str, pod: &Pod, node: &str) {
         self.remove_pod(uid);
         self.insert(uid, pod, node, false);
     }
 
     /// Counts the pod on `node` before it is bound.
-    pub(super) fn assume(&mut self, uid: &str, pod: &Pod, node: &str) {
+    pub(crate) fn assume(&mut self, uid: &str, pod: &Pod, node: &str) {
         self.remove_pod(uid);
         self.insert(uid, pod, node, true);
     }
 
-    /// Takes an assumption back; a pod that the API server shows on a node stays.
-    pub(super) fn forget(&mut self, uid: &str) {
+    /// Takes an assumption back; a pod that the API server shows on a node is kept.
+    pub(crate) fn forget(&mut self, uid: &str) {
         if self.is_assumed(uid) {
             self.remove_pod(uid);
         }
     }
 
-    pub(super) fn is_assumed(&self, uid: &str) -> bool {
+    pub(crate) fn is_assumed(&self, uid: &str) -> bool {
         self.assigned.get(uid).is_some_and(|assigned| assigned.assumed)
     }
 
     /// Whether the API server has shown the pod on a node.
-    pub(super) fn is_bound(&self, uid: &str) -> bool {
+    pub(crate) fn is_bound(&self, uid: &str) -> bool {
         self.assigned.get(uid).is_some_and(|assigned| !assigned.assumed)
     }
 
-    /// `true` if the pod was known on a node.
-    pub(super) fn remove_pod(&mut self, uid: &str) -> bool {
+    /// Removes the pod; `true` if it was on a node.
+    pub(crate) fn remove_pod(&mut self, uid: &str) -> bool {
         let Some(assigned) = self.assigned.remove(uid) else { return false };
         if let Some(state) = self.nodes.get_mut(&assigned.node)
             && let Some(request) = state.pods.remove(uid)
@@ -89,11 +89,11 @@ impl Cache {
     }
 
     /// All nodes by name.
-    pub(super) fn view(&self) -> Vec<NodeView> {
+    pub(crate) fn snapshot(&self) -> Vec<NodeInfo> {
         let existing = |(name, state): (&String, &NodeState)| {
             let node = state.node.clone()?;
             let status = node.status.as_ref();
-            Some(NodeView {
+            Some(NodeInfo {
                 name: name.clone(),
                 allocatable: Amounts::of(status.and_then(|status| status.allocatable.as_ref())),
                 used: state.used.clone(),

@@ -1,197 +1,178 @@
-//! The scheduling queue: which pod is tried next, and when a refused pod is worth another try. Pure: the
-//! caller says what time it is. Follows kube-scheduler 1.34 with its default feature gates.
+//! The scheduling queue: which pod is tried next, and when a refused pod is tried again. It follows kube-scheduler 1.34
+//! with its default feature gates. It reads no clock: the caller gives the time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::verdict::Refuser;
+use super::choose_node::diagnosis::RefusedBy;
+use super::cluster_event::ClusterEvent;
+use crate::clock::later;
 
-/// The back-off doubles from the first to the second of these.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-/// A refused pod is tried again after this long, whatever happens.
-const UNSCHEDULABLE_LIMIT: Duration = Duration::from_secs(5 * 60);
-
-/// What happened in the cluster that may make a refused pod fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wake {
-    /// A pod on a node was deleted, became terminal, or could not be bound after all.
-    PodGone,
-    NodeAdded,
-    NodeAllocatable,
-    NodeLabels,
-    /// Taints or `spec.unschedulable`.
-    NodeTaints,
-    /// Annotations or conditions.
-    NodeOther,
-}
-
-impl Wake {
-    /// An extender cannot say what would help it, so after its refusal everything counts.
-    fn concerns(self, refuser: Refuser) -> bool {
-        match refuser {
-            Refuser::Extender => true,
-            Refuser::NodeResourcesFit => {
-                matches!(self, Self::PodGone | Self::NodeAdded | Self::NodeAllocatable)
-            }
-            Refuser::NodeUnschedulable | Refuser::TaintToleration => {
-                matches!(self, Self::NodeAdded | Self::NodeTaints)
-            }
-            Refuser::NodeAffinity => matches!(self, Self::NodeAdded | Self::NodeLabels),
-        }
-    }
-}
+/// The back-off after the first failure; it doubles with each further one.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// A refused pod is tried again after this long, even if nothing has changed.
+const MAX_UNSCHEDULABLE: Duration = Duration::from_secs(5 * 60);
 
 /// Pods that wait for a node, by UID.
 #[derive(Default)]
-pub(super) struct Queue {
-    waiting: HashMap<String, Waiting>,
-    next_turn: u64,
+pub(crate) struct Queue {
+    pods: HashMap<String, QueuedPod>,
+    last_turn: u64,
 }
 
-struct Waiting {
+struct QueuedPod {
     pod: Arc<Pod>,
     /// Order among pods of equal priority; renewed by every failed try.
     turn: u64,
     place: Place,
     refusals: u32,
-    errors_in_a_row: u32,
+    consecutive_errors: u32,
     backoff_until: Timestamp,
 }
 
 enum Place {
     Active,
-    /// `after_error`: must wait out the back-off. Others are taken early when nothing else is to be done
-    /// (feature SchedulerPopFromBackoffQ).
+    /// After an error the whole back-off is waited for. Other pods are taken early when no pod is active (feature
+    /// SchedulerPopFromBackoffQ).
     Backoff {
         after_error: bool,
     },
     Unschedulable {
-        refusers: Vec<Refuser>,
+        refused_by: Vec<RefusedBy>,
         since: Timestamp,
     },
-    /// Being scheduled or bound; what happens meanwhile is kept for the case that it fails.
+    /// Being scheduled or bound. What happens meanwhile is kept in case that fails.
     InFlight {
-        happened: Vec<Wake>,
+        events: Vec<ClusterEvent>,
         updated: bool,
     },
 }
 
 impl Queue {
-    /// A pod appeared.
-    pub(super) fn add(&mut self, uid: &str, pod: Arc<Pod>, now: Timestamp) {
+    /// Adds a pod that has appeared.
+    pub(crate) fn add(&mut self, uid: &str, pod: Arc<Pod>, now: Timestamp) {
         let turn = self.turn();
-        let waiting =
-            Waiting { pod, turn, place: Place::Active, refusals: 0, errors_in_a_row: 0, backoff_until: now };
-        self.waiting.insert(uid.to_owned(), waiting);
+        let queued = QueuedPod {
+            pod,
+            turn,
+            place: Place::Active,
+            refusals: 0,
+            consecutive_errors: 0,
+            backoff_until: now,
+        };
+        self.pods.insert(uid.to_owned(), queued);
     }
 
-    /// A waiting pod changed; `matters` is false for changes of its status alone.
-    pub(super) fn update(&mut self, uid: &str, pod: Arc<Pod>, matters: bool, now: Timestamp) {
-        let Some(waiting) = self.waiting.get_mut(uid) else { return self.add(uid, pod, now) };
-        waiting.pod = pod;
-        match &mut waiting.place {
+    /// Replaces a queued pod that has changed; `matters` is false for a change of its status alone.
+    pub(crate) fn update(&mut self, uid: &str, pod: Arc<Pod>, matters: bool, now: Timestamp) {
+        let Some(queued) = self.pods.get_mut(uid) else { return self.add(uid, pod, now) };
+        queued.pod = pod;
+        match &mut queued.place {
             Place::InFlight { updated, .. } => *updated |= matters,
-            Place::Unschedulable { .. } if matters => waiting.retry(now),
+            Place::Unschedulable { .. } if matters => queued.retry(now),
             _ => {}
         }
     }
 
-    /// A pod was deleted or bound.
-    pub(super) fn remove(&mut self, uid: &str) {
-        self.waiting.remove(uid);
+    /// Removes a pod that was deleted or bound.
+    pub(crate) fn remove(&mut self, uid: &str) {
+        self.pods.remove(uid);
     }
 
-    /// Whether the pod still waits, in flight or not.
-    pub(super) fn contains(&self, uid: &str) -> bool {
-        self.waiting.contains_key(uid)
+    /// Whether the pod is queued, in flight or not.
+    pub(crate) fn contains(&self, uid: &str) -> bool {
+        self.pods.contains_key(uid)
     }
 
-    /// Something happened: refused pods that it may concern get another try.
-    pub(super) fn wake(&mut self, wake: Wake, now: Timestamp) {
-        for waiting in self.waiting.values_mut() {
-            match &mut waiting.place {
-                Place::InFlight { happened, .. } => happened.push(wake),
-                Place::Unschedulable { refusers, .. } if refusers.iter().any(|by| wake.concerns(*by)) => {
-                    waiting.retry(now);
+    /// Gives refused pods that the event may help another try.
+    pub(crate) fn observe(&mut self, event: ClusterEvent, now: Timestamp) {
+        for queued in self.pods.values_mut() {
+            match &mut queued.place {
+                Place::InFlight { events, .. } => events.push(event),
+                Place::Unschedulable { refused_by, .. }
+                    if refused_by.iter().any(|by| event.may_help(*by)) =>
+                {
+                    queued.retry(now);
                 }
                 _ => {}
             }
         }
     }
 
-    /// The next pod to try, which is then in flight: highest priority first, then first come.
-    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(String, Arc<Pod>)> {
-        for waiting in self.waiting.values_mut() {
-            waiting.catch_up(now);
+    /// Takes the next pod to try, which is then in flight: highest priority first, then first come.
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<(String, Arc<Pod>)> {
+        for queued in self.pods.values_mut() {
+            queued.end_waits(now);
         }
-        let active = |waiting: &Waiting| matches!(waiting.place, Place::Active);
-        let early = |waiting: &Waiting| matches!(waiting.place, Place::Backoff { after_error: false });
+        let active = |queued: &QueuedPod| matches!(queued.place, Place::Active);
+        let early = |queued: &QueuedPod| matches!(queued.place, Place::Backoff { after_error: false });
         let uid = self.first(active).or_else(|| self.first(early))?;
-        let waiting = self.waiting.get_mut(&uid)?;
-        waiting.place = Place::InFlight { happened: Vec::new(), updated: false };
-        Some((uid, waiting.pod.clone()))
+        let queued = self.pods.get_mut(&uid)?;
+        queued.place = Place::InFlight { events: Vec::new(), updated: false };
+        Some((uid, queued.pod.clone()))
     }
 
-    /// No node takes the pod. Without refusers (there was no node at all) it is retried like after an error.
-    pub(super) fn refused(&mut self, uid: &str, refusers: Vec<Refuser>, now: Timestamp) {
-        if refusers.is_empty() {
+    /// Puts a pod back that no node takes. Without any refusal (there was no node at all) it is retried as after an error.
+    pub(crate) fn refused(&mut self, uid: &str, refused_by: Vec<RefusedBy>, now: Timestamp) {
+        if refused_by.is_empty() {
             return self.failed(uid, now);
         }
         let turn = self.turn();
-        let Some(waiting) = self.waiting.get_mut(uid) else { return };
-        waiting.turn = turn;
-        waiting.refusals = waiting.refusals.saturating_add(1);
-        waiting.errors_in_a_row = 0;
-        waiting.backoff_until = later(now, backoff(waiting.refusals));
-        let missed = match &waiting.place {
-            Place::InFlight { happened, updated } => {
-                *updated || happened.iter().any(|wake| refusers.iter().any(|by| wake.concerns(*by)))
+        let Some(queued) = self.pods.get_mut(uid) else { return };
+        queued.turn = turn;
+        queued.refusals = queued.refusals.saturating_add(1);
+        queued.consecutive_errors = 0;
+        queued.backoff_until = later(now, backoff(queued.refusals));
+        let missed = match &queued.place {
+            Place::InFlight { events, updated } => {
+                *updated || events.iter().any(|event| refused_by.iter().any(|by| event.may_help(*by)))
             }
             _ => false,
         };
-        waiting.place = if missed {
+        queued.place = if missed {
             Place::Backoff { after_error: false }
         } else {
-            Place::Unschedulable { refusers, since: now }
+            Place::Unschedulable { refused_by, since: now }
         };
     }
 
-    /// Scheduling or binding the pod failed with an error.
-    pub(super) fn failed(&mut self, uid: &str, now: Timestamp) {
+    /// Puts a pod back whose scheduling or binding failed with an error.
+    pub(crate) fn failed(&mut self, uid: &str, now: Timestamp) {
         let turn = self.turn();
-        let Some(waiting) = self.waiting.get_mut(uid) else { return };
-        waiting.turn = turn;
-        waiting.errors_in_a_row = waiting.errors_in_a_row.saturating_add(1);
-        waiting.backoff_until = later(now, backoff(waiting.errors_in_a_row));
-        waiting.place = Place::Backoff { after_error: true };
+        let Some(queued) = self.pods.get_mut(uid) else { return };
+        queued.turn = turn;
+        queued.consecutive_errors = queued.consecutive_errors.saturating_add(1);
+        queued.backoff_until = later(now, backoff(queued.consecutive_errors));
+        queued.place = Place::Backoff { after_error: true };
     }
 
-    /// When the passing of time alone makes a pod ready.
-    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
-        let deadlines = self.waiting.values().filter_map(|waiting| match &waiting.place {
-            Place::Backoff { .. } => Some(waiting.backoff_until),
-            Place::Unschedulable { since, .. } => Some(later(*since, UNSCHEDULABLE_LIMIT)),
+    /// When the next pod becomes ready by time alone.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        let deadlines = self.pods.values().filter_map(|queued| match &queued.place {
+            Place::Backoff { .. } => Some(queued.backoff_until),
+            Place::Unschedulable { since, .. } => Some(later(*since, MAX_UNSCHEDULABLE)),
             Place::Active | Place::InFlight { .. } => None,
         });
         deadlines.min()
     }
 
     fn turn(&mut self) -> u64 {
-        self.next_turn += 1;
-        self.next_turn
+        self.last_turn += 1;
+        self.last_turn
     }
 
-    fn first(&self, eligible: impl Fn(&Waiting) -> bool) -> Option<String> {
-        let eligible = self.waiting.iter().filter(|(_, waiting)| eligible(waiting));
-        eligible.min_by_key(|(_, waiting)| waiting.order()).map(|(uid, _)| uid.clone())
+    fn first(&self, eligible: impl Fn(&QueuedPod) -> bool) -> Option<String> {
+        let eligible = self.pods.iter().filter(|(_, queued)| eligible(queued));
+        eligible.min_by_key(|(_, queued)| queued.order()).map(|(uid, _)| uid.clone())
     }
 }
 
-impl Waiting {
+impl QueuedPod {
     fn order(&self) -> (std::cmp::Reverse<i32>, u64) {
         let priority = self.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
         (std::cmp::Reverse(priority), self.turn)
@@ -203,10 +184,10 @@ impl Waiting {
     }
 
     /// Moves the pod on when its back-off or its five minutes are over.
-    fn catch_up(&mut self, now: Timestamp) {
+    fn end_waits(&mut self, now: Timestamp) {
         match &self.place {
             Place::Backoff { .. } if now >= self.backoff_until => self.place = Place::Active,
-            Place::Unschedulable { since, .. } if now >= later(*since, UNSCHEDULABLE_LIMIT) => {
+            Place::Unschedulable { since, .. } if now >= later(*since, MAX_UNSCHEDULABLE) => {
                 self.place = Place::Active;
             }
             _ => {}
@@ -216,13 +197,8 @@ impl Waiting {
 
 /// 1, 2, 4, 8, 10, 10.. seconds for the 1st, 2nd.. failure.
 fn backoff(failures: u32) -> Duration {
-    let doubled = BACKOFF.0.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
-    doubled.min(BACKOFF.1)
-}
-
-fn later(from: Timestamp, span: Duration) -> Timestamp {
-    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
-    from.checked_add(span).unwrap_or(Timestamp::MAX)
+    let doubled = INITIAL_BACKOFF.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
+    doubled.min(MAX_BACKOFF)
 }
 
 #[cfg(test)]
@@ -267,7 +243,7 @@ mod tests {
         for wait in [1, 2, 4, 8, 10, 10] {
             assert_eq!(popped(&mut queue, at(now)).as_deref(), Some("a"));
             queue.failed("a", at(now));
-            queue.wake(Wake::NodeAdded, at(now));
+            queue.observe(ClusterEvent::NodeAdded, at(now));
             assert_eq!(queue.next_deadline(), Some(at(now + wait)));
             assert_eq!(popped(&mut queue, at(now + wait - 1)), None);
             now += wait;
@@ -275,33 +251,36 @@ mod tests {
     }
 
     #[test]
-    fn each_refuser_wakes_on_its_own_events() {
-        use Refuser::*;
+    fn each_refusal_is_retried_after_the_events_that_may_help_it() {
+        use RefusedBy::*;
         let all = [
-            Wake::PodGone,
-            Wake::NodeAdded,
-            Wake::NodeAllocatable,
-            Wake::NodeLabels,
-            Wake::NodeTaints,
-            Wake::NodeOther,
+            ClusterEvent::PodGone,
+            ClusterEvent::NodeAdded,
+            ClusterEvent::NodeAllocatable,
+            ClusterEvent::NodeLabels,
+            ClusterEvent::NodeTaints,
+            ClusterEvent::NodeOther,
         ];
-        for (refuser, wakes) in [
+        for (refused_by, helpful) in [
             (Extender, all.to_vec()),
-            (NodeResourcesFit, vec![Wake::PodGone, Wake::NodeAdded, Wake::NodeAllocatable]),
-            (TaintToleration, vec![Wake::NodeAdded, Wake::NodeTaints]),
-            (NodeUnschedulable, vec![Wake::NodeAdded, Wake::NodeTaints]),
-            (NodeAffinity, vec![Wake::NodeAdded, Wake::NodeLabels]),
+            (
+                NodeResourcesFit,
+                vec![ClusterEvent::PodGone, ClusterEvent::NodeAdded, ClusterEvent::NodeAllocatable],
+            ),
+            (TaintToleration, vec![ClusterEvent::NodeAdded, ClusterEvent::NodeTaints]),
+            (NodeUnschedulable, vec![ClusterEvent::NodeAdded, ClusterEvent::NodeTaints]),
+            (NodeAffinity, vec![ClusterEvent::NodeAdded, ClusterEvent::NodeLabels]),
         ] {
-            for wake in all {
+            for event in all {
                 let mut queue = Queue::default();
                 queue.add("a", pod(0), START);
                 queue.pop(START);
-                queue.refused("a", vec![refuser], START);
-                queue.wake(wake, START);
+                queue.refused("a", vec![refused_by], START);
+                queue.observe(event, START);
                 assert_eq!(
                     popped(&mut queue, START).is_some(),
-                    wakes.contains(&wake),
-                    "{refuser:?} {wake:?}"
+                    helpful.contains(&event),
+                    "{refused_by:?} {event:?}"
                 );
             }
         }
@@ -312,8 +291,8 @@ mod tests {
         let mut queue = Queue::default();
         queue.add("a", pod(0), START);
         queue.pop(START);
-        queue.wake(Wake::PodGone, START);
-        queue.refused("a", vec![Refuser::NodeResourcesFit], START);
+        queue.observe(ClusterEvent::PodGone, START);
+        queue.refused("a", vec![RefusedBy::NodeResourcesFit], START);
         assert_eq!(popped(&mut queue, START).as_deref(), Some("a"));
     }
 
@@ -322,18 +301,18 @@ mod tests {
         let mut queue = Queue::default();
         queue.add("a", pod(0), START);
         queue.pop(START);
-        queue.refused("a", vec![Refuser::NodeResourcesFit], START);
+        queue.refused("a", vec![RefusedBy::NodeResourcesFit], START);
         assert_eq!(popped(&mut queue, at(299)), None);
         assert_eq!(queue.next_deadline(), Some(at(300)));
         assert_eq!(popped(&mut queue, at(300)).as_deref(), Some("a"));
     }
 
     #[test]
-    fn its_own_update_wakes_a_refused_pod_but_its_status_does_not() {
+    fn a_refused_pod_is_tried_again_when_it_changes_but_not_when_only_its_status_does() {
         let mut queue = Queue::default();
         queue.add("a", pod(0), START);
         queue.pop(START);
-        queue.refused("a", vec![Refuser::NodeResourcesFit], START);
+        queue.refused("a", vec![RefusedBy::NodeResourcesFit], START);
         queue.update("a", pod(0), false, START);
         assert_eq!(popped(&mut queue, START), None);
         queue.update("a", pod(0), true, START);

@@ -1,5 +1,5 @@
-//! What the scheduler tells the world about a pod: events.k8s.io/v1 events and the PodScheduled condition.
-//! One task writes them in order, so that a slow API server does not hold scheduling up.
+//! What users read about a pod: events.k8s.io/v1 events and the PodScheduled condition. One task writes them in order, so
+//! that a slow API server does not delay scheduling.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::verdict::cut_note;
-use crate::clock::Clock;
+use super::choose_node::diagnosis::cut_note;
+use crate::clock::{Clock, rfc3339};
 
-/// Where the scheduler leaves its reports.
-pub(super) type Reports = UnboundedSender<Report>;
+/// Where the scheduling loop leaves its reports.
+pub(crate) type Reports = UnboundedSender<Report>;
 
 /// One event and, for failures, the condition that goes with it.
-pub(super) struct Report {
+pub(crate) struct Report {
     pod: Arc<Pod>,
     at: Timestamp,
     type_: &'static str,
@@ -33,24 +33,24 @@ pub(super) struct Report {
 
 impl Report {
     /// `Successfully assigned ns/pod to node`.
-    pub(super) fn scheduled(pod: Arc<Pod>, node: &str, at: Timestamp) -> Self {
+    pub(crate) fn scheduled(pod: Arc<Pod>, node: &str, at: Timestamp) -> Self {
         let namespace = pod.namespace().unwrap_or_default();
         let note = format!("Successfully assigned {namespace}/{} to {node}", pod.name_any());
         Self { pod, at, type_: "Normal", reason: "Scheduled", action: "Binding", note, condition: None }
     }
 
     /// No node takes the pod: FailedScheduling and PodScheduled=False, reason Unschedulable.
-    pub(super) fn unschedulable(pod: Arc<Pod>, message: String, at: Timestamp) -> Self {
+    pub(crate) fn unschedulable(pod: Arc<Pod>, message: String, at: Timestamp) -> Self {
         Self::failed(pod, "Unschedulable", message, at)
     }
 
     /// Scheduling or binding failed: FailedScheduling and PodScheduled=False, reason SchedulerError.
-    pub(super) fn error(pod: Arc<Pod>, message: String, at: Timestamp) -> Self {
+    pub(crate) fn error(pod: Arc<Pod>, message: String, at: Timestamp) -> Self {
         Self::failed(pod, "SchedulerError", message, at)
     }
 
     /// The pod is being deleted and is left alone.
-    pub(super) fn skipped(pod: Arc<Pod>, at: Timestamp) -> Self {
+    pub(crate) fn skipped(pod: Arc<Pod>, at: Timestamp) -> Self {
         let namespace = pod.namespace().unwrap_or_default();
         let note = format!("skip schedule deleting pod: {namespace}/{}", pod.name_any());
         Self { condition: None, ..Self::failed(pod, "", note, at) }
@@ -70,7 +70,7 @@ impl Report {
 }
 
 /// Writes reports until the sender is gone. `scheduler` is the reporting controller.
-pub(super) async fn write(
+pub(crate) async fn write(
     client: kube::Client,
     clock: Clock,
     scheduler: String,
@@ -89,8 +89,8 @@ struct Writer {
     client: kube::Client,
     clock: Clock,
     scheduler: String,
-    /// The last event by pod UID. kube-scheduler folds a repeated event into a series: the same text again,
-    /// about the same version of the pod, makes no new object.
+    /// The pod's resourceVersion and the note of the last event, by pod UID. The same note about the same version makes no
+    /// new object: kube-scheduler folds it into a series.
     last: HashMap<String, (Option<String>, String)>,
     written: i128,
 }
@@ -98,11 +98,11 @@ struct Writer {
 impl Writer {
     async fn event(&mut self, report: &Report) {
         let pod = &report.pod;
-        let mark = (pod.resource_version(), report.note.clone());
-        if self.last.insert(pod.uid().unwrap_or_default(), mark.clone()).as_ref() == Some(&mark) {
+        let event = (pod.resource_version(), report.note.clone());
+        if self.last.insert(pod.uid().unwrap_or_default(), event.clone()).as_ref() == Some(&event) {
             return;
         }
-        // The name's suffix is the time; a standing clock needs the count to tell events apart.
+        // The name's suffix is the time; while the clock stands still, only the count tells events apart.
         self.written += 1;
         let namespace = pod.namespace().unwrap_or_default();
         let event = Event {
@@ -131,11 +131,11 @@ impl Writer {
         };
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         if let Err(error) = events.create(&PostParams::default(), &event).await {
-            tracing::debug!(%error, pod = %pod.name_any(), "the event was not written");
+            tracing::debug!(pod = %pod.name_any(), %error, "the event was not written");
         }
     }
 
-    /// Patches the condition if it says something new.
+    /// Patches the condition if its reason or message is new.
     async fn condition(&self, report: &Report, reason: &str, message: &str) {
         let pod = &report.pod;
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
@@ -156,12 +156,12 @@ impl Writer {
             "reason": reason,
             "message": message,
             "lastProbeTime": null,
-            "lastTransitionTime": since.unwrap_or_else(|| self.clock.now()).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "lastTransitionTime": rfc3339(since.unwrap_or_else(|| self.clock.now())),
         }]}});
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let (name, patch) = (pod.name_any(), Patch::Strategic(patch));
         if let Err(error) = pods.patch_status(&name, &PatchParams::default(), &patch).await {
-            tracing::debug!(%error, pod = %name, "the PodScheduled condition was not written");
+            tracing::debug!(pod = %name, %error, "the PodScheduled condition was not written");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the cache and the queue in step with the API server's pods and nodes, and says what was worth a retry.
+//! Keeps the cache and the queue in step with the API server's pods and nodes, and tells the queue of cluster events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,40 +9,41 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 
-use super::Shared;
 use super::cache::Cache;
-use super::feed::{Change, Feed};
-use super::queue::{Queue, Wake};
+use super::cluster_event::ClusterEvent;
+use super::known_objects::{Change, KnownObjects};
+use super::queue::Queue;
+use super::shared::Shared;
 
 /// Watches pods and nodes until the task is dropped. Scheduling starts once both have been listed.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let nodes: Api<Node> = Api::all(shared.client.clone());
     let mut pods = watcher(pods, watcher::Config::default()).default_backoff().boxed();
     let mut nodes = watcher(nodes, watcher::Config::default()).default_backoff().boxed();
-    let mut pod_feed = Feed::new();
-    let mut node_feed = Feed::new();
+    let mut known_pods = KnownObjects::new();
+    let mut known_nodes = KnownObjects::new();
     loop {
         tokio::select! {
             Some(event) = pods.next() => match event {
-                Ok(event) => for change in pod_feed.take(event) {
+                Ok(event) => for change in known_pods.apply(event) {
                     let now = shared.clock.now();
                     shared.with_state(|state| {
                         pod_changed(&mut state.queue, &mut state.cache, &change, &shared.config.name, now);
                     });
                 },
-                Err(error) => tracing::debug!(%error, "the watch of pods broke; it starts again"),
+                Err(error) => tracing::debug!(%error, "the watch of pods failed; it starts again"),
             },
             Some(event) = nodes.next() => match event {
-                Ok(event) => for change in node_feed.take(event) {
+                Ok(event) => for change in known_nodes.apply(event) {
                     let now = shared.clock.now();
                     shared.with_state(|state| node_changed(&mut state.queue, &mut state.cache, &change, now));
                 },
-                Err(error) => tracing::debug!(%error, "the watch of nodes broke; it starts again"),
+                Err(error) => tracing::debug!(%error, "the watch of nodes failed; it starts again"),
             },
             else => return,
         }
-        if pod_feed.is_synced() && node_feed.is_synced() {
+        if known_pods.is_synced() && known_nodes.is_synced() {
             shared.synced.send_replace(true);
         }
         shared.changed.notify_one();
@@ -58,15 +59,14 @@ fn pod_changed(queue: &mut Queue, cache: &mut Cache, change: &Change<Pod>, sched
             queue.remove(&uid);
             cache.set_pod(&uid, pod, node);
         }
-        (Some(pod), None) if is_ours(pod, scheduler) => {
-            // A pod assumed onto a node is past the queue; only its failed bind brings it back.
+        (Some(pod), None) if is_schedulable(pod, scheduler) => {
             let matters = change.old.as_ref().is_none_or(|old| differs_beyond_status(old, pod));
             queue.update(&uid, pod.clone(), matters, now);
         }
         _ => {
             queue.remove(&uid);
             if cache.remove_pod(&uid) {
-                queue.wake(Wake::PodGone, now);
+                queue.observe(ClusterEvent::PodGone, now);
             }
         }
     }
@@ -81,29 +81,29 @@ fn node_changed(queue: &mut Queue, cache: &mut Cache, change: &Change<Node>, now
     };
     cache.set_node(&node.name_any(), node.clone());
     match &change.old {
-        None => queue.wake(Wake::NodeAdded, now),
-        Some(old) => node_wakes(old, &node).into_iter().for_each(|wake| queue.wake(wake, now)),
+        None => queue.observe(ClusterEvent::NodeAdded, now),
+        Some(old) => node_events(old, &node).into_iter().for_each(|event| queue.observe(event, now)),
     }
 }
 
-fn node_wakes(old: &Node, new: &Node) -> Vec<Wake> {
+fn node_events(old: &Node, new: &Node) -> Vec<ClusterEvent> {
     let spec = |node: &Node| node.spec.clone().unwrap_or_default();
-    let marks = |node: &Node| (spec(node).taints, spec(node).unschedulable.unwrap_or(false));
+    let taints = |node: &Node| (spec(node).taints, spec(node).unschedulable.unwrap_or(false));
     let allocatable = |node: &Node| node.status.clone().unwrap_or_default().allocatable;
-    // Heartbeats change only times, which help nobody.
+    // Heartbeats change only times, which help no pod.
     let conditions = |node: &Node| -> BTreeMap<String, String> {
         let conditions = node.status.clone().unwrap_or_default().conditions.unwrap_or_default();
         conditions.into_iter().map(|condition| (condition.type_, condition.status)).collect()
     };
     let other = old.annotations() != new.annotations() || conditions(old) != conditions(new);
     [
-        (allocatable(old) != allocatable(new), Wake::NodeAllocatable),
-        (old.labels() != new.labels(), Wake::NodeLabels),
-        (marks(old) != marks(new), Wake::NodeTaints),
-        (other, Wake::NodeOther),
+        (allocatable(old) != allocatable(new), ClusterEvent::NodeAllocatable),
+        (old.labels() != new.labels(), ClusterEvent::NodeLabels),
+        (taints(old) != taints(new), ClusterEvent::NodeTaints),
+        (other, ClusterEvent::NodeOther),
     ]
     .into_iter()
-    .filter_map(|(changed, wake)| changed.then_some(wake))
+    .filter_map(|(changed, event)| changed.then_some(event))
     .collect()
 }
 
@@ -112,8 +112,8 @@ fn is_terminal(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Pods of another scheduler and pods with scheduling gates are not queued.
-fn is_ours(pod: &Pod, scheduler: &str) -> bool {
+/// Whether the pod is queued: not those of another scheduler, nor those with scheduling gates.
+fn is_schedulable(pod: &Pod, scheduler: &str) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let gated = spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
     spec.scheduler_name.as_deref() == Some(scheduler) && !gated

@@ -23,7 +23,7 @@ async fn what_a_recorder_reports_is_read_through_both_apis_and_repeats_are_count
     let report = Report {
         type_: EventType::Warning,
         reason: "Refused".into(),
-        note: Some("no room".into()),
+        note: Some("too few devices".into()),
         action: "Scheduling".into(),
         secondary: None,
     };
@@ -36,13 +36,13 @@ async fn what_a_recorder_reports_is_read_through_both_apis_and_repeats_are_count
         core.list(&ListParams::default().fields("involvedObject.name=a,reason=Refused")).await.unwrap();
     let event = &found.items[0];
     assert_eq!(found.items.len(), 1);
-    assert_eq!(event.message.as_deref(), Some("no room"));
+    assert_eq!(event.message.as_deref(), Some("too few devices"));
     assert_eq!(event.reporting_component.as_deref(), Some("tester"));
     assert_eq!(event.series.as_ref().unwrap().count, Some(2));
 
     let new: Api<EventsEvent> = Api::default_namespaced(client);
     let found = new.list(&ListParams::default().fields("regarding.name=a")).await.unwrap();
-    assert_eq!(found.items[0].note.as_deref(), Some("no room"));
+    assert_eq!(found.items[0].note.as_deref(), Some("too few devices"));
     assert_eq!(found.items[0].reporting_controller.as_deref(), Some("tester"));
     assert_eq!(found.items[0].uid(), event.uid());
 }

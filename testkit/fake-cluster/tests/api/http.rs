@@ -1,16 +1,16 @@
-//! The server as programs of their own reach it, and when it is away.
+//! The server over HTTP, and while it is unavailable.
 
 use fake_cluster::api::ApiServer;
-use fake_cluster::clock::Clock;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, WatchParams};
 use kube::{Client, Config};
 use serde_json::Value;
+use testkit_support::within;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{create_pod, pods, refusal, start, within};
+use super::{create_pod, pods, refusal, start};
 
 /// Sends a patch of any content type and reads the pod that comes back.
 pub(crate) async fn send_patch(
@@ -25,7 +25,7 @@ pub(crate) async fn send_patch(
 
 #[tokio::test]
 async fn it_serves_over_http_until_shutdown_which_ends_open_watches() {
-    let server = ApiServer::new(Clock::new());
+    let server = ApiServer::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let shutdown = CancellationToken::new();
@@ -36,18 +36,18 @@ async fn it_serves_over_http_until_shutdown_which_ends_open_watches() {
     assert!(pods(&server.client()).get("a").await.is_ok());
     let watch = pods(&client).watch(&WatchParams::default(), "0").await.unwrap();
     let mut watch = Box::pin(watch);
-    assert!(within(watch.try_next()).await.unwrap().is_some());
+    assert!(within("the pod", watch.try_next()).await.unwrap().is_some());
     shutdown.cancel();
-    within(async { while let Ok(Some(_)) = watch.try_next().await {} }).await;
-    within(serving).await.unwrap();
+    within("the end of the watch", async { while let Ok(Some(_)) = watch.try_next().await {} }).await;
+    within("the end of the server", serving).await.unwrap();
 }
 
 #[tokio::test]
-async fn while_it_is_away_requests_get_503_and_open_watches_end() {
+async fn while_it_is_unavailable_requests_get_503_and_open_watches_end() {
     let (server, client) = start();
     let mut watch = Box::pin(pods(&client).watch(&WatchParams::default(), "0").await.unwrap());
     server.set_available(false);
-    assert!(within(watch.try_next()).await.unwrap().is_none());
+    assert!(within("the end of the watch", watch.try_next()).await.unwrap().is_none());
     let refused = refusal(pods(&client).list(&ListParams::default()).await);
     assert_eq!((refused.code, refused.reason.as_str()), (503, "ServiceUnavailable"));
     server.set_available(true);

@@ -1,11 +1,6 @@
 //! The in-memory API server as its users see it: through a typed kube client.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test should say where, in its helpers too"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where, in its helpers too")]
 
 mod binding;
 mod deletion;
@@ -17,11 +12,8 @@ mod protobuf;
 mod watch;
 
 use std::fmt::Debug;
-use std::future::Future;
-use std::time::Duration;
 
 use fake_cluster::api::ApiServer;
-use fake_cluster::clock::Clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::PostParams;
 use kube::core::response::Status;
@@ -30,7 +22,7 @@ use serde_json::json;
 
 /// A new server and a client of it.
 fn start() -> (ApiServer, Client) {
-    let server = ApiServer::new(Clock::new());
+    let server = ApiServer::default();
     let client = server.client();
     (server, client)
 }
@@ -76,9 +68,4 @@ fn refusal<T: Debug>(result: kube::Result<T>) -> Status {
         Err(kube::Error::Api(status)) => *status,
         other => panic!("expected a refusal, got {other:?}"),
     }
-}
-
-/// Fails a test that waits for something that does not come.
-async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), future).await.expect("nothing came within 10 s")
 }

@@ -119,7 +119,7 @@ async fn logs_are_what_was_stored_for_the_container() {
     let refused = refusal(pods(&client).logs("a", &other).await);
     assert_eq!(refused.message, "container other is not valid for pod a");
 
-    // Neither the next pod of that name nor a late word of the last one's shows the old text.
+    // The next pod of that name shows neither the old text nor one that was stored after the deletion.
     pods(&client).delete("a", &DeleteParams::default()).await.unwrap();
     server.set_log("default", "a", "main", "late\n");
     create_pod(&client, "a").await;

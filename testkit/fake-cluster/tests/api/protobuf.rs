@@ -6,8 +6,9 @@ use fake_cluster::clock::Clock;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use testkit_support::within;
 
-use super::{create_pod, start, within};
+use super::{create_pod, start};
 
 /// The answer's status, its content type and the beginning of its body.
 async fn get(client: &Client, path: &str) -> (u16, String, Vec<u8>) {
@@ -16,7 +17,7 @@ async fn get(client: &Client, path: &str) -> (u16, String, Vec<u8>) {
     let (code, kind) =
         (answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap().to_owned());
     let mut body = answer.into_body();
-    let frame = within(body.frame()).await.unwrap().unwrap();
+    let frame = within("the first frame", body.frame()).await.unwrap().unwrap();
     (code, kind, frame.into_data().unwrap().to_vec())
 }
 

@@ -5,12 +5,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams, VersionMatch, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, ResourceExt};
+use testkit_support::within;
 
-use super::{bind, create_pod, plain_node, pods, refusal, start, within};
+use super::{bind, create_pod, plain_node, pods, refusal, start};
 
 /// The next event as "KIND name", "BOOKMARK version" or "ERROR code".
 async fn next(watch: &mut (impl Stream<Item = kube::Result<WatchEvent<Pod>>> + Unpin)) -> Option<String> {
-    Some(match within(watch.try_next()).await.unwrap()? {
+    Some(match within("the next event", watch.try_next()).await.unwrap()? {
         WatchEvent::Added(pod) => format!("ADDED {}", pod.name_any()),
         WatchEvent::Modified(pod) => format!("MODIFIED {}", pod.name_any()),
         WatchEvent::Deleted(pod) => format!("DELETED {}", pod.name_any()),
@@ -56,7 +57,7 @@ async fn an_object_that_starts_or_ceases_to_match_is_added_or_deleted() {
     create_pod(&client, "a").await;
     bind(&client, "a", "n1").await.unwrap();
     assert_eq!(next(&mut unbound).await.unwrap(), "ADDED a");
-    let Some(WatchEvent::Deleted(last)) = within(unbound.try_next()).await.unwrap() else {
+    let Some(WatchEvent::Deleted(last)) = within("the next event", unbound.try_next()).await.unwrap() else {
         panic!("a pod that is bound must leave the watch of unbound pods");
     };
     // As it was while it matched, at the version at which it ceased to.
@@ -126,21 +127,21 @@ async fn a_reflector_follows_through_an_outage_in_which_its_version_is_lost() {
     let stream = watcher(pods(&client), watcher::Config::default()).default_backoff();
     let mut following = Box::pin(reflector(writer, stream));
     let names = || reader.state().iter().map(|pod| pod.name_any()).collect::<Vec<_>>();
-    within(async {
+    within("the reflector to show a", async {
         while names() != ["a"] {
             following.next().await.unwrap().unwrap();
         }
     })
     .await;
 
-    // Behind the watcher's back: its version is past when it comes again, so it must list anew.
+    // The watcher's version is compacted before it reconnects, so it must list again.
     server.set_available(false);
     server.set_available(true);
     create_pod(&client, "b").await;
     pods(&client).delete("a", &DeleteParams::default()).await.unwrap();
     server.compact();
     let mut was_refused = false;
-    within(async {
+    within("the reflector to show b", async {
         while names() != ["b"] {
             // The refusal is part of the stream; the watcher goes on by itself.
             was_refused |= following.next().await.unwrap().is_err();

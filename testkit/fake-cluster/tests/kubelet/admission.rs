@@ -1,34 +1,35 @@
-//! Pods that may not run, in kubelet's words, and the order of those that wait.
+//! Pods that are rejected, in kubelet's words, and the order of admission.
 
-use fake_cluster::kubelet::Choice;
+use fake_cluster::kubelet::FreeChoices;
 use futures::{StreamExt, TryStreamExt};
 use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde_json::json;
+use testkit_support::{eventually, within};
 use tonic::Status;
 
-use crate::plugin::{Call, Plugin, ids};
-use crate::world::{World, container, ids_of, until, widgets};
+use crate::test_node::{TestNode, container, ids_of, widgets};
+use crate::test_plugin::{Call, TestPlugin, ids};
 
 #[tokio::test]
 async fn too_few_devices_are_counted() {
-    let world = World::new();
-    let kubelet = world.kubelet().await;
-    let _plugin = Plugin::registered(&world, 2).await;
-    world.bind("p", widgets(1)).await;
-    world.phase("p", "Running").await;
-    world.bind("q", widgets(2)).await;
-    let (reason, message) = world.rejection("q").await;
+    let node = TestNode::new();
+    let kubelet = node.kubelet().await;
+    let _plugin = TestPlugin::registered(&node, 2).await;
+    node.bind("p", widgets(1)).await;
+    node.phase("p", "Running").await;
+    node.bind("q", widgets(2)).await;
+    let (reason, message) = node.rejection("q").await;
     assert_eq!(reason, "UnexpectedAdmissionError");
     assert_eq!(
         message,
         "Pod was rejected: Allocate failed due to requested number of devices unavailable for example.com/widget. \
          Requested: 2, Available: 1, which is unexpected"
     );
-    // What a rejected pod got before it was rejected is free again.
-    world.bind("r", widgets(1)).await;
-    world.phase("r", "Running").await;
-    assert_eq!(kubelet.holdings().len(), 2);
+    // The id that the rejected pod got first is free again.
+    node.bind("r", widgets(1)).await;
+    node.phase("r", "Running").await;
+    assert_eq!(kubelet.assignments().len(), 2);
 }
 
 #[rstest]
@@ -36,12 +37,12 @@ async fn too_few_devices_are_counted() {
 #[case::allocate("allocate", "")]
 #[tokio::test]
 async fn a_plugins_error_fails_the_pod(#[case] rpc: &'static str, #[case] before: &str) {
-    let world = World::new();
-    let kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 1).await;
+    let node = TestNode::new();
+    let kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 1).await;
     plugin.fail(rpc, Status::failed_precondition("held by another pod"));
-    world.bind("p", widgets(1)).await;
-    let (reason, message) = world.rejection("p").await;
+    node.bind("p", widgets(1)).await;
+    let (reason, message) = node.rejection("p").await;
     assert_eq!(reason, "UnexpectedAdmissionError");
     assert_eq!(
         message,
@@ -50,21 +51,21 @@ async fn a_plugins_error_fails_the_pod(#[case] rpc: &'static str, #[case] before
              desc = held by another pod, which is unexpected"
         )
     );
-    assert_eq!(kubelet.holdings(), []);
+    assert_eq!(kubelet.assignments(), []);
 }
 
 #[tokio::test]
 async fn cpu_is_counted_over_all_active_pods() {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
     let spec = |cpu: &str| {
         let amounts = json!({ "cpu": cpu });
         json!({ "containers": [{ "name": "main", "image": "none", "resources": { "requests": amounts } }] })
     };
-    world.bind("p", spec("60")).await;
-    world.phase("p", "Running").await;
-    world.bind("q", spec("4500m")).await;
-    let (reason, message) = world.rejection("q").await;
+    node.bind("p", spec("60")).await;
+    node.phase("p", "Running").await;
+    node.bind("q", spec("4500m")).await;
+    let (reason, message) = node.rejection("q").await;
     assert_eq!(reason, "OutOfcpu");
     assert_eq!(
         message,
@@ -73,34 +74,34 @@ async fn cpu_is_counted_over_all_active_pods() {
 }
 
 #[rstest]
-#[case::first_come(Choice::Seeded, vec!["w0"], vec!["w1"])]
-#[case::last_come(Choice::Hostile, vec!["w1"], vec!["w0"])]
+#[case::first_come(FreeChoices::Seeded(1), vec!["w0"], vec!["w1"])]
+#[case::last_come(FreeChoices::Adversarial, vec!["w1"], vec!["w0"])]
 #[tokio::test]
 async fn pods_that_wait_together_are_admitted_in_the_chosen_order(
-    #[case] choice: Choice,
+    #[case] free_choices: FreeChoices,
     #[case] second: Vec<&str>,
     #[case] last: Vec<&str>,
 ) {
-    let world = World::with(choice, 3);
-    let kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 3).await;
+    let node = TestNode::with(free_choices);
+    let kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 3).await;
     plugin.prefer(["w2"]);
-    plugin.brain.allocate_may_end.send_replace(false);
-    world.bind("a", json!({ "containers": [container("a", 1)] })).await;
-    until("the first Allocate", async || (plugin.allocations() == 1).then_some(())).await;
-    world.bind("b", json!({ "containers": [container("b", 1)] })).await;
-    world.bind("c", json!({ "containers": [container("c", 1)] })).await;
+    plugin.script.allocate_may_end.send_replace(false);
+    node.bind("a", json!({ "containers": [container("a", 1)] })).await;
+    eventually("the first Allocate", async || (plugin.allocations() == 1).then_some(())).await;
+    node.bind("b", json!({ "containers": [container("b", 1)] })).await;
+    node.bind("c", json!({ "containers": [container("c", 1)] })).await;
     // The kubelet's watch is as fast as this one, and the answer to Allocate still has to cross a socket.
-    let deliveries = kube::runtime::watcher(world.pods(), Default::default());
+    let deliveries = kube::runtime::watcher(node.pods(), Default::default());
     let delivered = deliveries.try_filter_map(async |event| {
         Ok(if let Event::Apply(pod) | Event::InitApply(pod) = event { pod.metadata.name } else { None })
     });
-    let third = std::pin::pin!(delivered.try_filter(|name| std::future::ready(name == "c"))).next().await;
-    assert!(third.is_some());
+    let mut third = std::pin::pin!(delivered.try_filter(|name| std::future::ready(name == "c")));
+    assert!(within("the third pod", third.next()).await.is_some());
     plugin.prefer(["w0"]);
-    plugin.brain.allocate_may_end.send_replace(true);
+    plugin.script.allocate_may_end.send_replace(true);
     for pod in ["a", "b", "c"] {
-        world.phase(pod, "Running").await;
+        node.phase(pod, "Running").await;
     }
     let owned = |ids: Vec<&str>| ids.into_iter().map(str::to_owned).collect();
     assert_eq!(ids_of(&kubelet, "a"), ids(["w2"]));
@@ -109,24 +110,24 @@ async fn pods_that_wait_together_are_admitted_in_the_chosen_order(
 
 #[tokio::test]
 async fn the_preferred_ids_are_used_only_as_far_as_they_are_available() {
-    let world = World::new();
-    let kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 3).await;
+    let node = TestNode::new();
+    let kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 3).await;
     plugin.prefer(["w2", "other"]);
-    world.bind("p", widgets(2)).await;
-    world.phase("p", "Running").await;
+    node.bind("p", widgets(2)).await;
+    node.phase("p", "Running").await;
     let held = ids_of(&kubelet, "main");
     assert!(held.len() == 2 && held.contains("w2") && !held.contains("other"), "{held:?}");
 }
 
 #[tokio::test]
 async fn the_plugin_is_asked_even_when_all_available_ids_are_needed() {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 2).await;
-    world.bind("p", widgets(2)).await;
-    world.phase("p", "Running").await;
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 2).await;
+    node.bind("p", widgets(2)).await;
+    node.phase("p", "Running").await;
     let all = ids(["w0", "w1"]);
-    let asked = Call::Preferred { available: all.clone(), must: ids([]), size: 2 };
-    assert_eq!(plugin.calls(), [asked, Call::Allocate(all)]);
+    let preferred = Call::Preferred { available: all.clone(), must: ids([]), size: 2 };
+    assert_eq!(plugin.calls(), [preferred, Call::Allocate(all)]);
 }

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use fake_cluster::kubelet::STOP_GRACE;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kubelet_api::deviceplugin::v1beta1::{HEALTHY, UNHEALTHY};
+use kubelet_api::podresources::v1::AllocatableResourcesRequest;
 use rstest::rstest;
+use testkit_support::eventually;
 use tonic::Status;
 
-use crate::plugin::{Plugin, device, healthy};
-use crate::world::{WIDGET, World, widgets};
+use crate::test_node::{NODE, TestNode, WIDGET, widgets};
+use crate::test_plugin::{TestPlugin, device, healthy};
 
 #[tokio::test]
 async fn when_get_device_plugin_options_fails_the_plugin_is_not_used() {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::serving(&world, "widget.sock", healthy(2));
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::serving(&node, "widget.sock", healthy(2));
     plugin.fail("options", Status::internal("no options"));
     let error = plugin.register().await.unwrap_err();
     assert_eq!(
@@ -22,46 +26,46 @@ async fn when_get_device_plugin_options_fails_the_plugin_is_not_used() {
         "failed to get device plugin options: rpc error: code = Internal desc = no options"
     );
     // Kubelet does not know the resource at all, and a pod that asks for it gets nothing.
-    world.bind("p", widgets(1)).await;
-    world.phase("p", "Running").await;
+    node.bind("p", widgets(1)).await;
+    node.phase("p", "Running").await;
     assert_eq!(plugin.calls(), []);
 }
 
 #[tokio::test]
 async fn unhealthy_lowers_allocatable_but_not_capacity_and_back() {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 2).await;
-    plugin.brain.devices.send_replace(vec![device("w0", UNHEALTHY), device("w1", HEALTHY)]);
-    world.node_shows("1", "2").await;
-    plugin.brain.devices.send_replace(healthy(2));
-    world.node_shows("2", "2").await;
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 2).await;
+    plugin.script.devices.send_replace(vec![device("w0", UNHEALTHY), device("w1", HEALTHY)]);
+    node.shows("1", "2").await;
+    plugin.script.devices.send_replace(healthy(2));
+    node.shows("2", "2").await;
 }
 
 #[tokio::test]
 async fn list_and_watch_failing_at_once_gives_no_devices() {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::serving(&world, "widget.sock", healthy(2));
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::serving(&node, "widget.sock", healthy(2));
     plugin.fail("list", Status::unavailable("not yet"));
     plugin.register().await.unwrap();
-    world.node_shows("0", "0").await;
+    node.shows("0", "0").await;
 }
 
 #[tokio::test]
 async fn plugin_stopped_gives_allocatable_zero_at_once_and_capacity_zero_after_the_grace() {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 2).await;
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 2).await;
     plugin.kill();
-    world.node_shows("0", "2").await;
-    world.clock.advance(STOP_GRACE - Duration::from_secs(1));
-    world.node_shows("0", "2").await;
-    world.clock.advance(Duration::from_secs(1));
-    world.node_shows("0", "0").await;
+    node.shows("0", "2").await;
+    node.clock.advance(STOP_GRACE - Duration::from_secs(1));
+    node.shows("0", "2").await;
+    node.clock.advance(Duration::from_secs(1));
+    node.shows("0", "0").await;
 
-    world.bind("p", widgets(1)).await;
-    let (reason, message) = world.rejection("p").await;
+    node.bind("p", widgets(1)).await;
+    let (reason, message) = node.rejection("p").await;
     assert_eq!(reason, format!("OutOf{WIDGET}"));
     assert_eq!(
         message,
@@ -71,19 +75,23 @@ async fn plugin_stopped_gives_allocatable_zero_at_once_and_capacity_zero_after_t
 
 #[tokio::test]
 async fn the_node_shows_a_change_only_after_the_status_period() {
-    let mut world = World::new();
-    world.config.status_period = Duration::from_secs(10);
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::serving(&world, "widget.sock", healthy(2));
+    let mut node = TestNode::new();
+    node.config.status_period = Duration::from_secs(10);
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::serving(&node, "widget.sock", healthy(2));
     plugin.register().await.unwrap();
-    world.bind("p", widgets(1)).await;
-    world.phase("p", "Running").await;
-    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(world.api.client());
-    let status = nodes.get(crate::world::NODE).await.unwrap().status.unwrap();
+    let mut lister = node.lister().await;
+    eventually("kubelet to read the list", async || {
+        let answer = lister.get_allocatable_resources(AllocatableResourcesRequest {}).await.unwrap();
+        (answer.into_inner().devices.len() == 2).then_some(())
+    })
+    .await;
+    let nodes: Api<Node> = Api::all(node.api.client());
+    let status = nodes.get(NODE).await.unwrap().status.unwrap();
     assert!(!status.allocatable.unwrap().contains_key(WIDGET));
-    crate::world::until("the next status", async || {
-        world.clock.advance(Duration::from_secs(10));
-        nodes.get(crate::world::NODE).await.unwrap().status?.allocatable?.remove(WIDGET)
+    eventually("the next status", async || {
+        node.clock.advance(Duration::from_secs(10));
+        nodes.get(NODE).await.unwrap().status?.allocatable?.remove(WIDGET)
     })
     .await;
 }
@@ -106,18 +114,18 @@ async fn a_wrong_registration_is_refused_in_kubelets_words(
     #[case] resource: &str,
     #[case] text: &str,
 ) {
-    let world = World::new();
-    let _kubelet = world.kubelet().await;
-    let plugin = Plugin::serving(&world, "widget.sock", healthy(1));
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    let plugin = TestPlugin::serving(&node, "widget.sock", healthy(1));
     let error = plugin.register_as(version, resource).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (tonic::Code::Unknown, text));
 }
 
 #[tokio::test]
 async fn a_folder_too_deep_for_sockets_is_named_at_start() {
-    let mut world = World::new();
-    world.config.dir = world.config.dir.join("x".repeat(100));
-    let error = world.try_kubelet().await.err().unwrap();
+    let mut node = TestNode::new();
+    node.config.dir = node.config.dir.join("x".repeat(100));
+    let error = node.try_kubelet().await.err().unwrap();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(
         cause.contains("device-plugins/kubelet.sock has") && cause.contains("at most 107 fit"),

@@ -1,11 +1,11 @@
-//! Which ids an init container leaves to the containers after it, and what the plugin is asked about them.
+//! Hand-down: which ids an init container leaves to later containers, and what the plugin is asked about them.
 
-use fake_cluster::kubelet::Choice;
+use fake_cluster::kubelet::FreeChoices;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::plugin::{Call, Plugin, ids};
-use crate::world::{World, container, ending, ids_of};
+use crate::test_node::{TestNode, container, ending, ids_of};
+use crate::test_plugin::{Call, TestPlugin, ids};
 
 fn init(count: u32) -> Value {
     ending(container("init", count), 0, 0)
@@ -28,16 +28,16 @@ fn sidecar(count: u32) -> Value {
 async fn apps_take_over_from_an_init_container(
     #[case] init_count: u32,
     #[case] apps: Vec<u32>,
-    #[case] asked: Vec<(usize, i32)>,
-    #[values(Choice::Seeded, Choice::Hostile)] choice: Choice,
+    #[case] later_calls: Vec<(usize, i32)>,
+    #[values(FreeChoices::Seeded(7), FreeChoices::Adversarial)] free_choices: FreeChoices,
 ) {
-    let world = World::with(choice, 7);
-    let kubelet = world.kubelet().await;
-    let plugin = Plugin::registered(&world, 8).await;
+    let node = TestNode::with(free_choices);
+    let kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 8).await;
     let containers: Vec<Value> =
         apps.iter().enumerate().map(|(number, count)| container(&format!("app{number}"), *count)).collect();
-    world.bind("p", json!({ "initContainers": [init(init_count)], "containers": containers })).await;
-    world.phase("p", "Running").await;
+    node.bind("p", json!({ "initContainers": [init(init_count)], "containers": containers })).await;
+    node.phase("p", "Running").await;
 
     let from_init = ids_of(&kubelet, "init");
     let mut taken = std::collections::BTreeSet::new();
@@ -57,16 +57,16 @@ async fn apps_take_over_from_an_init_container(
         })
         .skip(1)
         .collect();
-    assert_eq!(later, asked);
+    assert_eq!(later, later_calls);
 }
 
 #[tokio::test]
 async fn a_pod_with_a_restartable_init_container_keeps_its_own_devices() {
-    let world = World::new();
-    let kubelet = world.kubelet().await;
-    let _plugin = Plugin::registered(&world, 2).await;
-    world.bind("p", json!({ "initContainers": [sidecar(1)], "containers": [container("main", 1)] })).await;
-    world.phase("p", "Running").await;
+    let node = TestNode::new();
+    let kubelet = node.kubelet().await;
+    let _plugin = TestPlugin::registered(&node, 2).await;
+    node.bind("p", json!({ "initContainers": [sidecar(1)], "containers": [container("main", 1)] })).await;
+    node.phase("p", "Running").await;
     assert!(ids_of(&kubelet, "side").is_disjoint(&ids_of(&kubelet, "main")));
 }
 
@@ -74,22 +74,22 @@ async fn a_pod_with_a_restartable_init_container_keeps_its_own_devices() {
 async fn kubelet_picks_at_random_among_handed_down_ids() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..12 {
-        let world = World::with(Choice::Seeded, seed);
-        let kubelet = world.kubelet().await;
-        let _plugin = Plugin::registered(&world, 4).await;
-        world.bind("p", json!({ "initContainers": [init(4)], "containers": [container("main", 2)] })).await;
-        world.phase("p", "Running").await;
+        let node = TestNode::with(FreeChoices::Seeded(seed));
+        let kubelet = node.kubelet().await;
+        let _plugin = TestPlugin::registered(&node, 4).await;
+        node.bind("p", json!({ "initContainers": [init(4)], "containers": [container("main", 2)] })).await;
+        node.phase("p", "Running").await;
         seen.insert(ids_of(&kubelet, "main"));
     }
     assert!(seen.len() > 2, "always the same ids: {seen:?}");
 }
 
 #[tokio::test]
-async fn a_hostile_kubelet_scatters_what_it_hands_down() {
-    let world = World::with(Choice::Hostile, 0);
-    let kubelet = world.kubelet().await;
-    let _plugin = Plugin::registered(&world, 12).await;
-    world.bind("p", json!({ "initContainers": [init(12)], "containers": [container("main", 2)] })).await;
-    world.phase("p", "Running").await;
+async fn an_adversarial_kubelet_scatters_what_it_hands_down() {
+    let node = TestNode::with(FreeChoices::Adversarial);
+    let kubelet = node.kubelet().await;
+    let _plugin = TestPlugin::registered(&node, 12).await;
+    node.bind("p", json!({ "initContainers": [init(12)], "containers": [container("main", 2)] })).await;
+    node.phase("p", "Running").await;
     assert_eq!(ids_of(&kubelet, "main"), ids(["w0", "w11"]));
 }

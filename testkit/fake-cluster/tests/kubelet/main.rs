@@ -9,5 +9,5 @@ mod containers;
 mod failures;
 mod hand_down;
 mod observations;
-mod plugin;
-mod world;
+mod test_node;
+mod test_plugin;

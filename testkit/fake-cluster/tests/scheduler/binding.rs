@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fake_cluster::scheduler::ExtenderConfig;
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use testkit_support::{eventually, within};
+use tokio::sync::Notify;
 
-use crate::support::{Answer, Cluster, DEVICE, FakeExtender, passing};
+use crate::cluster::{Cluster, DEVICE};
+use crate::fake_extender::{Answer, FakeExtender, filter_answer};
 
 /// Passes every node; answers binds as given.
 async fn binder(bind: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> FakeExtender {
     FakeExtender::start(move |verb, body| match verb {
         "bind" => bind(body),
-        _ => passing(body, |_| None),
+        _ => filter_answer(body, |_| None),
     })
     .await
 }
@@ -36,7 +39,7 @@ async fn pods_that_ask_for_nothing_managed_are_bound_by_the_scheduler_itself() {
 }
 
 #[tokio::test]
-async fn a_binder_is_told_the_pod_by_name_namespace_uid_and_node() {
+async fn a_binder_is_sent_the_pods_name_namespace_uid_and_node() {
     let cluster = Cluster::new();
     cluster.nodes_named(["n1"]).await;
     let extender = binder(|_| Answer::Json(json!({"Error": ""}))).await;
@@ -50,7 +53,7 @@ async fn a_binder_is_told_the_pod_by_name_namespace_uid_and_node() {
 }
 
 #[tokio::test]
-async fn a_failed_bind_is_told_forgotten_and_tried_again_after_a_second() {
+async fn a_failed_bind_is_reported_frees_its_node_and_is_tried_again_after_a_second() {
     let cluster = Cluster::new();
     cluster.node("n1", 1, json!({})).await;
     let extender = binder(|_| Answer::Json(json!({"Error": "n1 was filled meanwhile"}))).await;
@@ -69,12 +72,7 @@ async fn a_failed_bind_is_told_forgotten_and_tried_again_after_a_second() {
     assert_eq!(extender.bodies("bind").len(), 2);
 
     cluster.clock.advance(Duration::from_secs(1));
-    let again = async {
-        while extender.bodies("bind").len() < 4 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), again).await.unwrap();
+    eventually("both binds again", async || (extender.bodies("bind").len() == 4).then_some(())).await;
     scheduler.stop().await;
 }
 
@@ -107,20 +105,22 @@ async fn an_ignorable_binder_that_fails_is_bypassed() {
 async fn stop_ends_a_call_under_way_and_a_new_start_goes_on() {
     let cluster = Cluster::new();
     cluster.nodes_named(["n1"]).await;
-    let (hang, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(tokio::sync::Notify::new()));
-    let (hangs, told) = (hang.clone(), asked.clone());
+    let (hang, called) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
+    let (hangs, notify) = (hang.clone(), called.clone());
     let extender = FakeExtender::start(move |_, body| {
-        told.notify_one();
-        if hangs.load(Ordering::SeqCst) { Answer::Never } else { passing(body, |_| None) }
+        notify.notify_one();
+        if hangs.load(Ordering::SeqCst) { Answer::Never } else { filter_answer(body, |_| None) }
     })
     .await;
-    let scheduler = cluster.schedule(vec![extender.filter()]);
+    let filter = extender.filter();
+    let scheduler = cluster.schedule(vec![filter.clone()]);
     cluster.pod("p", 1, json!({})).await;
-    let limit = Duration::from_secs(4);
-    tokio::time::timeout(limit, asked.notified()).await.unwrap();
-    tokio::time::timeout(limit, scheduler.stop()).await.unwrap();
+    within("the call", called.notified()).await;
+    let began = Instant::now();
+    scheduler.stop().await;
+    assert!(began.elapsed() < filter.http_timeout, "stop waited for the call until its timeout");
     hang.store(false, Ordering::SeqCst);
-    let scheduler = cluster.schedule(vec![extender.filter()]);
+    let scheduler = cluster.schedule(vec![filter]);
     assert_eq!(cluster.bound("p").await, "n1");
     scheduler.stop().await;
 }

@@ -6,15 +6,16 @@ use fake_cluster::scheduler::{ExtenderConfig, ManagedResource};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Cluster, DEVICE, FakeExtender, passing};
+use crate::cluster::{Cluster, DEVICE};
+use crate::fake_extender::{Answer, FakeExtender, filter_answer};
 
 /// Kubernetes' test extenders by name.
 async fn extender(predicate: &'static str, prioritizer: &'static str) -> FakeExtender {
     FakeExtender::start(move |verb, body| match (verb, predicate, prioritizer) {
         ("filter", "error", _) => Answer::Json(json!({"Error": "some error"})),
-        ("filter", "true", _) => passing(body, |_| None),
-        ("filter", "false", _) => passing(body, |_| Some("refused")),
-        ("filter", only, _) => passing(body, move |node| (node != only).then_some("not this one")),
+        ("filter", "true", _) => filter_answer(body, |_| None),
+        ("filter", "false", _) => filter_answer(body, |_| Some("refused")),
+        ("filter", only, _) => filter_answer(body, move |node| (node != only).then_some("not this one")),
         (_, _, "error") => Answer::Status(500),
         (_, _, best) => Answer::Json(Value::from_iter(
             body["NodeNames"]
@@ -80,8 +81,7 @@ async fn test_8_an_extender_that_is_not_interested_is_not_asked() {
     let cluster = Cluster::new();
     cluster.nodes_named(["node1"]).await;
     let error = extender("error", "error").await;
-    let managed = ManagedResource { name: "example.com/other".into(), ignored_by_scheduler: false };
-    let config = ExtenderConfig { managed_resources: vec![managed], ..error.prioritize(10) };
+    let config = error.prioritize(10).with_managed_resource("example.com/other");
     let scheduler = cluster.schedule(vec![config]);
     cluster.pod("p", 1, json!({})).await;
     assert_eq!(cluster.bound("p").await, "node1");
@@ -123,11 +123,7 @@ async fn is_interested(#[case] managed: Option<&str>, #[case] spec: Value, #[cas
     let cluster = Cluster::new();
     cluster.nodes_named(["node1"]).await;
     let extender = extender("true", "").await;
-    let resource = |name: &str| ManagedResource { name: name.into(), ignored_by_scheduler: false };
-    let config = ExtenderConfig {
-        managed_resources: managed.into_iter().map(resource).collect(),
-        ..extender.filter()
-    };
+    let config = managed.into_iter().fold(extender.filter(), ExtenderConfig::with_managed_resource);
     let scheduler = cluster.schedule(vec![config]);
     cluster.pod("p", 0, spec).await;
     cluster.bound("p").await;
@@ -171,12 +167,7 @@ async fn the_request_carries_what_the_node_mode_says(#[case] by_name: bool, #[ca
 async fn a_failed_filter_call_fails_the_pod(#[case] answer: Answer, #[case] expected: &str) {
     let cluster = Cluster::new();
     cluster.nodes_named(["node1"]).await;
-    let extender = FakeExtender::start(move |_, _| match &answer {
-        Answer::Json(json) => Answer::Json(json.clone()),
-        Answer::Status(code) => Answer::Status(*code),
-        Answer::Never => Answer::Never,
-    })
-    .await;
+    let extender = FakeExtender::start(move |_, _| answer.clone()).await;
     let config = ExtenderConfig { http_timeout: Duration::from_millis(300), ..extender.filter() };
     let scheduler = cluster.schedule(vec![config]);
     cluster.pod("p", 1, json!({})).await;
@@ -196,10 +187,7 @@ async fn an_extender_that_is_not_there_fails_the_pod() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let config = ExtenderConfig {
-        filter_verb: Some("filter".into()),
-        ..ExtenderConfig::new(format!("http://{address}/"))
-    };
+    let config = ExtenderConfig::new(format!("http://{address}/")).with_filter("filter");
     let scheduler = cluster.schedule(vec![config]);
     cluster.pod("p", 1, json!({})).await;
     let message = cluster.refused("p").await.message.unwrap();
@@ -214,7 +202,7 @@ async fn an_extender_that_is_not_there_fails_the_pod() {
 async fn a_resource_ignored_by_the_scheduler_is_left_to_the_extender() {
     let cluster = Cluster::new();
     cluster.nodes_named(["node1"]).await;
-    let extender = FakeExtender::start(|_, body| passing(body, |_| Some("only 4 devices here"))).await;
+    let extender = FakeExtender::start(|_, body| filter_answer(body, |_| Some("only 4 devices here"))).await;
     let managed = ManagedResource { name: DEVICE.into(), ignored_by_scheduler: true };
     let scheduler =
         cluster.schedule(vec![ExtenderConfig { managed_resources: vec![managed], ..extender.filter() }]);

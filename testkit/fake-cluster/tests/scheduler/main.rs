@@ -1,9 +1,11 @@
-//! The scheduler seen from outside: an API server, real HTTP extenders, and what a user reads.
+//! The scheduler seen from outside: an API server, extenders, and what a user reads.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 
 mod binding;
-#[cfg(test)] // clippy lets test code unwrap where it can see that it is test code
+mod cluster;
 mod extenders;
+mod fake_extender;
+mod in_process;
 mod retries;
-#[cfg(test)]
-mod support;
 mod texts;

@@ -1,4 +1,4 @@
-//! What gets a refused pod another try: each kind of event, and five minutes.
+//! When a refused pod is tried again: after each kind of event, and after five minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +8,14 @@ use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, FakeExtender, passing};
+use crate::cluster::Cluster;
+use crate::fake_extender::{FakeExtender, filter_answer};
 
 #[rstest]
 #[case::deleted(true)]
 #[case::terminal(false)]
 #[tokio::test]
-async fn a_pod_on_the_node_that_is_gone_makes_room(#[case] deleted: bool) {
+async fn the_end_of_a_pod_on_the_node_lets_another_in(#[case] deleted: bool) {
     let cluster = Cluster::new();
     cluster.node("n1", 1, json!({})).await;
     let scheduler = cluster.schedule(vec![]);
@@ -74,9 +75,9 @@ async fn a_new_node_is_tried() {
     scheduler.stop().await;
 }
 
-/// What changes after the extender has changed its mind in silence.
+/// What changes after the extender would answer otherwise.
 #[derive(Clone, Copy)]
-enum Nudge {
+enum Change {
     NodeAnnotation,
     NodeCondition,
     PodAnnotation,
@@ -84,18 +85,18 @@ enum Nudge {
 }
 
 #[rstest]
-#[case::node_annotation(Nudge::NodeAnnotation)]
-#[case::node_condition(Nudge::NodeCondition)]
-#[case::pod_updated(Nudge::PodAnnotation)]
-#[case::five_minutes(Nudge::FiveMinutes)]
+#[case::node_annotation(Change::NodeAnnotation)]
+#[case::node_condition(Change::NodeCondition)]
+#[case::pod_updated(Change::PodAnnotation)]
+#[case::five_minutes(Change::FiveMinutes)]
 #[tokio::test]
-async fn after_an_extender_refused_anything_counts(#[case] nudge: Nudge) {
+async fn after_an_extender_refused_any_change_counts(#[case] change: Change) {
     let cluster = Cluster::new();
     cluster.nodes_named(["n1"]).await;
     let full = Arc::new(AtomicBool::new(true));
     let is_full = full.clone();
     let extender = FakeExtender::start(move |_, body| {
-        passing(body, |_| is_full.load(Ordering::SeqCst).then_some("full"))
+        filter_answer(body, |_| is_full.load(Ordering::SeqCst).then_some("full"))
     })
     .await;
     let scheduler = cluster.schedule(vec![extender.filter()]);
@@ -103,17 +104,17 @@ async fn after_an_extender_refused_anything_counts(#[case] nudge: Nudge) {
     cluster.refused("p").await;
     full.store(false, Ordering::SeqCst);
     let annotated = json!({"metadata": {"annotations": {"example.com/note": "1"}}});
-    match nudge {
-        Nudge::NodeAnnotation => cluster.patch_node("n1", annotated).await,
-        Nudge::NodeCondition => {
+    match change {
+        Change::NodeAnnotation => cluster.patch_node("n1", annotated).await,
+        Change::NodeCondition => {
             let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
             cluster.patch_node_status("n1", ready).await;
         }
-        Nudge::PodAnnotation => {
+        Change::PodAnnotation => {
             let patch = Patch::Merge(annotated);
             cluster.pods().patch("p", &PatchParams::default(), &patch).await.unwrap();
         }
-        Nudge::FiveMinutes => cluster.clock.advance(Duration::from_secs(300)),
+        Change::FiveMinutes => cluster.clock.advance(Duration::from_secs(300)),
     }
     assert_eq!(cluster.bound("p").await, "n1");
     scheduler.stop().await;
@@ -145,7 +146,7 @@ async fn pods_of_another_scheduler_are_left_alone() {
 }
 
 #[tokio::test]
-async fn what_happened_while_the_api_server_was_away_is_seen_afterwards() {
+async fn a_deletion_that_the_watch_missed_is_found_by_its_relist() {
     let cluster = Cluster::new();
     cluster.node("n1", 1, json!({})).await;
     let scheduler = cluster.schedule(vec![]);

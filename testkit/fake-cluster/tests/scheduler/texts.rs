@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::{Answer, Cluster, FakeExtender};
+use crate::cluster::Cluster;
+use crate::fake_extender::{Answer, FakeExtender};
 
 #[tokio::test]
 async fn every_node_is_accounted_for() {

@@ -1,0 +1,7 @@
+//! What differs between the kinds of objects: their addresses and types, and the rules of pods and events.
+
+pub(crate) mod container_resources;
+pub(crate) mod decode;
+pub(crate) mod event;
+pub(crate) mod pod;
+pub(crate) mod table;

@@ -1,0 +1,87 @@
+//! In place of containerd: the trait by which a test defines what its containers do, and a runtime that records them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Runs containers. A closure `Fn(&ContainerStart) -> ContainerRun` is one too.
+pub trait ContainerRuntime: Send + Sync {
+    /// Starts a container and gives at once what it will have done. Called for each start of a container, restarts included,
+    /// but not for containers that outlive their kubelet. Must not block for long.
+    fn start(&self, container: &ContainerStart) -> ContainerRun;
+}
+
+impl<F: Fn(&ContainerStart) -> ContainerRun + Send + Sync> ContainerRuntime for F {
+    fn start(&self, container: &ContainerStart) -> ContainerRun {
+        self(container)
+    }
+}
+
+/// A container about to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerStart {
+    /// The pod's namespace.
+    pub pod_namespace: String,
+    /// The pod's name.
+    pub pod_name: String,
+    /// The pod's UID.
+    pub pod_uid: String,
+    /// The container's name.
+    pub container: String,
+    /// The container's `args`; its `command` is not run.
+    pub args: Vec<String>,
+    /// Its environment: the device plugin's variables, and over them those of the pod's spec.
+    pub env: BTreeMap<String, String>,
+    /// Device nodes that the plugin answered, each container path once.
+    pub devices: Vec<DeviceMount>,
+    /// Annotations for the container runtime.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// One device node in a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceMount {
+    /// Path on the host.
+    pub host_path: String,
+    /// Path in the container.
+    pub container_path: String,
+    /// Some of `r`, `w`, `m`.
+    pub permissions: String,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerRun {
+    /// All it ever prints.
+    pub log: String,
+    /// How long it runs by the cluster's clock, and its exit code; `None`: it runs until it is stopped.
+    pub ends: Option<(Duration, i32)>,
+}
+
+/// A runtime that records every container it starts. Each runs until its pod ends.
+#[derive(Debug, Default)]
+pub struct RecordingRuntime {
+    starts: Mutex<Vec<ContainerStart>>,
+}
+
+impl RecordingRuntime {
+    /// The last start of a container; `None` if it has not started.
+    pub fn last_start(&self, pod: &str, container: &str) -> Option<ContainerStart> {
+        let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.iter().rfind(|start| start.pod_name == pod && start.container == container).cloned()
+    }
+
+    /// Every start, restarts included, in order.
+    pub fn starts(&self) -> Vec<ContainerStart> {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ContainerRuntime for RecordingRuntime {
+    fn start(&self, container: &ContainerStart) -> ContainerRun {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).push(container.clone());
+        ContainerRun::default()
+    }
+}

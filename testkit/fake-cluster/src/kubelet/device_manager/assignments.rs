@@ -1,0 +1,104 @@
+//! Which ids each container has. Written by `allocate` and `pods`, read by `choose_ids`, `podresources` and `pods::worker`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::plugins::{Ids, count};
+use crate::kubelet::container_runtime::DeviceMount;
+
+/// One container's ids of one resource, as the checkpoint has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The pod's UID.
+    pub pod_uid: String,
+    /// The container's name, init containers included.
+    pub container: String,
+    /// The extended resource.
+    pub resource: String,
+    /// The ids, as the plugin names them.
+    pub ids: BTreeSet<String>,
+    /// What the plugin answered to Allocate.
+    pub(crate) answer: AllocateAnswer,
+}
+
+/// The part of an Allocate answer that a container is started with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AllocateAnswer {
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) devices: Vec<DeviceMount>,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Every assignment of one kubelet, and the ids in use: those assigned and those whose Allocate is open.
+#[derive(Debug, Default)]
+pub(crate) struct Assignments {
+    assigned: Vec<Assignment>,
+    in_use: BTreeMap<String, Ids>,
+}
+
+impl Assignments {
+    /// The assignments of a checkpoint.
+    pub(super) fn restored(assigned: Vec<Assignment>) -> Self {
+        let mut restored = Self { assigned, in_use: BTreeMap::new() };
+        restored.recount();
+        restored
+    }
+
+    /// Every assignment, oldest first.
+    pub(crate) fn all(&self) -> &[Assignment] {
+        &self.assigned
+    }
+
+    pub(super) fn add(&mut self, assignment: Assignment) {
+        self.assigned.push(assignment);
+    }
+
+    /// One container's assignments.
+    pub(crate) fn of_container(&self, pod_uid: &str, container: &str) -> impl Iterator<Item = &Assignment> {
+        self.assigned.iter().filter(move |given| given.pod_uid == pod_uid && given.container == container)
+    }
+
+    /// One container's ids by resource.
+    pub(super) fn container_ids(&self, pod_uid: &str, container: &str) -> BTreeMap<String, Ids> {
+        let assigned = self.of_container(pod_uid, container);
+        assigned.map(|given| (given.resource.clone(), given.ids.clone())).collect()
+    }
+
+    pub(crate) fn has_pod(&self, pod_uid: &str) -> bool {
+        self.assigned.iter().any(|given| given.pod_uid == pod_uid)
+    }
+
+    /// The ids of the resource that are in use; `None` if it was never used.
+    pub(super) fn in_use(&self, resource: &str) -> Option<&Ids> {
+        self.in_use.get(resource)
+    }
+
+    /// How many ids of each resource are in use.
+    pub(crate) fn counts_in_use(&self) -> BTreeMap<String, i64> {
+        self.in_use.iter().map(|(resource, ids)| (resource.clone(), count(ids))).collect()
+    }
+
+    /// Marks an id as in use whose Allocate is still to come.
+    pub(super) fn mark_in_use(&mut self, resource: &str, id: &str) {
+        self.in_use.entry(resource.to_owned()).or_default().insert(id.to_owned());
+    }
+
+    /// Makes exactly the assigned ids the ones in use, which forgets those whose Allocate is open.
+    pub(super) fn recount(&mut self) {
+        self.in_use.clear();
+        for given in &self.assigned {
+            let in_use = self.in_use.entry(given.resource.clone()).or_default();
+            in_use.extend(given.ids.iter().cloned());
+        }
+    }
+
+    /// Frees what pods have that are not `active`, and recounts only if there is any (kubelet's `UpdateAllocatedDevices`).
+    pub(crate) fn free_inactive(&mut self, active: &BTreeSet<String>) {
+        let before = self.assigned.len();
+        self.assigned.retain(|given| active.contains(&given.pod_uid));
+        if self.assigned.len() < before {
+            self.recount();
+        }
+    }
+}

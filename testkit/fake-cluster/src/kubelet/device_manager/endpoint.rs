@@ -1,0 +1,81 @@
+//! One registered plugin: dialling it back and following its list. Called by `registration`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kubelet_api::deviceplugin::v1beta1::Empty;
+use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use super::rpc_error::rpc_error;
+use crate::kubelet::shared::{Shared, locked};
+
+/// How long kubelet dials a plugin back while Register is open.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Dials the plugin on `socket`, asks for its options, makes it the resource's plugin and follows its list.
+pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path) -> Result<(), Status> {
+    let dialled = tokio::time::timeout(DIAL_TIMEOUT, kubelet_api::unix::connect(socket)).await;
+    let channel = match dialled {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(error)) => return Err(Status::unknown(format!("failed to dial device plugin: {error}"))),
+        Err(_) => return Err(Status::unknown("failed to dial device plugin: context deadline exceeded")),
+    };
+    let mut client = DevicePluginClient::new(channel);
+    let options = client.get_device_plugin_options(Empty {}).await.map_err(|error| {
+        Status::unknown(format!("failed to get device plugin options: {}", rpc_error(&error, socket)))
+    })?;
+    let has_preference = options.into_inner().get_preferred_allocation_available;
+    let dropped = locked(&shared.devices).plugins.connected(resource, client.clone(), socket, has_preference);
+    shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), client, dropped));
+    Ok(())
+}
+
+/// Counts one held list while it lives.
+struct HeldList<'a>(&'a AtomicUsize);
+
+impl<'a> HeldList<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for HeldList<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Takes over every list until the stream ends or this plugin is dropped, even if a newer one serves the resource by then.
+async fn follow(
+    shared: Arc<Shared>,
+    resource: String,
+    mut client: DevicePluginClient<Channel>,
+    dropped: CancellationToken,
+) {
+    let lists = async {
+        let held_list = HeldList::begin(&shared.held_lists);
+        // The only error is a dropped sender, and `shared` holds the sender.
+        let _open = shared.hold_lists.subscribe().wait_for(|held| !held).await.is_ok();
+        drop(held_list);
+        let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
+        while let Some(list) = lists.message().await? {
+            locked(&shared.devices).plugins.list(&resource, list.devices);
+            shared.save_checkpoint();
+            shared.devices_changed.notify_one();
+        }
+        Ok::<(), Status>(())
+    };
+    tokio::select! {
+        () = shared.stopping.cancelled() => return,
+        () = dropped.cancelled() => {}
+        ended = lists => tracing::info!(resource, ?ended, "ListAndWatch ended"),
+    }
+    locked(&shared.devices).plugins.disconnected(&resource, shared.clock.now());
+    shared.devices_changed.notify_one();
+}

@@ -1,0 +1,62 @@
+//! `kubelet.sock`: where plugins register. Started last by `Kubelet::start`.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use kubelet_api::deviceplugin::v1beta1::registration_server::Registration;
+use kubelet_api::deviceplugin::v1beta1::{Empty, RegisterRequest, VERSION};
+use tonic::{Request, Response, Status};
+
+use super::endpoint;
+use crate::kubelet::shared::Shared;
+
+/// The registration service.
+pub(crate) struct Registrar(pub(crate) Arc<Shared>);
+
+#[tonic::async_trait]
+impl Registration for Registrar {
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
+        let RegisterRequest { version, endpoint, resource_name, options: _ } = request.into_inner();
+        // Go's plain errors have code Unknown; the texts are kubelet's (plugin/v1beta1/server.go).
+        if version != VERSION {
+            return Err(Status::unknown(format!(
+                "requested API version {version:?} is not supported by kubelet. Supported version is [{VERSION:?}]"
+            )));
+        }
+        if !is_extended_resource(&resource_name) {
+            return Err(Status::unknown(format!("the ResourceName {resource_name:?} is invalid")));
+        }
+        let socket = self.0.config.plugins_dir().join(endpoint);
+        tokio::select! {
+            () = self.0.stopping.cancelled() => Err(Status::unavailable("kubelet is stopping")),
+            connected = endpoint::connect(&self.0, &resource_name, &socket) => connected,
+        }?;
+        Ok(Response::new(Empty {}))
+    }
+}
+
+/// `domain/name` outside Kubernetes' own domains (`v1helper.IsExtendedResourceName`).
+fn is_extended_resource(name: &str) -> bool {
+    let Some((domain, rest)) = name.split_once('/') else { return false };
+    let is_word = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && text.ends_with(|last: char| last.is_ascii_alphanumeric())
+            && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+    };
+    let native =
+        domain == "kubernetes.io" || domain.ends_with(".kubernetes.io") || name.starts_with("requests.");
+    !native && is_word(domain) && is_word(rest) && domain == domain.to_lowercase() && rest.len() <= 63
+}
+
+/// Removes every socket in the folder, so that plugins notice the restart and register again.
+pub(crate) fn remove_sockets(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_socket() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! The Node object: registered at start, then its capacity and allocatable are written some time after each change, with
+//! the delay of a real kubelet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::device_manager::plugins::Totals;
+use super::shared::{Shared, locked};
+use crate::clock::rfc3339;
+
+/// What every node has besides devices: enough that devices are the scarce resource.
+const BASIC_RESOURCES: [(&str, &str); 3] = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110")];
+
+/// Creates the Node or takes over an existing one, then writes the first status.
+pub(crate) async fn register(shared: &Shared) -> kube::Result<()> {
+    let nodes: Api<Node> = Api::all(shared.client.clone());
+    let name = &shared.config.node;
+    let labels = json!({ "metadata": { "labels": shared.config.labels } });
+    let existing = nodes.get_opt(name).await?;
+    if existing.is_some() {
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&labels)).await?;
+    } else {
+        let mut node = Node::default();
+        node.metadata.name = Some(name.clone());
+        node.metadata.labels = Some(shared.config.labels.clone());
+        nodes.create(&PostParams::default(), &node).await?;
+    }
+    // A kubelet without a checkpoint resets resources that the Node still shows.
+    let before = existing.and_then(|node| node.status).and_then(|status| status.capacity).unwrap_or_default();
+    let mut written: Totals = present_totals(shared);
+    for resource in before.into_keys().filter(|resource| resource.contains('/')) {
+        written.capacity.entry(resource.clone()).or_insert(0);
+        written.allocatable.entry(resource).or_insert(0);
+    }
+    write(shared, &nodes, &written).await
+}
+
+/// Writes the status `status_period` after each change, until the kubelet stops.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let nodes: Api<Node> = Api::all(shared.client.clone());
+    let mut written = Totals::default();
+    let follow = async {
+        loop {
+            let expiry = locked(&shared.devices).plugins.next_expiry();
+            tokio::select! {
+                () = shared.devices_changed.notified() => shared.clock.sleep(shared.config.status_period).await,
+                () = shared.clock.sleep_until(expiry.unwrap_or_default()), if expiry.is_some() => {}
+            }
+            let mut totals = present_totals(&shared);
+            // A forgotten resource stays on the Node with 0, as in kubelet.
+            for resource in written.capacity.keys() {
+                totals.capacity.entry(resource.clone()).or_insert(0);
+                totals.allocatable.entry(resource.clone()).or_insert(0);
+            }
+            if totals != written {
+                match write(&shared, &nodes, &totals).await {
+                    Ok(()) => written = totals,
+                    Err(error) => {
+                        tracing::warn!(node = shared.config.node, %error, "cannot write the node status");
+                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                        shared.devices_changed.notify_one();
+                    }
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = shared.stopping.cancelled() => {}
+        () = follow => {}
+    }
+}
+
+fn present_totals(shared: &Shared) -> Totals {
+    locked(&shared.devices).plugins.totals(shared.clock.now())
+}
+
+async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Result<()> {
+    let list = |extended: &BTreeMap<String, i64>| -> BTreeMap<String, Quantity> {
+        let basics =
+            BASIC_RESOURCES.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned())));
+        basics
+            .chain(extended.iter().map(|(name, count)| (name.clone(), Quantity(count.to_string()))))
+            .collect()
+    };
+    let now = rfc3339(shared.clock.now());
+    let allocatable = list(&totals.allocatable);
+    let status = json!({ "status": {
+        "capacity": list(&totals.capacity),
+        "allocatable": allocatable,
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "KubeletReady",
+            "message": "kubelet is posting ready status", "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }],
+        "nodeInfo": { "kubeletVersion": "v1.34.4" },
+    }});
+    nodes.patch_status(&shared.config.node, &PatchParams::default(), &Patch::Merge(&status)).await?;
+    *locked(&shared.reported_allocatable) = allocatable;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Whether a pod may run here: first its devices, then kubelet's general predicates. Called by `watch`, one pod at a time.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::amounts::{Amounts, is_sidecar, pod_request};
+use crate::kubelet::device_manager::allocate::{AllocateError, allocate};
+use crate::kubelet::device_manager::hand_down::HandDown;
+use crate::kubelet::shared::{Shared, locked};
+
+/// Why a pod may not run: reason and message of its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// Whether a pod may run.
+pub(crate) enum Admission {
+    Admitted,
+    Rejected(Rejection),
+    /// The kubelet stopped before it decided.
+    Undecided,
+}
+
+/// Admits or rejects `pod`; `others` are the active pods beside it.
+pub(crate) async fn admit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Admission {
+    // Kubelet's resource managers allocate before its predicates run.
+    match allocate_pod(shared, pod).await {
+        Ok(()) => {}
+        Err(AllocateError::KubeletStops) => return Admission::Undecided,
+        Err(error) => {
+            return Admission::Rejected(Rejection {
+                reason: "UnexpectedAdmissionError".to_owned(),
+                message: format!("Allocate failed due to {error}, which is unexpected"),
+            });
+        }
+    }
+    match first_misfit(shared, pod, others) {
+        Some(rejection) => Admission::Rejected(rejection),
+        None => Admission::Admitted,
+    }
+}
+
+async fn allocate_pod(shared: &Shared, pod: &Pod) -> Result<(), AllocateError> {
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let mut hand_down = HandDown::default();
+    for container in spec.init_containers.iter().flatten() {
+        allocate(shared, uid, container, &hand_down).await?;
+        let assignments = &locked(&shared.devices).assignments;
+        if is_sidecar(container) {
+            hand_down.remove(assignments, uid, &container.name);
+        } else {
+            hand_down.add(assignments, uid, &container.name);
+        }
+    }
+    for container in &spec.containers {
+        allocate(shared, uid, container, &hand_down).await?;
+        hand_down.remove(&locked(&shared.devices).assignments, uid, &container.name);
+    }
+    Ok(())
+}
+
+/// The first resource that does not fit, in kubelet's order: pods, cpu, memory, extended resources.
+fn first_misfit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Option<Rejection> {
+    let mut capacity = Amounts::of(Some(&*locked(&shared.reported_allocatable)));
+    let request_of = |pod: &Pod| pod.spec.as_ref().map(pod_request).unwrap_or_default();
+    let requested = request_of(pod);
+    let mut used = Amounts::default();
+    others.iter().for_each(|other| used.add(&request_of(other)));
+    let assignments = &locked(&shared.devices).assignments;
+    if assignments.has_pod(pod.metadata.uid.as_deref().unwrap_or_default()) {
+        // Ids in use fit by definition, even when the status lags or the plugin is gone (`sanitizeNodeAllocatable`).
+        capacity.raise_to(&Amounts::from_iter(assignments.counts_in_use()));
+    }
+    let misfit = |resource: &str, requested: i64, used: i64, capacity: i64| {
+        (requested > 0 && requested > capacity.saturating_sub(used)).then(|| Rejection {
+            reason: format!("OutOf{resource}"),
+            message: format!(
+                "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+            ),
+        })
+    };
+    let pods = i64::try_from(others.len()).unwrap_or(i64::MAX);
+    let basic = ["cpu", "memory"].into_iter().map(str::to_owned);
+    // Extended resources that the Node does not have are not checked (`removeMissingExtendedResources`).
+    let extended = requested.iter().map(|(name, _)| name.clone());
+    let extended = extended.filter(|name| name.contains('/') && capacity.contains(name));
+    misfit("pods", 1, pods, capacity.get("pods")).or_else(|| {
+        basic
+            .chain(extended)
+            .find_map(|name| misfit(&name, requested.get(&name), used.get(&name), capacity.get(&name)))
+    })
+}

@@ -1,0 +1,7 @@
+//! Which node a pod gets: the in-tree filters, the extenders' filters, then the scores. Called by `scheduling_loop`.
+
+pub(crate) mod cycle;
+pub(crate) mod diagnosis;
+mod node_filters;
+mod resource_fit;
+mod score;

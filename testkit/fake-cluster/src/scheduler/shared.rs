@@ -1,0 +1,61 @@
+//! What the scheduler's tasks share. Made by `Scheduler::start`; the lock is never held across an await.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::cache::Cache;
+use super::config::SchedulerConfig;
+use super::extender::client::Extender;
+use super::queue::Queue;
+use super::report::{Report, Reports};
+use crate::clock::Clock;
+
+/// One scheduler's state.
+pub(crate) struct Shared {
+    pub(crate) client: kube::Client,
+    pub(crate) clock: Clock,
+    pub(crate) config: SchedulerConfig,
+    pub(crate) extenders: Vec<Extender>,
+    /// Resources that NodeResourcesFit leaves to extenders.
+    pub(crate) ignored_resources: BTreeSet<String>,
+    pub(crate) state: Mutex<State>,
+    /// Notified after every change of the state that may give the scheduling loop work.
+    pub(crate) changed: Notify,
+    /// True once pods and nodes have been listed.
+    pub(crate) synced: watch::Sender<bool>,
+    pub(crate) reports: Reports,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// The pods that wait and the pods that are placed.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) queue: Queue,
+    pub(crate) cache: Cache,
+}
+
+impl Shared {
+    /// Runs `task` until it ends or the scheduler stops.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            shutdown.run_until_cancelled_owned(task).await;
+        });
+    }
+
+    /// Reads or changes the state; nothing may be awaited inside.
+    pub(crate) fn with_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Leaves a report for the task that writes them.
+    pub(crate) fn report(&self, report: Report) {
+        // The receiver is gone only when the scheduler stops.
+        let _ = self.reports.send(report);
+    }
+}
