@@ -10,11 +10,12 @@ use kube::Client;
 use kube::api::{GetParams, PostParams};
 use kube::core::{Request, Resource as _};
 use neuron_core::pod::BoundPod;
+use runtime::protobuf::{MEDIA_TYPE, wrap};
+use runtime::{CallError, Protobuf};
 use tokio::time::{Instant, timeout_at};
 
-use crate::api::{self, ApiError};
-use crate::objects::seen_pod;
-use crate::protobuf::{self, Binding, ObjectMeta, ObjectReference};
+use crate::protobuf::messages::{self, Binding, ObjectMeta, ObjectReference};
+use crate::protobuf::seen_pod;
 use crate::seen::SeenPod;
 
 /// Which pod goes where; `annotations` are empty for a pod without Neuron hardware.
@@ -63,11 +64,11 @@ pub(crate) async fn post(client: &Client, order: &Order, until: Instant) -> Outc
             Ok(request) => request,
             Err(error) => return Outcome::Refused(error.to_string()),
         };
-    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::CONTENT_TYPE));
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     // kube repeats a request that meets 429, 503 or 504 by itself, for many minutes: the deadline ends that.
-    match timeout_at(until, api::write(client, request)).await {
+    match timeout_at(until, runtime::write(client, request, MEDIA_TYPE)).await {
         Ok(Ok(())) => Outcome::Bound,
-        Ok(Err(ApiError::Status { code, message })) => match code {
+        Ok(Err(CallError::Status { code, message })) => match code {
             409 => Outcome::Conflict(message),
             400..500 if code != 408 => Outcome::Refused(message),
             _ => Outcome::Unclear(message),
@@ -88,13 +89,14 @@ pub(crate) async fn read(
         Ok(request) => request,
         Err(error) => return Err(error.to_string()),
     };
-    match timeout_at(until, api::read(client, request)).await {
+    match timeout_at(until, runtime::read(client, request, &Protobuf)).await {
         Ok(Ok(pod)) => {
+            let pod: messages::Pod = pod;
             let SeenPod { node, pod, .. } = seen_pod(pod);
             Ok(Some(LivePod { node, pod }))
         }
-        Ok(Err(ApiError::Status { code: 404, .. })) => Ok(None),
-        Ok(Err(ApiError::Status { message, .. })) => Err(message),
+        Ok(Err(CallError::Status { code: 404, .. })) => Ok(None),
+        Ok(Err(CallError::Status { message, .. })) => Err(message),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the API server did not answer in time".to_owned()),
     }
@@ -111,7 +113,7 @@ fn body(order: &Order) -> Vec<u8> {
     let annotations = annotations.iter().map(bytes).collect();
     let metadata = ObjectMeta { name, namespace, uid, annotations, ..ObjectMeta::default() };
     let target = ObjectReference { kind: "Node".to_owned(), name: node, api_version: "v1".to_owned() };
-    protobuf::wrap("Binding", &Binding { metadata, target })
+    wrap("Binding", &Binding { metadata, target })
 }
 
 #[cfg(test)]

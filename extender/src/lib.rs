@@ -3,7 +3,6 @@
 //! kube-scheduler asks `/filter` which nodes can take a pod and has `/bind` choose the devices, record them on
 //! the pod and bind it in one write. Pods are the record: whatever is known comes from watches of pods and nodes.
 
-mod api;
 mod bind;
 mod binding;
 mod cluster;
@@ -12,7 +11,6 @@ mod events;
 mod explain;
 mod filter;
 mod index;
-mod objects;
 mod overlay;
 mod passing;
 mod protobuf;

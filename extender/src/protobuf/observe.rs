@@ -1,5 +1,4 @@
-//! What pods and nodes in the API server's protobuf say of what decides. Called by the watches and by
-//! [`crate::binding`].
+//! What is kept of pods and nodes: the parts that decide. Called by the watches and by bind.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +9,14 @@ use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
 use neuron_core::record::longest;
 
-use crate::protobuf::{self, text};
+use runtime::protobuf::text;
+
+use super::messages;
 use crate::seen::{SeenNode, SeenPod};
 
 /// The pod as it is kept, whether or not it has to do with Neuron hardware.
-pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
-    let protobuf::Pod { metadata, spec, status } = pod;
+pub(crate) fn seen_pod(pod: messages::Pod) -> SeenPod {
+    let messages::Pod { metadata, spec, status } = pod;
     let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
     let status = pod_status(status);
     let unschedulable = status.conditions.iter().any(|condition| {
@@ -23,7 +24,7 @@ pub(crate) fn seen_pod(pod: protobuf::Pod) -> SeenPod {
             && condition.status == "False"
             && condition.reason.as_deref() == Some("Unschedulable")
     });
-    let protobuf::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
+    let messages::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
     let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
     let annotations: BTreeMap<String, String> = ours
         .map(|(key, value)| {
@@ -43,8 +44,8 @@ fn kept(key: &str, mut value: Vec<u8>) -> String {
 }
 
 /// The node as it is kept.
-pub(crate) fn seen_node(node: protobuf::Node) -> SeenNode {
-    let protobuf::ObjectMeta { name, mut labels, mut annotations, .. } = node.metadata;
+pub(crate) fn seen_node(node: messages::Node) -> SeenNode {
+    let messages::ObjectMeta { name, mut labels, mut annotations, .. } = node.metadata;
     SeenNode {
         name,
         instance_type: labels.remove(INSTANCE_TYPE_LABEL),
@@ -52,8 +53,8 @@ pub(crate) fn seen_node(node: protobuf::Node) -> SeenNode {
     }
 }
 
-fn pod_spec(spec: protobuf::PodSpec) -> pod::PodSpec {
-    let protobuf::PodSpec { containers, node_name, init_containers } = spec;
+fn pod_spec(spec: messages::PodSpec) -> pod::PodSpec {
+    let messages::PodSpec { containers, node_name, init_containers } = spec;
     pod::PodSpec {
         node_name: (!node_name.is_empty()).then_some(node_name),
         scheduler_name: None,
@@ -62,8 +63,8 @@ fn pod_spec(spec: protobuf::PodSpec) -> pod::PodSpec {
     }
 }
 
-fn container(container: protobuf::Container) -> pod::Container {
-    let protobuf::Container { name, resources, restart_policy } = container;
+fn container(container: messages::Container) -> pod::Container {
+    let messages::Container { name, resources, restart_policy } = container;
     let amount = |resource: &str| resources.limits.get(resource).map(|amount| Quantity::new(&amount.text));
     let limits = Amounts {
         neuron: amount(NEURON),
@@ -73,12 +74,12 @@ fn container(container: protobuf::Container) -> pod::Container {
     pod::Container { name, restart_policy, resources: Resources { limits, requests: Amounts::default() } }
 }
 
-fn pod_status(status: protobuf::PodStatus) -> pod::PodStatus {
+fn pod_status(status: messages::PodStatus) -> pod::PodStatus {
     let set = |bytes: Vec<u8>| (!bytes.is_empty()).then(|| text(bytes));
     let conditions = status.conditions.into_iter().map(|condition| pod::PodCondition {
         type_: text(condition.kind),
         status: text(condition.status),
-        last_transition_time: condition.last_transition_time.and_then(protobuf::Time::text),
+        last_transition_time: condition.last_transition_time.and_then(messages::Time::text),
         reason: set(condition.reason),
     });
     pod::PodStatus { phase: set(status.phase), conditions: conditions.collect(), ..pod::PodStatus::default() }
@@ -90,7 +91,6 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::protobuf::core::PodCondition;
 
     /// A field of a message on the wire: its number, that so many bytes follow, and the bytes.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -124,7 +124,7 @@ mod tests {
         let status = [field(1, b"Pending"), field(2, &condition.concat())];
         let pod = [field(1, &meta.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
 
-        let SeenPod { node, unschedulable, pod } = seen_pod(protobuf::Pod::decode(pod.as_slice()).unwrap());
+        let SeenPod { node, unschedulable, pod } = seen_pod(messages::Pod::decode(pod.as_slice()).unwrap());
         assert_eq!((node, unschedulable), (None, true));
         assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
@@ -136,8 +136,8 @@ mod tests {
     fn of_values_that_no_record_has_little_is_kept() {
         let long = |key: &&str| ((*key).to_owned(), vec![b'"'; 250_000]);
         let annotations = POD_ANNOTATIONS.iter().map(long).collect();
-        let metadata = protobuf::ObjectMeta { annotations, ..Default::default() };
-        let SeenPod { pod, .. } = seen_pod(protobuf::Pod { metadata, ..Default::default() });
+        let metadata = messages::ObjectMeta { annotations, ..Default::default() };
+        let SeenPod { pod, .. } = seen_pod(messages::Pod { metadata, ..Default::default() });
         let kept: usize = pod.annotations.values().map(String::capacity).sum();
         assert!(kept < 72 * 1024, "{kept}");
         assert_eq!(pod.record.unwrap_err().problem, "it is longer than 65536 bytes");
@@ -145,16 +145,16 @@ mod tests {
 
     #[test]
     fn a_bound_pod_says_where_and_since_when() {
-        let condition = PodCondition {
+        let condition = messages::PodCondition {
             kind: b"PodScheduled".to_vec(),
             status: b"True".to_vec(),
-            last_transition_time: Some(protobuf::Time { seconds: 1_795_348_800 }),
+            last_transition_time: Some(messages::Time { seconds: 1_795_348_800 }),
             ..Default::default()
         };
-        let status = protobuf::PodStatus { phase: b"Failed".to_vec(), conditions: vec![condition] };
-        let spec = protobuf::PodSpec { node_name: "n".to_owned(), ..Default::default() };
+        let status = messages::PodStatus { phase: b"Failed".to_vec(), conditions: vec![condition] };
+        let spec = messages::PodSpec { node_name: "n".to_owned(), ..Default::default() };
         let SeenPod { node, unschedulable, pod } =
-            seen_pod(protobuf::Pod { spec, status, ..Default::default() });
+            seen_pod(messages::Pod { spec, status, ..Default::default() });
         assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
         assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));
     }

@@ -1,65 +1,72 @@
-//! Pods, nodes and Bindings, as far as they are used (k8s.io/api/core/v1/generated.proto).
+//! Pods, nodes and Bindings with the fields that are used here (k8s.io/api/core/v1/generated.proto and
+//! k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto); their numbers never change.
+//!
+//! The API server does not look at annotations' values and at the texts of a status, so these may be any bytes.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use prost::Message;
+use runtime::protobuf::Object;
 
-use super::{Object, ObjectMeta, Time};
-
-/// Which pod goes where.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Binding {
-    /// The pod, and the annotations that it gets.
+    /// Names the pod and has the annotations that it gets.
     #[prost(message, required, tag = "1")]
     pub(crate) metadata: ObjectMeta,
-    /// The node.
     #[prost(message, required, tag = "2")]
     pub(crate) target: ObjectReference,
 }
 
-/// Names an object.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ObjectReference {
-    /// Its kind.
     #[prost(string, tag = "1")]
     pub(crate) kind: String,
-    /// Its name.
     #[prost(string, tag = "3")]
     pub(crate) name: String,
-    /// Its group and version.
     #[prost(string, tag = "5")]
     pub(crate) api_version: String,
 }
 
-/// A node.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Node {
-    /// Name, labels, annotations.
     #[prost(message, required, tag = "1")]
     pub(crate) metadata: ObjectMeta,
 }
 
-/// A pod.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Pod {
-    /// Name, namespace, UID, annotations.
     #[prost(message, required, tag = "1")]
     pub(crate) metadata: ObjectMeta,
-    /// What it asks for and where it runs.
     #[prost(message, required, tag = "2")]
     pub(crate) spec: PodSpec,
-    /// How it fares.
     #[prost(message, required, tag = "3")]
     pub(crate) status: PodStatus,
 }
 
-/// What a pod asks for and where it runs.
+/// Metadata without `managedFields` above all, which can be half of an object.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ObjectMeta {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    /// Empty for nodes.
+    #[prost(string, tag = "3")]
+    pub(crate) namespace: String,
+    #[prost(string, tag = "5")]
+    pub(crate) uid: String,
+    #[prost(string, tag = "6")]
+    pub(crate) resource_version: String,
+    #[prost(btree_map = "string, string", tag = "11")]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, bytes", tag = "12")]
+    pub(crate) annotations: BTreeMap<String, Vec<u8>>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PodSpec {
-    /// App containers.
     #[prost(message, repeated, tag = "2")]
     pub(crate) containers: Vec<Container>,
-    /// The node that it is bound to; empty if to none.
+    /// Empty if the pod is not bound.
     #[prost(string, tag = "10")]
     pub(crate) node_name: String,
     /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
@@ -67,13 +74,10 @@ pub(crate) struct PodSpec {
     pub(crate) init_containers: Vec<Container>,
 }
 
-/// One container of a pod.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Container {
-    /// Name, unique in the pod.
     #[prost(string, tag = "1")]
     pub(crate) name: String,
-    /// What it asks for.
     #[prost(message, required, tag = "8")]
     pub(crate) resources: Resources,
     /// `Always` makes a sidecar of an init container.
@@ -84,12 +88,10 @@ pub(crate) struct Container {
 /// A container's limits, which decide for extended resources.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Resources {
-    /// By the resource's name.
     #[prost(btree_map = "string, message", tag = "1")]
     pub(crate) limits: BTreeMap<String, Quantity>,
 }
 
-/// An amount.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Quantity {
     /// As in JSON, such as `1` or `2k`.
@@ -97,42 +99,68 @@ pub(crate) struct Quantity {
     pub(crate) text: String,
 }
 
-/// How a pod fares. The API server does not look at the texts in here, so they may be any bytes.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) phase: Vec<u8>,
-    /// Conditions, such as `PodScheduled`.
     #[prost(message, repeated, tag = "2")]
     pub(crate) conditions: Vec<PodCondition>,
 }
 
-/// One condition of a pod.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PodCondition {
-    /// `PodScheduled`, `Ready` and so on.
+    /// `PodScheduled`, `Ready` and so on; the field `type`.
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) kind: Vec<u8>,
     /// `True`, `False` or `Unknown`.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) status: Vec<u8>,
-    /// When the status last changed.
     #[prost(message, optional, tag = "4")]
     pub(crate) last_transition_time: Option<Time>,
-    /// Why, in one word.
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) reason: Vec<u8>,
 }
 
+/// A time, of which JSON shows whole seconds. Kubernetes writes no time as an empty one.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Time {
+    /// Since 1970.
+    #[prost(int64, tag = "1")]
+    pub(crate) seconds: i64,
+}
+
+impl Time {
+    /// As in JSON: RFC 3339 in UTC. `None` for no time, and outside of what that can say.
+    pub(crate) fn text(self) -> Option<String> {
+        if self.seconds == 0 {
+            return None;
+        }
+        Timestamp::from_second(self.seconds).ok().map(|time| time.to_string())
+    }
+}
+
 impl Object for Pod {
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
     }
 }
 
 impl Object for Node {
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_the_text_that_json_has() {
+        let text = |seconds| Time { seconds }.text();
+        assert_eq!(text(1_795_348_800).as_deref(), Some("2026-11-22T12:00:00Z"));
+        assert_eq!(text(i64::MAX), None);
+        assert_eq!(text(0), None);
     }
 }
