@@ -7,6 +7,7 @@
     reason = "a failing test should say where, in its helpers too"
 )]
 
+mod as_json;
 mod binding;
 mod deletion;
 mod events;
