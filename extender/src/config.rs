@@ -8,7 +8,7 @@ use clap::Parser;
 use neuron_core::catalog::{Catalog, CatalogError};
 use neuron_core::topology::Policy;
 
-use crate::tls::TlsFiles;
+use crate::server::tls::TlsFiles;
 
 /// How the extender behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,24 +3,12 @@
 //! kube-scheduler asks `/filter` which nodes can take a pod and has `/bind` choose the devices, record them on
 //! the pod and bind it in one write. Pods are the record: whatever is known comes from watches of pods and nodes.
 
-mod bind;
-mod binding;
-mod cluster;
 mod config;
 mod events;
-mod explain;
-mod filter;
 mod index;
-mod overlay;
-mod passing;
 mod protobuf;
-mod routes;
-mod seen;
 mod server;
-mod shapes;
-mod tls;
-mod unsent;
-mod view;
+mod verbs;
 mod watches;
 mod wire;
 
@@ -34,14 +22,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::bind::Binder;
-use crate::cluster::Cluster;
 pub use crate::config::{Arguments, Config};
-use crate::index::Index;
-use crate::routes::{Shared, router};
-use crate::shapes::Shapes;
-use crate::tls::LiveTls;
-pub use crate::tls::TlsFiles;
+use crate::index::{Cluster, Index, Shapes};
+use crate::server::tls::LiveTls;
+pub use crate::server::tls::TlsFiles;
+use crate::server::{Shared, router};
+use crate::verbs::bind::Binder;
 
 /// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first.
 ///

@@ -8,10 +8,9 @@ use kube::Client;
 use kube::runtime::watcher::Event;
 use runtime::{Collection, Disconnected, Protobuf};
 
-use crate::cluster::Cluster;
+use crate::index::{Change, Cluster, SeenPod};
 use crate::protobuf::messages::{Node, Pod};
 use crate::protobuf::{seen_node, seen_pod};
-use crate::seen::{Change, SeenPod};
 
 /// Pods that may hold hardware. A pod that ends leaves the selection, which the watch reports as a deletion.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";

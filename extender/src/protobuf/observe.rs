@@ -12,7 +12,7 @@ use neuron_core::record::longest;
 use runtime::protobuf::text;
 
 use super::messages;
-use crate::seen::{SeenNode, SeenPod};
+use crate::index::{SeenNode, SeenPod};
 
 /// The pod as it is kept, whether or not it has to do with Neuron hardware.
 pub(crate) fn seen_pod(pod: messages::Pod) -> SeenPod {

@@ -16,10 +16,10 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use crate::bind::Binder;
-use crate::cluster::Cluster;
-use crate::filter::filter;
-use crate::tls::Peer;
+use super::tls::Peer;
+use crate::index::Cluster;
+use crate::verbs::bind::Binder;
+use crate::verbs::filter::filter;
 use crate::wire::{BindArgs, BindResult, BodyError, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.

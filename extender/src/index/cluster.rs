@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::index::Index;
+use super::Index;
 
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
 const LIST_WAIT: Duration = Duration::from_secs(2);
@@ -80,7 +80,7 @@ mod tests {
     use neuron_core::topology::Policy;
 
     use super::*;
-    use crate::shapes::Shapes;
+    use crate::index::Shapes;
 
     #[tokio::test]
     async fn who_speaks_late_of_lists_that_were_not_complete_takes_nothing_back() {

@@ -3,6 +3,7 @@
 //! Choosing and reserving is one step under the index' lock, which is let go before the API is called: binds
 //! to one node wait for each other's choice, never for each other's API calls.
 
+mod binding;
 mod error;
 
 use std::collections::BTreeMap;
@@ -18,11 +19,10 @@ use neuron_core::record::Allocation;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
+use self::binding::{LivePod, Order, Outcome, post, read};
 pub(crate) use self::error::BindError;
-use crate::binding::{LivePod, Order, Outcome, post, read};
-use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::index::Index;
+use crate::index::{Cluster, Index};
 use crate::wire::BindArgs;
 
 /// Binds pods. Clones share the cluster and the tasks.

@@ -1,5 +1,8 @@
 //! Sends the explanations as events on pods, each once. Started by [`crate::serve`].
 
+mod explain;
+mod pending_events;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +14,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use crate::cluster::Cluster;
-use crate::explain::{Explanation, about_nodes, about_waiting};
-use crate::index::{Fresh, Index};
-use crate::passing::Passing;
-use crate::unsent::{About, Unsent};
+use self::explain::{Explanation, about_nodes, about_waiting};
+use self::pending_events::{About, Passing, Unsent};
+use crate::index::{Cluster, Fresh, Index};
 
 /// The API server refuses longer notes, in bytes.
 const LONGEST_NOTE: usize = 1024;

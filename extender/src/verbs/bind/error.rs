@@ -2,8 +2,7 @@
 
 use neuron_core::request::RequestError;
 
-use crate::cluster::NotListed;
-use crate::view::Denial;
+use crate::index::{Denial, NotListed};
 
 /// Why a pod was not bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,9 +5,7 @@ use neuron_core::request::PodRequest;
 use serde_json::value::RawValue;
 use tracing::{debug, info};
 
-use crate::cluster::Cluster;
-use crate::index::Index;
-use crate::view::NodeView;
+use crate::index::{Cluster, Index, NodeView};
 use crate::wire::{
     BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodMetadata, PodToPlace,
 };

@@ -1,5 +1,8 @@
 //! Serves the routes over HTTP or HTTPS until the end. Called by [`crate::serve`].
 
+mod routes;
+pub(crate) mod tls;
+
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +13,8 @@ use axum_server::{Handle, Server};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::tls::TlsAcceptor;
+pub(crate) use self::routes::{Shared, router};
+use self::tls::TlsAcceptor;
 
 /// Serves until `shutdown`; calls under way then have `grace` to end.
 pub(crate) async fn serve(

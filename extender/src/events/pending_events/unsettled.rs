@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::explain::Explanation;
+use crate::events::explain::Explanation;
 
 /// What has been found about nodes and not said yet.
 #[derive(Debug)]

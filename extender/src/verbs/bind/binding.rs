@@ -14,9 +14,9 @@ use runtime::protobuf::{MEDIA_TYPE, wrap};
 use runtime::{CallError, Protobuf};
 use tokio::time::{Instant, timeout_at};
 
+use crate::index::SeenPod;
 use crate::protobuf::messages::{self, Binding, ObjectMeta, ObjectReference};
 use crate::protobuf::seen_pod;
-use crate::seen::SeenPod;
 
 /// Which pod goes where; `annotations` are empty for a pod without Neuron hardware.
 #[derive(Clone, Debug)]

@@ -11,8 +11,7 @@ use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 
-use crate::seen::SeenNode;
-use crate::shapes::Shapes;
+use super::{SeenNode, Shapes};
 
 /// One node.
 #[derive(Debug)]

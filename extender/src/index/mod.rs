@@ -1,5 +1,11 @@
 //! What the watches have shown and what binds have reserved, by node. Pure: fed by the watches, read by
-//! filter, bind and the explainer through [`crate::cluster::Cluster`].
+//! filter, bind and the explainer through [`Cluster`].
+
+mod cluster;
+mod node_view;
+mod observed;
+mod overlay;
+mod topology_cache;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,10 +13,12 @@ use std::sync::Arc;
 use neuron_core::ids::CoreSet;
 use neuron_core::pod::BoundPod;
 
-use crate::overlay::{Overlay, Reservation};
-use crate::seen::{Change, SeenNode, SeenPod};
-use crate::shapes::Shapes;
-use crate::view::{NodeView, ShapedNode};
+pub(crate) use self::cluster::{Cluster, NotListed};
+use self::node_view::ShapedNode;
+pub(crate) use self::node_view::{Denial, NodeView};
+pub(crate) use self::observed::{Change, SeenNode, SeenPod};
+use self::overlay::{Overlay, Reservation};
+pub(crate) use self::topology_cache::Shapes;
 
 /// Everything known.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::explain::Explanation;
+use crate::events::explain::Explanation;
 
 /// Longest wait before one is tried again.
 const LONGEST_REST: Duration = Duration::from_secs(300);

@@ -10,8 +10,7 @@ use neuron_core::holders::{Settled, Source};
 use neuron_core::placement::Refusal;
 use neuron_core::pod::BoundPod;
 
-use crate::index::Index;
-use crate::view::{Denial, NodeView};
+use crate::index::{Denial, Index, NodeView};
 
 /// One event on a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
