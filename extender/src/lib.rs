@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 pub use crate::config::{Arguments, Config};
-use crate::index::{Cluster, Index, Shapes};
+use crate::index::{Cluster, Index, TopologyCache};
 use crate::server::tls::LiveTls;
 pub use crate::server::tls::TlsFiles;
 use crate::server::{Shared, router};
-use crate::verbs::bind::Binder;
+use crate::verbs::bind::{BindTimeouts, Binder};
 
 /// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first.
 ///
@@ -42,15 +42,16 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let catalog = Arc::new(config::catalog(config.catalog.as_deref())?);
     let tls = config.tls.clone().map(LiveTls::open).transpose()?;
-    let cluster = Arc::new(Cluster::new(Index::new(Shapes::new(catalog, config.policy))));
+    let cluster = Arc::new(Cluster::new(Index::new(TopologyCache::new(catalog, config.policy))));
     let mut tasks = JoinSet::new();
     tasks.spawn(watches::watch_pods(client.clone(), cluster.clone()));
     tasks.spawn(watches::watch_nodes(client.clone(), cluster.clone()));
-    tasks.spawn(events::explain(client.clone(), cluster.clone(), config.settles_in));
+    tasks.spawn(events::explain(client.clone(), cluster.clone(), config.event_delay));
 
-    let binder = Binder::new(cluster.clone(), client, &config);
-    let verbs_for_all = config.tls.as_ref().is_none_or(|files| files.client_ca.is_none());
-    let routes = router(Shared { cluster, binder: binder.clone() }, verbs_for_all);
+    let timeouts = BindTimeouts { bind: config.bind_deadline, binding: config.binding_timeout };
+    let binder = Binder::new(cluster.clone(), client, timeouts);
+    let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+    let routes = router(Shared { cluster, binder: binder.clone() }, certificate_required);
     let tls = tls.map(|live| {
         let served = live.config();
         tasks.spawn(live.follow());

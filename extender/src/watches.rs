@@ -8,9 +8,8 @@ use kube::Client;
 use kube::runtime::watcher::Event;
 use runtime::{Collection, Disconnected, Protobuf};
 
-use crate::index::{Change, Cluster, SeenPod};
+use crate::index::{Change, Cluster, ObservedNode, ObservedPod};
 use crate::protobuf::messages::{Node, Pod};
-use crate::protobuf::{seen_node, seen_pod};
 
 /// Pods that may hold hardware. A pod that ends leaves the selection, which the watch reports as a deletion.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -18,12 +17,14 @@ const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
     let pods = Collection::of::<v1::Pod>().only(LIVE_PODS);
-    let mut changes =
-        Changes::new(|pod: &Pod| pod.metadata.uid.clone(), |pod| Some(seen_pod(pod)).filter(decides));
+    let mut changes = Changes::new(
+        |pod: &Pod| pod.metadata.uid.clone(),
+        |pod| Some(ObservedPod::from(pod)).filter(decides),
+    );
     let mut events = runtime::watch(client, pods, Protobuf);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
-            cluster.write(|index| index.pods(change));
+            cluster.write(|index| index.change_pods(change));
         }
     }
 }
@@ -31,18 +32,20 @@ pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
 /// Watches nodes until the future is dropped.
 pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
     let nodes = Collection::of::<v1::Node>();
-    let mut changes = Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(seen_node(node)));
+    let mut changes =
+        Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(ObservedNode::from(node)));
     let mut events = runtime::watch(client, nodes, Protobuf);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
-            cluster.write(|index| index.nodes(change));
+            cluster.write(|index| index.change_nodes(change));
         }
     }
 }
 
 /// Whether the pod asks for Neuron hardware or carries a record.
-fn decides(seen: &SeenPod) -> bool {
-    !seen.pod.annotations.is_empty() || !seen.pod.request.as_ref().is_ok_and(|request| request.is_empty())
+fn decides(observed: &ObservedPod) -> bool {
+    !observed.pod.annotations.is_empty()
+        || !observed.pod.request.as_ref().is_ok_and(|request| request.is_empty())
 }
 
 /// Makes the index' changes of a watch's events: a list is gathered until it is complete, and of each object only what
@@ -75,7 +78,7 @@ impl<K, T> Changes<K, T> {
             Ok(Event::Delete(object)) => Some(Change::Gone((self.key)(&object))),
             Err(_) => {
                 self.listed.clear();
-                Some(Change::Cut)
+                Some(Change::Disconnected)
             }
         }
     }

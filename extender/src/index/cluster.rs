@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::Index;
+use super::{Indeterminate, Index};
 
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
-const LIST_WAIT: Duration = Duration::from_secs(2);
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the extender knows of pods and nodes.
 #[derive(Debug)]
@@ -18,11 +18,6 @@ pub(crate) struct Cluster {
     listed: watch::Sender<bool>,
     changed: Notify,
 }
-
-/// A call came before the watches had listed the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pods and nodes of the cluster have not been listed yet; try again")]
-pub(crate) struct NotListed;
 
 impl Cluster {
     /// A cluster of which nothing is known yet.
@@ -39,16 +34,16 @@ impl Cluster {
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Index) -> R) -> R {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut index);
-        let (listed, fresh) = (index.is_listed(), index.has_fresh());
+        let (listed, unexplained) = (index.is_listed(), index.has_unexplained());
         drop(index);
         self.note_listed(listed);
-        if fresh {
+        if unexplained {
             self.changed.notify_one();
         }
         result
     }
 
-    /// Once everything has been listed that stays so: of two writers the one that came first may speak last.
+    /// Once everything has been listed that stays so: of two writers the one that looked first may come here last.
     fn note_listed(&self, listed: bool) {
         self.listed.send_if_modified(|before| listed && !std::mem::replace(before, true));
     }
@@ -58,17 +53,20 @@ impl Cluster {
         *self.listed.borrow()
     }
 
-    /// Waits until pods and nodes have been listed, or for two seconds.
-    pub(crate) async fn listed(&self) -> Result<(), NotListed> {
+    /// Waits until pods and nodes have been listed.
+    ///
+    /// # Errors
+    /// They were not within two seconds.
+    pub(crate) async fn listed(&self) -> Result<(), Indeterminate> {
         if self.is_listed() {
             return Ok(());
         }
         let mut listed = self.listed.subscribe();
-        let waited = timeout(LIST_WAIT, listed.wait_for(|listed| *listed)).await;
-        waited.ok().and_then(Result::ok).map(|_| ()).ok_or(NotListed)
+        let waited = timeout(LIST_TIMEOUT, listed.wait_for(|listed| *listed)).await;
+        waited.ok().and_then(Result::ok).map(|_| ()).ok_or(Indeterminate::NotListed)
     }
 
-    /// Waits until the index has something fresh. For one waiter: the explainer.
+    /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -76,16 +74,18 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use neuron_core::catalog::Catalog;
     use neuron_core::topology::Policy;
 
     use super::*;
-    use crate::index::Shapes;
+    use crate::index::TopologyCache;
 
     #[tokio::test]
-    async fn who_speaks_late_of_lists_that_were_not_complete_takes_nothing_back() {
-        let catalog = std::sync::Arc::new(Catalog::embedded().clone());
-        let cluster = Cluster::new(Index::new(Shapes::new(catalog, Policy::Documented)));
+    async fn a_late_word_of_incomplete_lists_takes_nothing_back() {
+        let catalog = Arc::new(Catalog::embedded().clone());
+        let cluster = Cluster::new(Index::new(TopologyCache::new(catalog, Policy::Documented)));
         assert!(!cluster.is_listed());
         cluster.note_listed(true);
         cluster.note_listed(false);

@@ -1,10 +1,11 @@
-//! What the watches have shown and what binds have reserved, by node. Pure: fed by the watches, read by
-//! filter, bind and the explainer through [`Cluster`].
+//! What the watches have shown and what binds have reserved, by node. Pure: fed by the watches, read by filter, bind and
+//! the explainer through [`Cluster`].
 
 mod cluster;
 mod node_view;
 mod observed;
 mod overlay;
+mod refusal;
 mod topology_cache;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,102 +14,114 @@ use std::sync::Arc;
 use neuron_core::ids::CoreSet;
 use neuron_core::pod::BoundPod;
 
-pub(crate) use self::cluster::{Cluster, NotListed};
-use self::node_view::ShapedNode;
-pub(crate) use self::node_view::{Denial, NodeView};
-pub(crate) use self::observed::{Change, SeenNode, SeenPod};
+pub(crate) use self::cluster::Cluster;
+use self::node_view::IndexedNode;
+pub(crate) use self::node_view::NodeView;
+pub(crate) use self::observed::{Change, ObservedNode, ObservedPod};
 use self::overlay::{Overlay, Reservation};
-pub(crate) use self::topology_cache::Shapes;
+pub(crate) use self::refusal::{Indeterminate, NodeRefusal};
+pub(crate) use self::topology_cache::TopologyCache;
 
 /// Everything known.
 #[derive(Debug)]
 pub(crate) struct Index {
-    shapes: Shapes,
-    nodes: BTreeMap<String, ShapedNode>,
+    topologies: TopologyCache,
+    nodes: BTreeMap<String, IndexedNode>,
     views: HashMap<String, NodeView>,
+    /// Pods by the node that they are bound to.
     bound: HashMap<String, Vec<BoundPod>>,
     /// The node of each bound pod, by UID.
-    homes: HashMap<String, String>,
-    pending: HashMap<String, SeenPod>,
+    node_of: HashMap<String, String>,
+    /// Pods that are not bound, by UID.
+    pending: HashMap<String, ObservedPod>,
     overlay: Overlay,
-    fresh: Fresh,
-    pods_listed: bool,
-    nodes_listed: bool,
-    pods_cut: bool,
-    nodes_cut: bool,
+    unexplained: Unexplained,
+    pod_watch: Watched,
+    node_watch: Watched,
+}
+
+/// How far one watch has come.
+#[derive(Debug, Default)]
+struct Watched {
+    is_listed: bool,
+    is_disconnected: bool,
 }
 
 /// What changed since the explainer last looked.
 #[derive(Debug, Default)]
-pub(crate) struct Fresh {
+pub(crate) struct Unexplained {
     /// Nodes whose view changed.
     pub(crate) nodes: BTreeSet<String>,
     /// UIDs of pods that kube-scheduler found no node for.
     pub(crate) pods: BTreeSet<String>,
-    /// A node got another shape, came or went: what can serve a waiting pod at all may be another answer now, so every
-    /// one of them is among `pods`.
-    shapes: bool,
+    /// A node got another topology, came or went: whether anything can serve a pending pod may have changed, so all of them
+    /// are among `pods` when this is taken.
+    topologies: bool,
+}
+
+impl Watched {
+    fn listed(&mut self) {
+        (self.is_listed, self.is_disconnected) = (true, false);
+    }
 }
 
 impl Index {
     /// An index of an empty cluster.
-    pub(crate) fn new(shapes: Shapes) -> Self {
+    pub(crate) fn new(topologies: TopologyCache) -> Self {
         Self {
-            shapes,
+            topologies,
             nodes: BTreeMap::new(),
             views: HashMap::new(),
             bound: HashMap::new(),
-            homes: HashMap::new(),
+            node_of: HashMap::new(),
             pending: HashMap::new(),
             overlay: Overlay::default(),
-            fresh: Fresh::default(),
-            pods_listed: false,
-            nodes_listed: false,
-            pods_cut: false,
-            nodes_cut: false,
+            unexplained: Unexplained::default(),
+            pod_watch: Watched::default(),
+            node_watch: Watched::default(),
         }
     }
 
     /// Whether pods and nodes have been listed.
     pub(crate) fn is_listed(&self) -> bool {
-        self.pods_listed && self.nodes_listed
+        self.pod_watch.is_listed && self.node_watch.is_listed
     }
 
-    /// Whether a watch is cut, so that pods may have ended, or nodes come, of which nothing is known here.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.pods_cut || self.nodes_cut
+    /// Whether a watch is disconnected, so that pods may have ended, or nodes come, unseen.
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.pod_watch.is_disconnected || self.node_watch.is_disconnected
     }
 
     /// Takes in what the watch of pods shows.
-    pub(crate) fn pods(&mut self, change: Change<SeenPod>) {
+    pub(crate) fn change_pods(&mut self, change: Change<ObservedPod>) {
         match change {
             Change::ListBegins => self.overlay.list_begins(),
-            Change::Cut => self.pods_cut = true,
+            Change::Disconnected => self.pod_watch.is_disconnected = true,
             Change::Applied(pod) => self.apply_pod(pod),
             Change::Gone(uid) => self.remove_pod(&uid),
             Change::Listed(pods) => {
                 let listed: BTreeSet<String> = pods.iter().map(|pod| pod.pod.uid.clone()).collect();
-                let known = self.homes.keys().chain(self.pending.keys());
+                let known = self.node_of.keys().chain(self.pending.keys());
                 let gone: Vec<String> = known.filter(|uid| !listed.contains(*uid)).cloned().collect();
                 for uid in gone {
                     self.forget_pod(&uid);
                 }
-                for node in self.overlay.settle_unlisted(|uid| listed.contains(uid)) {
-                    self.refresh(&node);
+                for node in self.overlay.remove_unlisted(|uid| listed.contains(uid)) {
+                    self.rebuild_view(&node);
                 }
                 for pod in pods {
                     self.apply_pod(pod);
                 }
-                (self.pods_listed, self.pods_cut) = (true, false);
+                self.pod_watch.listed();
             }
         }
     }
 
     /// Takes in what the watch of nodes shows.
-    pub(crate) fn nodes(&mut self, change: Change<SeenNode>) {
+    pub(crate) fn change_nodes(&mut self, change: Change<ObservedNode>) {
         match change {
             Change::ListBegins => {}
-            Change::Cut => self.nodes_cut = true,
+            Change::Disconnected => self.node_watch.is_disconnected = true,
             Change::Applied(node) => self.apply_node(node),
             Change::Gone(name) => self.remove_node(&name),
             Change::Listed(nodes) => {
@@ -121,7 +134,7 @@ impl Index {
                 for node in nodes {
                     self.apply_node(node);
                 }
-                (self.nodes_listed, self.nodes_cut) = (true, false);
+                self.node_watch.listed();
             }
         }
     }
@@ -136,12 +149,12 @@ impl Index {
         self.views.values()
     }
 
-    /// A pod that asks for Neuron hardware and has not ended; with the node it is bound to.
+    /// A pod that asks for Neuron hardware and has not ended, with the node it is bound to.
     pub(crate) fn pod(&self, uid: &str) -> Option<(&BoundPod, Option<&str>)> {
         if let Some(pending) = self.pending.get(uid) {
             return Some((&pending.pod, None));
         }
-        let node = self.homes.get(uid)?;
+        let node = self.node_of.get(uid)?;
         let pod = self.bound.get(node)?.iter().find(|pod| pod.uid == uid)?;
         Some((pod, Some(node)))
     }
@@ -170,117 +183,118 @@ impl Index {
         annotations: Arc<BTreeMap<String, String>>,
     ) {
         self.overlay.add(uid, node, cores, annotations);
-        self.overlay_changed(node);
+        self.apply_reservations(node);
     }
 
     /// A bind ended without binding the pod.
     pub(crate) fn release(&mut self, uid: &str, node: &str) {
         if self.overlay.leave(uid, node) {
-            self.overlay_changed(node);
+            self.apply_reservations(node);
         }
     }
 
     /// Whether there is anything that the explainer has not looked at.
-    pub(crate) fn has_fresh(&self) -> bool {
-        let Fresh { nodes, pods, shapes } = &self.fresh;
-        *shapes || !nodes.is_empty() || !pods.is_empty()
+    pub(crate) fn has_unexplained(&self) -> bool {
+        let Unexplained { nodes, pods, topologies } = &self.unexplained;
+        *topologies || !nodes.is_empty() || !pods.is_empty()
     }
 
     /// What changed since the last call.
-    pub(crate) fn take_fresh(&mut self) -> Fresh {
-        let mut fresh = std::mem::take(&mut self.fresh);
-        if fresh.shapes {
-            let waiting = self.pending.iter().filter(|(_, seen)| seen.unschedulable);
-            fresh.pods.extend(waiting.map(|(uid, _)| uid.clone()));
+    pub(crate) fn take_unexplained(&mut self) -> Unexplained {
+        let mut unexplained = std::mem::take(&mut self.unexplained);
+        if unexplained.topologies {
+            let unschedulable = self.pending.iter().filter(|(_, pod)| pod.unschedulable);
+            unexplained.pods.extend(unschedulable.map(|(uid, _)| uid.clone()));
         }
-        fresh
+        unexplained
     }
 
-    fn apply_pod(&mut self, seen: SeenPod) {
-        let uid = seen.pod.uid.clone();
-        if seen.pod.terminal {
+    fn apply_pod(&mut self, observed: ObservedPod) {
+        let uid = observed.pod.uid.clone();
+        if observed.pod.terminal {
             return self.remove_pod(&uid);
         }
-        let Some(node) = seen.node.clone() else {
-            if seen.unschedulable {
-                self.fresh.pods.insert(uid.clone());
+        let Some(node) = observed.node.clone() else {
+            if observed.unschedulable {
+                self.unexplained.pods.insert(uid.clone());
             }
-            self.pending.insert(uid, seen);
+            self.pending.insert(uid, observed);
             return;
         };
         self.pending.remove(&uid);
-        let mut touched: BTreeSet<String> = self.overlay.settle(&uid).into_iter().collect();
-        self.homes.insert(uid.clone(), node.clone());
+        let mut changed: BTreeSet<String> = self.overlay.remove(&uid).into_iter().collect();
+        self.node_of.insert(uid.clone(), node.clone());
         let pods = self.bound.entry(node.clone()).or_default();
         match pods.iter_mut().find(|pod| pod.uid == uid) {
-            Some(known) if *known == seen.pod => {}
+            Some(known) if *known == observed.pod => {}
             Some(known) => {
-                *known = seen.pod;
-                touched.insert(node);
+                *known = observed.pod;
+                changed.insert(node);
             }
             None => {
-                pods.push(seen.pod);
-                touched.insert(node);
+                pods.push(observed.pod);
+                changed.insert(node);
             }
         }
-        for node in touched {
-            self.refresh(&node);
+        for node in changed {
+            self.rebuild_view(&node);
         }
     }
 
     fn remove_pod(&mut self, uid: &str) {
         self.forget_pod(uid);
-        for node in self.overlay.settle(uid) {
-            self.refresh(&node);
+        for node in self.overlay.remove(uid) {
+            self.rebuild_view(&node);
         }
     }
 
+    /// Removes the pod but not its reservations.
     fn forget_pod(&mut self, uid: &str) {
         self.pending.remove(uid);
-        let Some(node) = self.homes.remove(uid) else { return };
+        let Some(node) = self.node_of.remove(uid) else { return };
         if let Some(pods) = self.bound.get_mut(&node) {
             pods.retain(|pod| pod.uid != uid);
             if pods.is_empty() {
                 self.bound.remove(&node);
             }
         }
-        self.refresh(&node);
+        self.rebuild_view(&node);
     }
 
-    fn apply_node(&mut self, node: SeenNode) {
-        if self.nodes.get(&node.name).is_none_or(|known| known.seen != node) {
+    fn apply_node(&mut self, node: ObservedNode) {
+        if self.nodes.get(&node.name).is_none_or(|known| known.observed != node) {
             let name = node.name.clone();
-            self.nodes.insert(name.clone(), ShapedNode::new(node, &mut self.shapes));
-            self.refresh(&name);
+            self.nodes.insert(name.clone(), IndexedNode::new(node, &mut self.topologies));
+            self.rebuild_view(&name);
         }
     }
 
     fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
-        self.fresh.shapes |= self.views.remove(name).is_some_and(|view| view.is_neuron());
+        self.unexplained.topologies |= self.views.remove(name).is_some_and(|view| view.is_neuron());
     }
 
-    /// Settles one node anew, after its pods or the node itself changed.
-    fn refresh(&mut self, name: &str) {
+    /// Settles one node again, after its pods or the node itself changed.
+    fn rebuild_view(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
         let mut view = NodeView::new(node, pods);
         view.reserve(self.overlay.cores_on(name));
         let before = self.views.get(name).and_then(|view| view.topology());
-        // Shapes are shared, so the same shape is the same allocation.
-        self.fresh.shapes |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
+        // Topologies are shared, so the same one is the same allocation.
+        self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
         match self.views.get_mut(name) {
             Some(known) => *known = view,
             None => drop(self.views.insert(name.to_owned(), view)),
         }
-        self.fresh.nodes.insert(name.to_owned());
+        self.unexplained.nodes.insert(name.to_owned());
     }
 
     /// Applies reservations to a node whose pods did not change.
-    fn overlay_changed(&mut self, name: &str) {
-        let reserved = self.overlay.cores_on(name);
+    fn apply_reservations(&mut self, name: &str) {
+        let cores = self.overlay.cores_on(name);
         if let Some(view) = self.views.get_mut(name) {
-            view.reserve(reserved);
+            view.reserve(cores);
         }
     }
 }

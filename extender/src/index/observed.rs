@@ -2,21 +2,19 @@
 
 use neuron_core::pod::BoundPod;
 
-/// A pod; the index is shown those that have to do with Neuron hardware.
+/// A pod. The index gets those that ask for Neuron hardware or carry a record.
 #[derive(Clone, Debug)]
-pub(crate) struct SeenPod {
+pub(crate) struct ObservedPod {
     /// The node it is bound to.
     pub(crate) node: Option<String>,
     /// Whether kube-scheduler found no node for it.
     pub(crate) unschedulable: bool,
-    /// The rest of it.
     pub(crate) pod: BoundPod,
 }
 
-/// The parts of a node that decide.
+/// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SeenNode {
-    /// Its name.
+pub(crate) struct ObservedNode {
     pub(crate) name: String,
     /// The value of its instance type label.
     pub(crate) instance_type: Option<String>,
@@ -27,14 +25,13 @@ pub(crate) struct SeenNode {
 /// What a watch shows.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
-    /// A list of everything begins.
     ListBegins,
     /// The list is complete: what is not in it is gone.
     Listed(Vec<T>),
     /// Added or modified.
     Applied(T),
-    /// Nothing is shown until the next list: what has happened since is not known.
-    Cut,
-    /// Gone, or nothing that decides any more: the pod's UID or the node's name.
+    /// The pod of this UID or the node of this name is gone, or nothing about it decides any more.
     Gone(String),
+    /// What happens until the next complete list is not known.
+    Disconnected,
 }

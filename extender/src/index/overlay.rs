@@ -1,4 +1,4 @@
-//! What has been chosen but is not yet seen in the watch: reservations by pod UID and node. Kept by the index.
+//! Reservations: what binds have chosen and the watch has not shown yet, by pod UID and node. Kept by the index.
 //!
 //! The watch lags the Binding, so a reservation counts like a holder until the watch shows its pod bound or gone.
 
@@ -7,36 +7,36 @@ use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
 
-/// One pod's hardware on one node, chosen by a bind that is under way or was not seen through.
+/// One pod's hardware on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservation {
-    /// Every logical core the pod takes under either name.
+    /// Every logical core that the pod takes under either name.
     pub(crate) cores: CoreSet,
     /// The annotations that its Binding carries; a repeated bind sends the same again.
     pub(crate) annotations: Arc<BTreeMap<String, String>>,
-    /// Binds that are under way with it: kube-scheduler may repeat a call before the first has ended.
+    /// Binds under way with it: kube-scheduler may repeat a call before the first has ended.
     binds: u32,
-    /// When the reservation was made, in lists of all pods begun so far.
+    /// How many lists of all pods had begun when it was made.
     lists_begun: u64,
 }
 
 /// All reservations.
 #[derive(Debug, Default)]
-pub(crate) struct Overlay {
+pub(super) struct Overlay {
     by_pod: BTreeMap<String, BTreeMap<String, Reservation>>,
     lists_begun: u64,
 }
 
 impl Overlay {
-    /// The reservation of the pod on the node, and one more bind that uses it.
-    pub(crate) fn join(&mut self, uid: &str, node: &str) -> Option<Reservation> {
+    /// The reservation of the pod on the node, which one more bind now uses.
+    pub(super) fn join(&mut self, uid: &str, node: &str) -> Option<Reservation> {
         let reservation = self.by_pod.get_mut(uid)?.get_mut(node)?;
         reservation.binds += 1;
         Some(reservation.clone())
     }
 
-    /// Adds a reservation with one bind that uses it.
-    pub(crate) fn add(
+    /// Adds a reservation that one bind uses.
+    pub(super) fn add(
         &mut self,
         uid: &str,
         node: &str,
@@ -47,8 +47,8 @@ impl Overlay {
         self.by_pod.entry(uid.to_owned()).or_default().insert(node.to_owned(), reservation);
     }
 
-    /// One bind ended without binding the pod: the reservation goes unless another bind uses it. Says whether it went.
-    pub(crate) fn leave(&mut self, uid: &str, node: &str) -> bool {
+    /// One bind ended without binding the pod: the reservation goes unless another bind uses it. Whether it went.
+    pub(super) fn leave(&mut self, uid: &str, node: &str) -> bool {
         let Some(nodes) = self.by_pod.get_mut(uid) else { return false };
         let Some(reservation) = nodes.get_mut(node) else { return false };
         reservation.binds = reservation.binds.saturating_sub(1);
@@ -62,19 +62,19 @@ impl Overlay {
         true
     }
 
-    /// The watch has shown the pod bound or gone. Returns the nodes it had reservations on.
-    pub(crate) fn settle(&mut self, uid: &str) -> Vec<String> {
+    /// Removes the pod's reservations, as the watch has shown it bound or gone. Returns the nodes they were on.
+    pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
         self.by_pod.remove(uid).unwrap_or_default().into_keys().collect()
     }
 
-    /// A list of all pods begins: what is reserved from here on may be missing in it.
-    pub(crate) fn list_begins(&mut self) {
+    /// A list of all pods begins: a pod that is reserved for from here on may be missing in it.
+    pub(super) fn list_begins(&mut self) {
         self.lists_begun += 1;
     }
 
-    /// A list of all pods ended without these pods, so they are gone: reservations older than the list go.
-    /// Returns the nodes they were on.
-    pub(crate) fn settle_unlisted(&mut self, is_listed: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Removes the reservations, made before the last list began, of pods that are not in it. Returns the nodes they were
+    /// on.
+    pub(super) fn remove_unlisted(&mut self, is_listed: impl Fn(&str) -> bool) -> Vec<String> {
         let lists_begun = self.lists_begun;
         let mut nodes = Vec::new();
         self.by_pod.retain(|uid, by_node| {
@@ -93,12 +93,12 @@ impl Overlay {
     }
 
     /// The pod's reservations by node.
-    pub(crate) fn of_pod(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
+    pub(super) fn of_pod(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
         self.by_pod.get(uid)
     }
 
     /// Every core reserved on the node.
-    pub(crate) fn cores_on(&self, node: &str) -> CoreSet {
+    pub(super) fn cores_on(&self, node: &str) -> CoreSet {
         let reserved = self.by_pod.values().filter_map(|nodes| nodes.get(node));
         reserved.fold(CoreSet::EMPTY, |cores, reservation| cores.union(reservation.cores))
     }

@@ -1,65 +1,65 @@
-//! The shapes of nodes, each worked out once and shared. Kept by the index.
+//! The topologies of nodes, each worked out once and shared by all nodes that have it. Kept by the index.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
-use neuron_core::holders::{NodeRefusal, topology_of};
+use neuron_core::holders::{NodeRefusal as NodeTopologyError, topology_of};
 use neuron_core::ids::DeviceSet;
 use neuron_core::report::NodeReport;
 use neuron_core::topology::{Policy, Topology};
 
-/// Works shapes out and remembers them.
+/// The topologies in use, by what they follow from.
 #[derive(Debug)]
-pub(crate) struct Shapes {
+pub(crate) struct TopologyCache {
     catalog: Arc<Catalog>,
     policy: Policy,
-    known: HashMap<Key, Arc<Topology>>,
+    topologies: HashMap<Key, Arc<Topology>>,
 }
 
-/// What a shape is worked out from: the label and the report without health and holders, which change often.
+/// What a topology follows from: the label, and the report without health and holders, which change often.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     label: Option<String>,
-    report: Option<ReportedShape>,
+    report: Option<ReportedTopology>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ReportedShape {
+struct ReportedTopology {
     instance_type: String,
     lnc: u8,
     cores_per_device: Option<u8>,
     links: Vec<(u8, DeviceSet)>,
 }
 
-impl Shapes {
-    /// Shapes by this catalog and policy.
+impl TopologyCache {
+    /// Topologies by this catalog and policy.
     pub(crate) fn new(catalog: Arc<Catalog>, policy: Policy) -> Self {
-        Self { catalog, policy, known: HashMap::new() }
+        Self { catalog, policy, topologies: HashMap::new() }
     }
 
-    /// The shape of a node with this label and report.
+    /// The topology of a node with this label and report.
     pub(crate) fn of(
         &mut self,
         label: Option<&str>,
         report: Option<&NodeReport>,
-    ) -> Result<Arc<Topology>, NodeRefusal> {
+    ) -> Result<Arc<Topology>, NodeTopologyError> {
         let key = Key {
             label: label.map(str::to_owned),
-            report: report.map(|report| ReportedShape {
+            report: report.map(|report| ReportedTopology {
                 instance_type: report.instance_type.clone(),
                 lnc: report.lnc,
                 cores_per_device: report.cores_per_device,
                 links: report.devices.iter().map(|device| (device.id, device.links)).collect(),
             }),
         };
-        if let Some(topology) = self.known.get(&key) {
-            return Ok(topology.clone());
+        if let Some(topology) = self.topologies.get(&key) {
+            return Ok(Arc::clone(topology));
         }
         let topology = Arc::new(topology_of(label, report, &self.catalog, self.policy)?);
-        // Those that no node has any more. Whoever may write a node's report can make up new ones for ever.
-        self.known.retain(|_, known| Arc::strong_count(known) > 1);
-        self.known.insert(key, topology.clone());
+        // Topologies that no node has any more go: whoever may write a node's report can make up new ones for ever.
+        self.topologies.retain(|_, topology| Arc::strong_count(topology) > 1);
+        self.topologies.insert(key, Arc::clone(&topology));
         Ok(topology)
     }
 }
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_no_node_has_any_more_is_not_kept() {
-        let mut shapes = Shapes::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
-        let in_use = shapes.of(None, Some(&report("a1.large"))).unwrap();
+    fn a_topology_that_no_node_has_any_more_is_not_kept() {
+        let mut cache = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
+        let in_use = cache.of(None, Some(&report("a1.large"))).unwrap();
         for made_up in 0..100 {
-            shapes.of(None, Some(&report(&format!("b{made_up}.large")))).unwrap();
+            cache.of(None, Some(&report(&format!("b{made_up}.large")))).unwrap();
         }
-        assert!(shapes.known.len() <= 2, "{}", shapes.known.len());
-        let again = shapes.of(None, Some(&report("a1.large"))).unwrap();
+        assert!(cache.topologies.len() <= 2, "{}", cache.topologies.len());
+        let again = cache.of(None, Some(&report("a1.large"))).unwrap();
         assert!(Arc::ptr_eq(&in_use, &again));
     }
 }

@@ -5,5 +5,3 @@
 
 pub(crate) mod messages;
 mod observe;
-
-pub(crate) use self::observe::{seen_node, seen_pod};

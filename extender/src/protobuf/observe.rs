@@ -8,48 +8,49 @@ use neuron_core::names::{
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
 use neuron_core::record::longest;
-
 use runtime::protobuf::text;
 
 use super::messages;
-use crate::index::{SeenNode, SeenPod};
+use crate::index::{ObservedNode, ObservedPod};
 
-/// The pod as it is kept, whether or not it has to do with Neuron hardware.
-pub(crate) fn seen_pod(pod: messages::Pod) -> SeenPod {
-    let messages::Pod { metadata, spec, status } = pod;
-    let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
-    let status = pod_status(status);
-    let unschedulable = status.conditions.iter().any(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("Unschedulable")
-    });
-    let messages::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
-    let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
-    let annotations: BTreeMap<String, String> = ours
-        .map(|(key, value)| {
-            let kept = kept(&key, value);
-            (key, kept)
-        })
-        .collect();
-    let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
-    SeenPod { node, unschedulable, pod }
+impl From<messages::Pod> for ObservedPod {
+    fn from(pod: messages::Pod) -> Self {
+        let messages::Pod { metadata, spec, status } = pod;
+        let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
+        let status = pod_status(status);
+        let unschedulable = status.conditions.iter().any(|condition| {
+            condition.type_ == "PodScheduled"
+                && condition.status == "False"
+                && condition.reason.as_deref() == Some("Unschedulable")
+        });
+        let messages::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
+        let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
+        let annotations: BTreeMap<String, String> = ours
+            .map(|(key, value)| {
+                let kept = kept(&key, value);
+                (key, kept)
+            })
+            .collect();
+        let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
+        ObservedPod { node, unschedulable, pod }
+    }
 }
 
-/// As much of an annotation's value as is kept for as long as the pod lives: enough to see that it is too long.
+/// As much of an annotation's value as is kept: enough to see that it is too long.
 fn kept(key: &str, mut value: Vec<u8>) -> String {
     value.truncate(longest(key) + 1);
     value.shrink_to_fit();
     text(value)
 }
 
-/// The node as it is kept.
-pub(crate) fn seen_node(node: messages::Node) -> SeenNode {
-    let messages::ObjectMeta { name, mut labels, mut annotations, .. } = node.metadata;
-    SeenNode {
-        name,
-        instance_type: labels.remove(INSTANCE_TYPE_LABEL),
-        report: annotations.remove(NODE_REPORT).map(text),
+impl From<messages::Node> for ObservedNode {
+    fn from(node: messages::Node) -> Self {
+        let messages::ObjectMeta { name, mut labels, mut annotations, .. } = node.metadata;
+        ObservedNode {
+            name,
+            instance_type: labels.remove(INSTANCE_TYPE_LABEL),
+            report: annotations.remove(NODE_REPORT).map(text),
+        }
     }
 }
 
@@ -121,10 +122,13 @@ mod tests {
         let spec = [field(2, &[field(1, b"c"), field(8, b"")].concat()), field(20, &sidecar)];
         let condition =
             [field(1, b"PodScheduled"), field(2, b"False"), field(4, b""), field(5, b"Unschedulable")];
-        let status = [field(1, b"Pending"), field(2, &condition.concat())];
+        // A container's termination message, which the API server keeps whatever it is.
+        let terminated = field(8, &field(2, &field(3, &field(4, b"\xff"))));
+        let status = [field(1, b"Pending"), field(2, &condition.concat()), terminated];
         let pod = [field(1, &meta.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
 
-        let SeenPod { node, unschedulable, pod } = seen_pod(messages::Pod::decode(pod.as_slice()).unwrap());
+        let ObservedPod { node, unschedulable, pod } =
+            ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap());
         assert_eq!((node, unschedulable), (None, true));
         assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
@@ -137,7 +141,7 @@ mod tests {
         let long = |key: &&str| ((*key).to_owned(), vec![b'"'; 250_000]);
         let annotations = POD_ANNOTATIONS.iter().map(long).collect();
         let metadata = messages::ObjectMeta { annotations, ..Default::default() };
-        let SeenPod { pod, .. } = seen_pod(messages::Pod { metadata, ..Default::default() });
+        let ObservedPod { pod, .. } = ObservedPod::from(messages::Pod { metadata, ..Default::default() });
         let kept: usize = pod.annotations.values().map(String::capacity).sum();
         assert!(kept < 72 * 1024, "{kept}");
         assert_eq!(pod.record.unwrap_err().problem, "it is longer than 65536 bytes");
@@ -153,8 +157,8 @@ mod tests {
         };
         let status = messages::PodStatus { phase: b"Failed".to_vec(), conditions: vec![condition] };
         let spec = messages::PodSpec { node_name: "n".to_owned(), ..Default::default() };
-        let SeenPod { node, unschedulable, pod } =
-            seen_pod(messages::Pod { spec, status, ..Default::default() });
+        let ObservedPod { node, unschedulable, pod } =
+            ObservedPod::from(messages::Pod { spec, status, ..Default::default() });
         assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
         assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));
     }

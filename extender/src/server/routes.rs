@@ -37,11 +37,11 @@ pub(crate) struct Shared {
     pub(crate) binder: Binder,
 }
 
-/// The extender's routes. Unless the verbs are for all, they need a client certificate.
-pub(crate) fn router(shared: Shared, verbs_for_all: bool) -> Router {
+/// The extender's routes. `certificate_required`: the verbs need a client certificate.
+pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
     let mut verbs = Router::new().route("/filter", post(filter_call)).route("/bind", post(bind_call));
-    if !verbs_for_all {
-        verbs = verbs.route_layer(from_fn(refuse_strangers));
+    if certificate_required {
+        verbs = verbs.route_layer(from_fn(require_certificate));
     }
     verbs
         .clone()
@@ -52,8 +52,8 @@ pub(crate) fn router(shared: Shared, verbs_for_all: bool) -> Router {
         .with_state(shared)
 }
 
-/// Before the body is read: strangers are not worth 256 MB.
-async fn refuse_strangers(request: Request, next: Next) -> Response {
+/// Refuses calls without a client certificate before their body is read, which may have 256 MB.
+async fn require_certificate(request: Request, next: Next) -> Response {
     if request.extensions().get::<Peer>().is_some_and(|peer| peer.has_certificate) {
         return next.run(request).await;
     }

@@ -40,7 +40,7 @@ async fn a_count_that_no_type_supports_gets_the_documented_warning_once() {
 
 #[tokio::test]
 async fn a_warning_that_could_not_be_sent_is_sent_later() {
-    let config = Config { settles_in: Duration::from_millis(300), ..Config::default() };
+    let config = Config { event_delay: Duration::from_millis(300), ..Config::default() };
     let world = World::configured(config, &[("n1", "trn1.32xlarge")]).await;
     world.faults.lose_events(2);
     world.pod("seven", "neuron", 7).await;

@@ -12,8 +12,8 @@ use crate::support::{Fault, World, until};
 const UNCLEAR: &str = "it is not clear whether the pod was bound: ";
 
 /// Short deadlines, so that tests wait for what they test and not for the clock.
-async fn impatient(unclear_for: Duration) -> World {
-    let config = Config { bind_deadline: Duration::from_millis(400), unclear_for, ..Config::default() };
+async fn impatient(binding_timeout: Duration) -> World {
+    let config = Config { bind_deadline: Duration::from_millis(400), binding_timeout, ..Config::default() };
     World::configured(config, &[("n1", "inf2.24xlarge")]).await
 }
 

@@ -87,7 +87,7 @@ async fn a_record_on_a_pod_that_is_not_bound_holds_nothing() {
 
 #[tokio::test]
 async fn a_holder_that_is_reported_soon_is_told_nothing() {
-    let config = Config { settles_in: Duration::from_secs(1), ..Config::default() };
+    let config = Config { event_delay: Duration::from_secs(1), ..Config::default() };
     let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
     let by_hand = world.create(bound(pod("by-hand", "neuron", 1), "n1", json!({}))).await;
     let next = world.pod("next", "neuron", 6).await;
@@ -105,7 +105,7 @@ async fn a_holder_that_is_reported_soon_is_told_nothing() {
 
 #[tokio::test]
 async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report() {
-    let config = Config { settles_in: Duration::from_millis(300), ..Config::default() };
+    let config = Config { event_delay: Duration::from_millis(300), ..Config::default() };
     let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
     let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [0, 1, 2]}}});
     let annotations = json!({"neuron-scheduler/allocation": record.to_string()});

@@ -1,8 +1,8 @@
-//! Events that are not sent yet: those that may turn out not to be needed, and those that could not be sent. Kept by
-//! `events`.
+//! Events that are not sent yet: those that may turn out not to be needed, and those that could not be sent. Kept by the
+//! loop of [`super`].
 
 mod unsent;
 mod unsettled;
 
-pub(crate) use self::unsent::{About, Unsent};
-pub(crate) use self::unsettled::Passing;
+pub(super) use self::unsent::{Subject, Unsent};
+pub(super) use self::unsettled::Unsettled;

@@ -1,5 +1,5 @@
-//! Explanations of what mostly passes by itself: for a moment a pod's record, its node's report and kubelet's choice may
-//! disagree, and nobody should be frightened by that. Kept by `events` until they have held long enough.
+//! Explanations of what mostly sets itself right: for a moment a pod's record, its node's report and kubelet's choice may
+//! disagree, and nobody should be frightened by that. They are sent once they have held for a while.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -8,38 +8,38 @@ use tokio::time::Instant;
 
 use crate::events::explain::Explanation;
 
-/// What has been found about nodes and not said yet.
+/// What has been found about nodes and has not held long enough yet.
 #[derive(Debug)]
-pub(crate) struct Passing {
-    /// How long it must hold before it is said.
-    settles_in: Duration,
+pub(crate) struct Unsettled {
+    /// How long an explanation must hold before it is sent.
+    event_delay: Duration,
     /// By the pod's UID and the note: since when, and the node that must be looked at again.
     found: HashMap<(String, String), (Instant, String)>,
 }
 
-impl Passing {
+impl Unsettled {
     /// Nothing found yet.
-    pub(crate) fn new(settles_in: Duration) -> Self {
-        Self { settles_in, found: HashMap::new() }
+    pub(crate) fn new(event_delay: Duration) -> Self {
+        Self { event_delay, found: HashMap::new() }
     }
 
-    /// Waits until something has held long enough; for ever if nothing was found.
-    pub(crate) async fn ripe(&self) {
+    /// Waits until something has held long enough; without end if nothing was found.
+    pub(crate) async fn due(&self) {
         match self.found.values().map(|(since, _)| *since).min() {
-            Some(since) => tokio::time::sleep_until(since + self.settles_in).await,
+            Some(since) => tokio::time::sleep_until(since + self.event_delay).await,
             None => std::future::pending().await,
         }
     }
 
-    /// The nodes to look at again, as something about them has held long enough if it is still so.
-    pub(crate) fn nodes_to_look_at(&self, now: Instant) -> impl Iterator<Item = String> {
-        let ripe = self.found.values().filter(move |(since, _)| now >= *since + self.settles_in);
-        ripe.map(|(_, node)| node.clone())
+    /// The nodes to look at again: what was found about them has held long enough, if it is still so.
+    pub(crate) fn nodes_due(&self, now: Instant) -> impl Iterator<Item = String> {
+        let due = self.found.values().filter(move |(since, _)| now >= *since + self.event_delay);
+        due.map(|(_, node)| node.clone())
     }
 
-    /// Of what was found looking at `nodes`, what can be said now. What was found there before and no longer is has
-    /// passed.
-    pub(crate) fn sift(
+    /// Of what was found looking at `nodes`, what can be sent now. What was found about these nodes before and no longer is
+    /// has set itself right.
+    pub(crate) fn settled(
         &mut self,
         nodes: &BTreeSet<String>,
         found: Vec<Explanation>,
@@ -48,20 +48,20 @@ impl Passing {
         let key = |explanation: &Explanation| (explanation.uid.clone(), explanation.note.clone());
         let still: BTreeSet<_> = found.iter().map(key).collect();
         self.found.retain(|key, (_, node)| !nodes.contains(node) || still.contains(key));
-        let mut sayable = Vec::new();
+        let mut settled = Vec::new();
         for explanation in found {
             let Some(node) = explanation.node.clone() else {
-                sayable.push(explanation);
+                settled.push(explanation);
                 continue;
             };
             let key = key(&explanation);
             let (since, _) = self.found.entry(key.clone()).or_insert((now, node));
-            if now >= *since + self.settles_in {
+            if now >= *since + self.event_delay {
                 self.found.remove(&key);
-                sayable.push(explanation);
+                settled.push(explanation);
             }
         }
-        sayable
+        settled
     }
 }
 
@@ -69,7 +69,7 @@ impl Passing {
 mod tests {
     use super::*;
 
-    const SETTLES_IN: Duration = Duration::from_secs(10);
+    const EVENT_DELAY: Duration = Duration::from_secs(10);
 
     fn about(node: Option<&str>) -> Explanation {
         Explanation {
@@ -83,34 +83,34 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_is_said_and_what_passes_is_not() {
+    fn what_holds_is_sent_and_what_sets_itself_right_is_not() {
         let (start, n1) = (Instant::now(), BTreeSet::from(["n1".to_owned()]));
-        let mut passing = Passing::new(SETTLES_IN);
-        assert_eq!(passing.sift(&n1, vec![about(Some("n1"))], start), []);
-        let almost = start + SETTLES_IN - Duration::from_millis(1);
-        assert_eq!(passing.nodes_to_look_at(almost).count(), 0);
-        assert_eq!(passing.nodes_to_look_at(start + SETTLES_IN).collect::<Vec<_>>(), ["n1"]);
-        assert_eq!(passing.sift(&n1, vec![about(Some("n1"))], start + SETTLES_IN), [about(Some("n1"))]);
+        let mut unsettled = Unsettled::new(EVENT_DELAY);
+        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start), []);
+        let almost = start + EVENT_DELAY - Duration::from_millis(1);
+        assert_eq!(unsettled.nodes_due(almost).count(), 0);
+        assert_eq!(unsettled.nodes_due(start + EVENT_DELAY).collect::<Vec<_>>(), ["n1"]);
+        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start + EVENT_DELAY), [about(Some("n1"))]);
 
-        assert_eq!(passing.sift(&n1, vec![about(Some("n1"))], start), []);
-        assert_eq!(passing.sift(&n1, Vec::new(), almost), []);
-        assert_eq!(passing.sift(&n1, vec![about(Some("n1"))], start + SETTLES_IN), []);
+        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start), []);
+        assert_eq!(unsettled.settled(&n1, Vec::new(), almost), []);
+        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start + EVENT_DELAY), []);
     }
 
     #[test]
-    fn a_look_at_another_node_lets_nothing_pass() {
+    fn a_look_at_another_node_drops_nothing() {
         let start = Instant::now();
         let (n1, n2) = (BTreeSet::from(["n1".to_owned()]), BTreeSet::from(["n2".to_owned()]));
-        let mut passing = Passing::new(SETTLES_IN);
-        assert_eq!(passing.sift(&n1, vec![about(Some("n1"))], start), []);
-        assert_eq!(passing.sift(&n2, Vec::new(), start), []);
-        assert_eq!(passing.sift(&n1, vec![about(Some("n1"))], start + SETTLES_IN).len(), 1);
+        let mut unsettled = Unsettled::new(EVENT_DELAY);
+        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start), []);
+        assert_eq!(unsettled.settled(&n2, Vec::new(), start), []);
+        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start + EVENT_DELAY).len(), 1);
     }
 
     #[test]
     fn why_a_pod_waits_is_said_at_once() {
-        let mut passing = Passing::new(SETTLES_IN);
+        let mut unsettled = Unsettled::new(EVENT_DELAY);
         let now = Instant::now();
-        assert_eq!(passing.sift(&BTreeSet::new(), vec![about(None)], now), [about(None)]);
+        assert_eq!(unsettled.settled(&BTreeSet::new(), vec![about(None)], now), [about(None)]);
     }
 }

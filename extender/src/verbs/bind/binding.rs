@@ -1,11 +1,11 @@
-//! The two API calls of a bind: the Binding itself, and the look at the pod where its outcome is not clear.
+//! The two API calls of a bind: the Binding itself, and the read of the pod where the Binding's outcome is not known.
 //! Called by the binder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::{HeaderValue, header};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1;
 use kube::Client;
 use kube::api::{GetParams, PostParams};
 use kube::core::{Request, Resource as _};
@@ -14,56 +14,49 @@ use runtime::protobuf::{MEDIA_TYPE, wrap};
 use runtime::{CallError, Protobuf};
 use tokio::time::{Instant, timeout_at};
 
-use crate::index::SeenPod;
-use crate::protobuf::messages::{self, Binding, ObjectMeta, ObjectReference};
-use crate::protobuf::seen_pod;
+use crate::index::ObservedPod;
+use crate::protobuf::messages::{Binding, ObjectMeta, ObjectReference, Pod};
 
-/// Which pod goes where; `annotations` are empty for a pod without Neuron hardware.
+/// Which pod goes where.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
-    /// Namespace of the pod.
-    pub(crate) namespace: String,
-    /// Name of the pod.
-    pub(crate) name: String,
-    /// UID of the pod: another pod of the same name is never bound.
-    pub(crate) uid: String,
-    /// The node.
-    pub(crate) node: String,
-    /// The allocation record.
-    pub(crate) annotations: Arc<BTreeMap<String, String>>,
+pub(super) struct BindingRequest {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// Another pod of the same name is never bound.
+    pub(super) uid: String,
+    pub(super) node: String,
+    /// The allocation record; empty for a pod without Neuron hardware.
+    pub(super) annotations: Arc<BTreeMap<String, String>>,
 }
 
 /// What became of a Binding.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     /// The pod is bound, with its record.
     Bound,
-    /// The API server did nothing; why.
+    /// The API server did nothing, for this reason.
     Refused(String),
-    /// The pod was bound or deleted before; why.
+    /// The pod was bound or deleted before.
     Conflict(String),
-    /// Perhaps it is bound, perhaps not, perhaps it will be; why that is not known.
-    Unclear(String),
+    /// Perhaps the pod is bound, perhaps not, perhaps it will be.
+    Unknown(String),
 }
 
-/// A pod as the API server has it now.
+/// A pod as it is now.
 #[derive(Debug)]
-pub(crate) struct LivePod {
+pub(super) struct LivePod {
     /// The node it is bound to.
-    pub(crate) node: Option<String>,
-    /// What is kept of it.
-    pub(crate) pod: BoundPod,
+    pub(super) node: Option<String>,
+    pub(super) pod: BoundPod,
 }
 
 /// Writes record and binding in one request, with the pod's UID as a precondition.
-pub(crate) async fn post(client: &Client, order: &Order, until: Instant) -> Outcome {
-    let body = body(order);
-    let mut request =
-        match pods(&order.namespace).create_subresource("binding", &order.name, &PostParams::default(), body)
-        {
-            Ok(request) => request,
-            Err(error) => return Outcome::Refused(error.to_string()),
-        };
+pub(super) async fn post(client: &Client, binding: &BindingRequest, until: Instant) -> Outcome {
+    let (pods, body) = (pods(&binding.namespace), body(binding));
+    let mut request = match pods.create_subresource("binding", &binding.name, &PostParams::default(), body) {
+        Ok(request) => request,
+        Err(error) => return Outcome::Refused(error.to_string()),
+    };
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     // kube repeats a request that meets 429, 503 or 504 by itself, for many minutes: the deadline ends that.
     match timeout_at(until, runtime::write(client, request, MEDIA_TYPE)).await {
@@ -71,44 +64,43 @@ pub(crate) async fn post(client: &Client, order: &Order, until: Instant) -> Outc
         Ok(Err(CallError::Status { code, message })) => match code {
             409 => Outcome::Conflict(message),
             400..500 if code != 408 => Outcome::Refused(message),
-            _ => Outcome::Unclear(message),
+            _ => Outcome::Unknown(message),
         },
-        Ok(Err(error)) => Outcome::Unclear(error.to_string()),
-        Err(_) => Outcome::Unclear("the API server did not answer in time".to_owned()),
+        Ok(Err(error)) => Outcome::Unknown(error.to_string()),
+        Err(_) => Outcome::Unknown(CallError::NotAnswered.to_string()),
     }
 }
 
-/// The pod of this name, whatever its UID; `None` if there is none. An error says why it could not be read.
-pub(crate) async fn read(
+/// The pod of this name, whatever its UID; `None` if there is none.
+///
+/// # Errors
+/// Why it could not be read.
+pub(super) async fn read(
     client: &Client,
     namespace: &str,
     name: &str,
     until: Instant,
 ) -> Result<Option<LivePod>, String> {
-    let request = match pods(namespace).get(name, &GetParams::default()) {
-        Ok(request) => request,
-        Err(error) => return Err(error.to_string()),
-    };
-    match timeout_at(until, runtime::read(client, request, &Protobuf)).await {
+    let request = pods(namespace).get(name, &GetParams::default()).map_err(|error| error.to_string())?;
+    match timeout_at(until, runtime::read::<Pod, _>(client, request, &Protobuf)).await {
         Ok(Ok(pod)) => {
-            let pod: messages::Pod = pod;
-            let SeenPod { node, pod, .. } = seen_pod(pod);
+            let ObservedPod { node, pod, .. } = pod.into();
             Ok(Some(LivePod { node, pod }))
         }
         Ok(Err(CallError::Status { code: 404, .. })) => Ok(None),
         Ok(Err(CallError::Status { message, .. })) => Err(message),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the API server did not answer in time".to_owned()),
+        Err(_) => Err(CallError::NotAnswered.to_string()),
     }
 }
 
 fn pods(namespace: &str) -> Request {
-    Request::new(Pod::url_path(&(), Some(namespace)))
+    Request::new(v1::Pod::url_path(&(), Some(namespace)))
 }
 
 /// The Binding in protobuf: to read one with a record as JSON takes the API server 0.08 ms (docs/performance.md).
-fn body(order: &Order) -> Vec<u8> {
-    let Order { namespace, name, uid, node, annotations } = order.clone();
+fn body(binding: &BindingRequest) -> Vec<u8> {
+    let BindingRequest { namespace, name, uid, node, annotations } = binding.clone();
     let bytes = |(key, value): (&String, &String)| (key.clone(), value.clone().into_bytes());
     let annotations = annotations.iter().map(bytes).collect();
     let metadata = ObjectMeta { name, namespace, uid, annotations, ..ObjectMeta::default() };
@@ -122,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_binding_is_what_the_api_server_reads() {
-        let order = Order {
+        let binding = BindingRequest {
             namespace: "d".to_owned(),
             name: "p".to_owned(),
             uid: "u".to_owned(),
@@ -137,6 +129,6 @@ mod tests {
             b"\x0a\x11\x0a\x01p\x1a\x01d\x2a\x01u\x62\x06\x0a\x01a\x12\x011",
             b"\x12\x0d\x0a\x04Node\x1a\x01n\x2a\x02v1",
         ];
-        assert_eq!(body(&order), wanted.concat());
+        assert_eq!(body(&binding), wanted.concat());
     }
 }

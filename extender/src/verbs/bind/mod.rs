@@ -19,19 +19,26 @@ use neuron_core::record::Allocation;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
-use self::binding::{LivePod, Order, Outcome, post, read};
+use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
-use crate::config::Config;
 use crate::index::{Cluster, Index};
 use crate::wire::BindArgs;
+
+/// How long a bind and its Binding may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BindTimeouts {
+    /// Of a whole bind.
+    pub(crate) bind: Duration,
+    /// How long after a call was cut off the API server may still carry out its Binding.
+    pub(crate) binding: Duration,
+}
 
 /// Binds pods. Clones share the cluster and the tasks.
 #[derive(Clone)]
 pub(crate) struct Binder {
     cluster: Arc<Cluster>,
     client: Client,
-    deadline: Duration,
-    unclear_for: Duration,
+    timeouts: BindTimeouts,
     tasks: TaskTracker,
 }
 
@@ -39,21 +46,23 @@ pub(crate) struct Binder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// With this record.
-    Recorded(Arc<BTreeMap<String, String>>),
+    WithRecord(Arc<BTreeMap<String, String>>),
     /// Without one: it asks for no Neuron hardware.
-    Plain,
-    /// It was bound before, with a record that counts.
-    Before,
+    WithoutDevices,
+    /// It was bound here before, with a record that counts.
+    Already,
 }
 
 impl Binder {
     /// A binder for this cluster.
-    pub(crate) fn new(cluster: Arc<Cluster>, client: Client, config: &Config) -> Self {
-        let (deadline, unclear_for) = (config.bind_deadline, config.unclear_for);
-        Self { cluster, client, deadline, unclear_for, tasks: TaskTracker::new() }
+    pub(crate) fn new(cluster: Arc<Cluster>, client: Client, timeouts: BindTimeouts) -> Self {
+        Self { cluster, client, timeouts, tasks: TaskTracker::new() }
     }
 
-    /// Binds a pod, or says why not. A repeated call for a pod that is bound here is a success.
+    /// Binds a pod. A repeated call for a pod that is bound here is a success.
+    ///
+    /// # Errors
+    /// Why it was not bound.
     pub(crate) async fn bind(&self, args: BindArgs) -> Result<Bound, BindError> {
         let binder = self.clone();
         // A task of its own: a caller that hangs up must not leave a bind half done.
@@ -69,106 +78,113 @@ impl Binder {
 
     async fn run(&self, args: BindArgs) -> Result<Bound, BindError> {
         let start = Instant::now();
-        // The last quarter is for reading the pod where the outcome of the Binding is not clear.
-        let (write_until, until) = (start + self.deadline * 3 / 4, start + self.deadline);
+        // The last quarter is for reading the pod where the Binding's outcome is not known.
+        let (write_until, until) = (start + self.timeouts.bind * 3 / 4, start + self.timeouts.bind);
         self.cluster.listed().await?;
-        let found = self.find(&args, write_until).await?;
+        let found = self.find_pod(&args, write_until).await?;
         if let Some(node) = &found.node {
             return self.bound_before(&found.pod, node, &args.node);
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
-        let mut order = Order { namespace, name, uid, node, annotations: Arc::default() };
+        let mut binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {
-            return self.carry_out(&order, write_until, until).await.map(|()| Bound::Plain);
+            return self.carry_out(&binding, write_until, until).await.map(|()| Bound::WithoutDevices);
         }
-        order.annotations = self.cluster.write(|index| reserve(index, &found.pod, &order))?;
-        let carried_out = self.carry_out(&order, write_until, until).await;
+        binding.annotations = self.cluster.write(|index| reserve(index, &found.pod, &binding))?;
+        let carried_out = self.carry_out(&binding, write_until, until).await;
         match &carried_out {
-            Ok(()) | Err(BindError::Unclear { .. }) => self.look_after(order.clone()),
-            Err(_) => self.release(&order),
+            Ok(()) | Err(BindError::OutcomeUnknown { .. }) => self.release_if_unused(binding.clone()),
+            Err(_) => self.release(&binding),
         }
-        carried_out.map(|()| Bound::Recorded(order.annotations))
+        carried_out.map(|()| Bound::WithRecord(binding.annotations))
     }
 
     /// The pod as the watch shows it, else as the API server has it.
-    async fn find(&self, args: &BindArgs, until: Instant) -> Result<LivePod, BindError> {
-        let seen = self.cluster.read(|index| {
+    async fn find_pod(&self, args: &BindArgs, until: Instant) -> Result<LivePod, BindError> {
+        let observed = self.cluster.read(|index| {
             let (pod, node) = index.pod(&args.pod_uid)?;
-            let is_asked = pod.namespace == args.pod_namespace && pod.name == args.pod_name;
-            is_asked.then(|| LivePod { node: node.map(str::to_owned), pod: pod.clone() })
+            let is_requested = pod.namespace == args.pod_namespace && pod.name == args.pod_name;
+            is_requested.then(|| LivePod { node: node.map(str::to_owned), pod: pod.clone() })
         });
-        if let Some(seen) = seen {
-            return Ok(seen);
+        if let Some(observed) = observed {
+            return Ok(observed);
         }
         match read(&self.client, &args.pod_namespace, &args.pod_name, until).await {
             Ok(Some(live)) if live.pod.uid == args.pod_uid => Ok(live),
-            Ok(Some(live)) => Err(BindError::Replaced { asked: args.pod_uid.clone(), found: live.pod.uid }),
+            Ok(Some(live)) => {
+                Err(BindError::Replaced { requested: args.pod_uid.clone(), found: live.pod.uid })
+            }
             Ok(None) => Err(BindError::Gone),
-            Err(why) => Err(BindError::NotRead(why)),
+            Err(reason) => Err(BindError::NotRead(reason)),
         }
     }
 
-    /// A pod that is bound to `node` already, when it was to be bound to `asked`.
-    fn bound_before(&self, pod: &BoundPod, node: &str, asked: &str) -> Result<Bound, BindError> {
-        if node != asked {
-            return Err(BindError::Elsewhere { node: node.to_owned() });
+    /// The answer for a pod that is already bound to `node`.
+    fn bound_before(&self, pod: &BoundPod, node: &str, requested: &str) -> Result<Bound, BindError> {
+        if node != requested {
+            return Err(BindError::BoundElsewhere { node: node.to_owned() });
         }
         if pod.request.as_ref().is_ok_and(|request| request.is_empty()) {
-            return Ok(Bound::Plain);
+            return Ok(Bound::WithoutDevices);
         }
         let counts = self.cluster.read(|index| index.view(node).is_some_and(|view| view.has_record_of(pod)));
-        if counts { Ok(Bound::Before) } else { Err(BindError::BoundWithoutRecord) }
+        if counts { Ok(Bound::Already) } else { Err(BindError::BoundWithoutRecord) }
     }
 
-    /// Sends the Binding; where it is not clear what became of it, the pod says.
-    async fn carry_out(&self, order: &Order, write_until: Instant, until: Instant) -> Result<(), BindError> {
-        let (why, is_conflict) = match post(&self.client, order, write_until).await {
+    /// Sends the Binding; where its outcome is not known, the pod says.
+    async fn carry_out(
+        &self,
+        binding: &BindingRequest,
+        write_until: Instant,
+        until: Instant,
+    ) -> Result<(), BindError> {
+        let (reason, is_conflict) = match post(&self.client, binding, write_until).await {
             Outcome::Bound => return Ok(()),
-            Outcome::Refused(why) => return Err(BindError::Refused(why)),
-            Outcome::Conflict(why) => (why, true),
-            Outcome::Unclear(why) => (why, false),
+            Outcome::Refused(reason) => return Err(BindError::BindingRefused(reason)),
+            Outcome::Conflict(reason) => (reason, true),
+            Outcome::Unknown(reason) => (reason, false),
         };
-        match read(&self.client, &order.namespace, &order.name, until).await {
+        match read(&self.client, &binding.namespace, &binding.name, until).await {
             Ok(None) => Err(BindError::Gone),
-            Ok(Some(live)) if live.pod.uid != order.uid => {
-                Err(BindError::Replaced { asked: order.uid.clone(), found: live.pod.uid })
+            Ok(Some(live)) if live.pod.uid != binding.uid => {
+                Err(BindError::Replaced { requested: binding.uid.clone(), found: live.pod.uid })
             }
             Ok(Some(LivePod { node: Some(node), pod })) => {
-                let ours = node == order.node
-                    && pod.annotations.get(ALLOCATION) == order.annotations.get(ALLOCATION);
-                if ours { Ok(()) } else { self.bound_before(&pod, &node, &order.node).map(|_| ()) }
+                let ours = node == binding.node
+                    && pod.annotations.get(ALLOCATION) == binding.annotations.get(ALLOCATION);
+                if ours { Ok(()) } else { self.bound_before(&pod, &node, &binding.node).map(|_| ()) }
             }
-            Ok(Some(LivePod { node: None, .. })) if is_conflict => Err(BindError::Refused(why)),
+            Ok(Some(LivePod { node: None, .. })) if is_conflict => Err(BindError::BindingRefused(reason)),
             // Unbound now, but a request that was cut off may still be carried out.
-            Ok(Some(LivePod { node: None, .. })) | Err(_) => Err(BindError::Unclear { why }),
+            Ok(Some(LivePod { node: None, .. })) | Err(_) => Err(BindError::OutcomeUnknown { reason }),
         }
     }
 
-    fn release(&self, order: &Order) {
-        self.cluster.write(|index| index.release(&order.uid, &order.node));
+    fn release(&self, binding: &BindingRequest) {
+        self.cluster.write(|index| index.release(&binding.uid, &binding.node));
     }
 
-    /// Gives up a reservation that the watch never settles: its Binding can no longer be carried out, or the
-    /// pod came and went while the watch was being taken up again.
-    fn look_after(&self, order: Order) {
+    /// Releases, after a while, a reservation that the watch never removes: its Binding can no longer be carried out, or
+    /// the pod came and went while the watch was disconnected.
+    fn release_if_unused(&self, binding: BindingRequest) {
         let binder = self.clone();
         tokio::spawn(async move {
             loop {
-                sleep(binder.unclear_for).await;
-                if !binder.cluster.read(|index| index.has_reservation(&order.uid, &order.node)) {
+                sleep(binder.timeouts.binding).await;
+                if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node)) {
                     return;
                 }
-                let until = Instant::now() + binder.deadline;
-                let holds = match read(&binder.client, &order.namespace, &order.name, until).await {
+                let until = Instant::now() + binder.timeouts.bind;
+                let holds = match read(&binder.client, &binding.namespace, &binding.name, until).await {
                     Ok(Some(LivePod { node: Some(node), pod })) => {
-                        node == order.node && pod.uid == order.uid && !pod.terminal
+                        node == binding.node && pod.uid == binding.uid && !pod.terminal
                     }
                     Ok(_) => false,
                     Err(_) => true,
                 };
                 if !holds {
-                    return binder.release(&order);
+                    return binder.release(&binding);
                 }
             }
         });
@@ -179,29 +195,30 @@ impl Binder {
 fn reserve(
     index: &mut Index,
     pod: &BoundPod,
-    order: &Order,
+    binding: &BindingRequest,
 ) -> Result<Arc<BTreeMap<String, String>>, BindError> {
-    if let Some(reservation) = index.join_reservation(&order.uid, &order.node) {
+    if let Some(reservation) = index.join_reservation(&binding.uid, &binding.node) {
         return Ok(reservation.annotations);
     }
     let request = pod.request.as_ref().map_err(Clone::clone)?;
-    let view = index.view(&order.node).ok_or_else(|| BindError::NoNode { node: order.node.clone() })?;
+    let view =
+        index.view(&binding.node).ok_or_else(|| BindError::UnknownNode { node: binding.node.clone() })?;
     let (placement, occupancy) = view.place(request)?;
     let topology = occupancy.topology();
     let cores = placement.hardware(topology);
-    let allocation = Allocation::of(&order.node, topology, &placement);
+    let allocation = Allocation::of(&binding.node, topology, &placement);
     let now = Timestamp::now().as_nanosecond().to_string();
     let annotations = Arc::new(allocation.annotations(false, &now));
-    index.reserve(&order.uid, &order.node, cores, annotations.clone());
+    index.reserve(&binding.uid, &binding.node, cores, annotations.clone());
     Ok(annotations)
 }
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bound::Plain => f.write_str("it asks for no Neuron devices"),
-            Bound::Before => f.write_str("it was bound there before"),
-            Bound::Recorded(annotations) => {
+            Bound::WithoutDevices => f.write_str("it asks for no Neuron devices"),
+            Bound::Already => f.write_str("it was bound there before"),
+            Bound::WithRecord(annotations) => {
                 let ids = |(key, noun)| Some(format!("{noun} {}", annotations.get(key)?));
                 let parts = [(NEURON_DEVS, "devices"), (NEURON_CORES, "cores")].into_iter().filter_map(ids);
                 f.write_str(&parts.collect::<Vec<_>>().join(", "))
