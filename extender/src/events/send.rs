@@ -27,12 +27,13 @@ pub(super) enum Sent {
 /// Sends the explanation as an event on its pod.
 pub(super) async fn send(client: &Client, explanation: Explanation) -> Sent {
     let Explanation { uid, namespace, name, reason, note, .. } = explanation;
-    info!("event on pod {namespace}/{name}: {reason}: {note}");
+    let full_name = format!("{namespace}/{name}");
+    info!(pod = full_name, event = reason, note, "sending an event");
     let pod = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
-        namespace: Some(namespace.clone()),
-        name: Some(name.clone()),
+        namespace: Some(namespace),
+        name: Some(name),
         uid: Some(uid),
         ..ObjectReference::default()
     };
@@ -50,7 +51,7 @@ pub(super) async fn send(client: &Client, explanation: Explanation) -> Sent {
     match timeout(TIMEOUT, recorder.publish(&event, &pod)).await {
         Ok(Ok(())) => Sent::Yes,
         Ok(Err(error)) => {
-            warn!("the event on pod {namespace}/{name} could not be sent: {error}");
+            warn!(pod = full_name, event = event.reason, reason = %error, "event not sent");
             match error {
                 kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
                     Sent::Refused
@@ -59,7 +60,7 @@ pub(super) async fn send(client: &Client, explanation: Explanation) -> Sent {
             }
         }
         Err(_) => {
-            warn!("the event on pod {namespace}/{name} could not be sent in time");
+            warn!(pod = full_name, event = event.reason, reason = "no answer in time", "event not sent");
             Sent::NotAnswered
         }
     }

@@ -19,7 +19,7 @@ use self::node_view::IndexedNode;
 pub(crate) use self::node_view::NodeView;
 pub(crate) use self::observed::{Change, ObservedNode, ObservedPod};
 use self::overlay::{Overlay, Reservation};
-pub(crate) use self::refusal::{Indeterminate, NodeRefusal};
+pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
 pub(crate) use self::topology_cache::TopologyCache;
 
 /// Everything known.

@@ -1,5 +1,7 @@
 //! Why a node does not take a pod, and why that cannot be told. Read by filter, bind and the explainer.
 
+use std::mem::{Discriminant, discriminant};
+
 use neuron_core::holders::NodeRefusal as NodeTopologyError;
 use neuron_core::placement::Refusal;
 use neuron_core::request::RequestError;
@@ -32,7 +34,19 @@ pub(crate) enum NodeRefusal {
     UnknownNode,
 }
 
+/// What tells refusals apart whatever their numbers and names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RefusalKind(Discriminant<NodeRefusal>, Option<Discriminant<Refusal>>);
+
 impl NodeRefusal {
+    pub(crate) fn kind(&self) -> RefusalKind {
+        let placement = match self {
+            NodeRefusal::Placement(refusal) => Some(discriminant(refusal)),
+            _ => None,
+        };
+        RefusalKind(discriminant(self), placement)
+    }
+
     /// Whether no pod's end can lift it, so that preemption need not try.
     pub(crate) fn is_permanent(&self) -> bool {
         match self {

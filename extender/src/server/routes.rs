@@ -14,13 +14,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::tls::Peer;
 use crate::index::Cluster;
+use crate::verbs::Filter;
 use crate::verbs::bind::Binder;
-use crate::verbs::filter::filter;
-use crate::wire::{BindArgs, BindResult, BodyError, FilterResult};
+use crate::wire::{BindResult, BodyError, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
 pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
@@ -31,15 +31,14 @@ const BODY_LIMIT: usize = 256 << 20;
 /// What the handlers share.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    /// What the watches know.
     pub(crate) cluster: Arc<Cluster>,
-    /// Binds pods.
+    pub(crate) filter: Filter,
     pub(crate) binder: Binder,
 }
 
 /// The extender's routes. `certificate_required`: the verbs need a client certificate.
 pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
-    let mut verbs = Router::new().route("/filter", post(filter_call)).route("/bind", post(bind_call));
+    let mut verbs = Router::new().route("/filter", post(filter)).route("/bind", post(bind));
     if certificate_required {
         verbs = verbs.route_layer(from_fn(require_certificate));
     }
@@ -59,7 +58,7 @@ async fn require_certificate(request: Request, next: Next) -> Response {
     }
     let error = "the Neuron scheduler takes this call only with a client certificate from its --client-ca; \
                  set certFile and keyFile in tlsConfig of the extender in kube-scheduler's configuration";
-    warn!("a call of {} was refused: it came without a client certificate", request.uri().path());
+    warn!(path = request.uri().path(), reason = "no client certificate", "call refused");
     (StatusCode::FORBIDDEN, Json(BindResult { error: error.to_owned() })).into_response()
 }
 
@@ -71,50 +70,36 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn filter_call(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
     let body = received("filter", body);
     let answer = match &body {
         Ok(body) => match parse("filter", body) {
-            Ok(args) => filter(&shared.cluster, args).await,
-            Err(error) => not_read(&error),
+            Ok(args) => shared.filter.filter(args).await,
+            Err(error) => FilterResult::failure(error),
         },
-        Err(error) => not_read(error),
+        Err(error) => FilterResult::failure(error),
     };
-    // The answer stands in the body, so it is written before that goes.
+    // The answer borrows from the body, so it is written before that goes.
     Json(answer).into_response()
 }
 
-fn not_read(error: &BodyError) -> FilterResult<'static> {
-    warn!("{error}");
-    FilterResult::failure(error)
-}
-
-async fn bind_call(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
-    let args: BindArgs = match received("bind", body).and_then(|body| parse("bind", &body)) {
-        Ok(args) => args,
-        Err(error) => {
-            warn!("{error}");
-            return Json(BindResult { error: error.to_string() });
-        }
+async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
+    let error = match received("bind", body).and_then(|body| parse("bind", &body)) {
+        Ok(args) => shared.binder.bind(args).await.err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
     };
-    let pod = format!("{}/{}", args.pod_namespace, args.pod_name);
-    let node = args.node.clone();
-    match shared.binder.bind(args).await {
-        Ok(bound) => {
-            info!("bound pod {pod} to node {node}: {bound}");
-            Json(BindResult::default())
-        }
-        Err(error) => {
-            warn!("did not bind pod {pod} to node {node}: {error}");
-            Json(BindResult { error: error.to_string() })
-        }
-    }
+    Json(BindResult { error: error.unwrap_or_default() })
 }
 
 fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {
-    body.map_err(|rejection| BodyError::NotReceived { verb, why: rejection.body_text() })
+    body.map_err(|rejection| logged(BodyError::NotReceived { verb, reason: rejection.body_text() }))
 }
 
 fn parse<'a, T: Deserialize<'a>>(verb: &'static str, body: &'a [u8]) -> Result<T, BodyError> {
-    serde_json::from_slice(body).map_err(|source| BodyError::NotUnderstood { verb, source })
+    serde_json::from_slice(body).map_err(|source| logged(BodyError::NotUnderstood { verb, source }))
+}
+
+fn logged(error: BodyError) -> BodyError {
+    warn!(reason = %error, "call not answered");
+    error
 }

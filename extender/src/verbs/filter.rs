@@ -1,39 +1,93 @@
 //! `/filter`: which of the given nodes can take a pod now, and why the others cannot. Writes nothing, so that autoscalers
 //! may call it freely. Called by the routes.
 
+use std::sync::Arc;
+
 use neuron_core::request::{PodRequest, RequestError};
 use serde_json::value::RawValue;
-use tracing::{debug, info};
+use tracing::{Instrument as _, debug, info_span};
 
+use super::refusal_log::{Reasons, RefusalLog};
 use crate::index::{Cluster, Indeterminate, Index, NodeRefusal, NodeView};
-use crate::wire::{
-    BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodMetadata, PodToPlace,
-};
+use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
 
-/// Checks every given node. A failure of the call as a whole is in the answer's `error`.
-pub(crate) async fn filter<'a>(cluster: &Cluster, args: FilterArgs<'a>) -> FilterResult<'a> {
-    let FilterArgs { pod, nodes, node_names } = args;
-    let Some(pod) = pod else {
-        return FilterResult::failure(BodyError::Missing { verb: "filter", field: "Pod" });
-    };
-    if let Err(error) = cluster.listed().await {
-        return FilterResult::failure(error);
+/// Answers `/filter`. Clones share the cluster and what was logged.
+#[derive(Clone)]
+pub(crate) struct Filter {
+    cluster: Arc<Cluster>,
+    refusals: Arc<RefusalLog>,
+}
+
+impl Filter {
+    /// A filter for this cluster.
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { cluster, refusals: Arc::new(RefusalLog::new()) }
     }
-    let request = PodRequest::of(&pod.spec);
-    let mut filter = Filter { cluster, pod: &pod, request: &request, indeterminate: Vec::new() };
-    let mut answer = FilterResult::default();
-    answer.nodes = nodes.map(|nodes| filter.full_nodes(nodes, &mut answer));
-    answer.node_names = node_names.map(|names| filter.names(names, &mut answer));
-    filter.log(&answer);
-    if request.is_ok() && fitting(&answer) == 0 {
-        if cluster.read(Index::is_disconnected) {
-            return FilterResult::failure(Indeterminate::Disconnected);
+
+    /// Checks every given node. A failure of the call as a whole is in the answer's `error`.
+    pub(crate) async fn filter<'a>(&self, args: FilterArgs<'a>) -> FilterResult<'a> {
+        let FilterArgs { pod, nodes, node_names } = args;
+        let Some(pod) = pod else {
+            return FilterResult::failure(BodyError::Missing { verb: "filter", field: "Pod" });
+        };
+        let span = info_span!("filter", pod = %pod.metadata);
+        let answer = async {
+            self.cluster.listed().await?;
+            self.answer(&pod, nodes, node_names)
+        };
+        answer.instrument(span).await.unwrap_or_else(FilterResult::failure)
+    }
+
+    /// # Errors
+    /// No node fits, but some may.
+    fn answer<'a>(
+        &self,
+        pod: &PodToPlace,
+        nodes: Option<NodeList<'a>>,
+        node_names: Option<Vec<NodeName<'a>>>,
+    ) -> Result<FilterResult<'a>, Indeterminate> {
+        let uid = &pod.metadata.uid;
+        let request = PodRequest::of(&pod.spec);
+        let mut call = Call {
+            cluster: &self.cluster,
+            uid,
+            request: &request,
+            reasons: Reasons::default(),
+            unknown_holders: Vec::new(),
+        };
+        let mut answer = FilterResult::default();
+        answer.nodes = nodes.map(|nodes| call.full_nodes(nodes, &mut answer));
+        answer.node_names = node_names.map(|names| call.names(names, &mut answer));
+        let Call { reasons, unknown_holders, .. } = call;
+
+        let still_waits = |uid: &str| self.cluster.read(|index| matches!(index.pod(uid), Some((_, None))));
+        let fitting = fitting(&answer);
+        if fitting > 0 {
+            // The pod is logged when it is bound.
+            debug!(nodes = fitting, "nodes take the pod");
+            self.refusals.fits(uid);
+            return Ok(answer);
         }
-        if !filter.indeterminate.is_empty() {
-            return FilterResult::failure(Indeterminate::UnknownHolders(filter.indeterminate.join("; ")));
+        let reason = if request.is_err() {
+            None
+        } else if self.cluster.read(Index::is_disconnected) {
+            Some(Indeterminate::Disconnected)
+        } else if !unknown_holders.is_empty() {
+            Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
+        } else {
+            None
+        };
+        match reason {
+            Some(reason) => {
+                self.refusals.indeterminate(uid, &reason, still_waits);
+                Err(reason)
+            }
+            None => {
+                self.refusals.refused(uid, &reasons, still_waits);
+                Ok(answer)
+            }
         }
     }
-    answer
 }
 
 /// How many nodes can take the pod.
@@ -46,15 +100,16 @@ fn fitting(answer: &FilterResult<'_>) -> usize {
 }
 
 /// One call.
-struct Filter<'a> {
-    cluster: &'a Cluster,
-    pod: &'a PodToPlace,
-    request: &'a Result<PodRequest, RequestError>,
-    /// Nodes of which it is not known whether they can take the pod, each with the reason.
-    indeterminate: Vec<String>,
+struct Call<'c> {
+    cluster: &'c Cluster,
+    uid: &'c str,
+    request: &'c Result<PodRequest, RequestError>,
+    reasons: Reasons,
+    /// Nodes that may or may not be able to take the pod, each with the reason.
+    unknown_holders: Vec<String>,
 }
 
-impl Filter<'_> {
+impl Call<'_> {
     fn full_nodes<'a>(&mut self, nodes: NodeList<'a>, answer: &mut FilterResult<'a>) -> FittingNodes<'a> {
         let mut nodes = nodes.items.unwrap_or_default();
         self.remove_refused(&mut nodes, |node| &node.name, answer);
@@ -78,7 +133,7 @@ impl Filter<'_> {
         name: fn(&T) -> &NodeName<'a>,
         answer: &mut FilterResult<'a>,
     ) {
-        let (cluster, uid) = (self.cluster, &self.pod.metadata.uid);
+        let (cluster, uid) = (self.cluster, self.uid);
         cluster.read(|index| {
             let reserved = index.reservations_of(uid);
             nodes.retain(|node| {
@@ -86,8 +141,9 @@ impl Filter<'_> {
                 let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
                 let Err(refusal) = self.check(index.view(&node.0), is_reserved) else { return true };
                 let reason = refusal.to_string();
+                self.reasons.add(&refusal, &reason);
                 if refusal.is_indeterminate() {
-                    self.indeterminate.push(format!("{node}: {reason}"));
+                    self.unknown_holders.push(format!("{node}: {reason}"));
                 }
                 let failed = if refusal.is_permanent() {
                     &mut answer.failed_and_unresolvable_nodes
@@ -108,15 +164,5 @@ impl Filter<'_> {
         let view = view.ok_or(NodeRefusal::UnknownNode)?;
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
         if is_reserved { Ok(()) } else { view.fits(request) }
-    }
-
-    /// A pod that fits is logged when it is bound.
-    fn log(&self, answer: &FilterResult<'_>) {
-        let PodMetadata { namespace, name, .. } = &self.pod.metadata;
-        let refused = answer.failed_nodes.len() + answer.failed_and_unresolvable_nodes.len();
-        match fitting(answer) {
-            0 => info!("pod {namespace}/{name} fits none of {refused} nodes"),
-            fitting => debug!("pod {namespace}/{name} fits {fitting} of {} nodes", fitting + refused),
-        }
     }
 }

@@ -1,4 +1,7 @@
 //! What kube-scheduler asks: `/filter` and `/bind`. Called by the routes.
 
 pub(crate) mod bind;
-pub(crate) mod filter;
+mod filter;
+mod refusal_log;
+
+pub(crate) use self::filter::Filter;

@@ -63,6 +63,12 @@ pub(crate) struct PodMetadata {
     pub(crate) uid: String,
 }
 
+impl fmt::Display for PodMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// A list of full nodes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NodeList<'a> {
@@ -132,12 +138,12 @@ pub(crate) struct BindResult {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// Longer than allowed, or cut off on the way.
-    #[error("the body of /{verb} could not be received: {why}")]
+    #[error("the body of /{verb} could not be received: {reason}")]
     NotReceived {
         /// The call.
         verb: &'static str,
         /// What the server says.
-        why: String,
+        reason: String,
     },
     /// Not the JSON that the call takes.
     #[error("the body of /{verb} is not what kube-scheduler sends: {source}")]

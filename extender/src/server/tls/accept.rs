@@ -1,4 +1,4 @@
-//! One TLS connection's beginning: the handshake, and who is at the other end. Used by the server.
+//! The handshake of one TLS connection, which tells whether the client showed a certificate. Used by the server.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use tower::Layer;
 use tracing::warn;
 
-/// Who calls: an extension of every request that comes over TLS.
+/// The client: an extension of every request that comes over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Whether it showed a client certificate. One that does not hold ends the handshake already.
+    /// Whether it showed a certificate. One that is not accepted has ended the handshake already.
     pub(crate) has_certificate: bool,
 }
 
@@ -42,8 +42,8 @@ impl<S: Send + 'static> Accept<TcpStream, S> for TlsAcceptor {
         let handshake = self.rustls.accept(stream, service);
         async move {
             let (stream, service) = handshake.await.inspect_err(|error| {
-                let from = address.map_or_else(|_| "a client".to_owned(), |address| address.to_string());
-                warn!("no TLS connection with {from}: {error}");
+                let client = address.map(|address| address.to_string()).unwrap_or_default();
+                warn!(client, reason = %error, "TLS handshake failed");
             })?;
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let peer = Peer { has_certificate: !certificates.is_empty() };

@@ -1,5 +1,4 @@
-//! The TLS configuration that is being served, and its exchange when the files change. Started by
-//! [`crate::serve`].
+//! The TLS configuration that is being served, which is replaced when the files change. Started by [`crate::serve`].
 //!
 //! Only new connections see new files; those that are open go on. Mounted Secrets swap a symlink beside the
 //! files, so their folders are watched and contents compared.
@@ -18,11 +17,11 @@ use tracing::{info, warn};
 use super::error::TlsError;
 use super::{Contents, TlsFiles};
 
-/// How often the files are read where no watch tells of a change: a folder that was replaced, a certificate
-/// that has become valid.
+/// How often the files are read although no change was seen: a folder may have been replaced, a certificate may have
+/// become valid.
 const POLL: Duration = Duration::from_secs(60);
 
-/// The files, what of them is served, and who tells of changes.
+/// The files, their contents that are served, and who sees changes.
 pub(crate) struct LiveTls {
     files: TlsFiles,
     served: Contents,
@@ -34,7 +33,7 @@ pub(crate) struct LiveTls {
 impl LiveTls {
     /// Reads the files; an error names the one that cannot be used.
     pub(crate) fn open(files: TlsFiles) -> Result<Self, TlsError> {
-        // Watched before they are read: a change between the two is not missed.
+        // The folders are watched before the files are read, so that no change between the two is missed.
         let changed = Arc::new(Notify::new());
         let watcher = watch(&files, changed.clone());
         let served = files.read()?;
@@ -49,22 +48,25 @@ impl LiveTls {
 
     /// Follows the files until the future is dropped. Files that cannot be used change nothing.
     pub(crate) async fn follow(mut self) {
-        let mut complaint = None;
+        let mut last_error = None;
         loop {
             let _ = timeout(POLL, self.changed.notified()).await;
             match self.reload() {
-                Ok(true) => info!("the TLS files were reloaded from {}", self.files.certificate.display()),
+                Ok(true) => info!(certificate = %self.files.certificate.display(), "TLS files reloaded"),
                 Ok(false) => {}
                 Err(error) => {
                     let error = error.to_string();
-                    if complaint.as_ref() != Some(&error) {
-                        warn!("{error}; the TLS files before it are served until it is put right");
+                    if last_error.as_ref() != Some(&error) {
+                        warn!(
+                            reason = error,
+                            "TLS files not reloaded; the ones before are served until they are put right"
+                        );
                     }
-                    complaint = Some(error);
+                    last_error = Some(error);
                     continue;
                 }
             }
-            complaint = None;
+            last_error = None;
         }
     }
 
@@ -81,7 +83,7 @@ impl LiveTls {
     }
 }
 
-/// Tells of changes in the files' folders. Should that not work, the poll finds them too.
+/// Notifies of changes in the files' folders. Where that does not work, the poll finds them too.
 fn watch(files: &TlsFiles, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
     let paths = [&files.certificate, &files.key].into_iter().chain(&files.client_ca);
     let folder = |path: &Path| match path.parent() {
@@ -101,7 +103,7 @@ fn watch(files: &TlsFiles, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
     });
     watching
         .inspect_err(|error| {
-            warn!("changes of TLS files are found by reading them every {} s only: {error}", POLL.as_secs());
+            warn!(reason = %error, period = ?POLL, "folders of TLS files cannot be watched; the files are read now and then");
         })
         .ok()
 }

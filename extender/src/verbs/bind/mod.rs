@@ -7,7 +7,6 @@ mod binding;
 mod error;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use neuron_core::pod::BoundPod;
 use neuron_core::record::Allocation;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, info, info_span, warn};
 
 use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
@@ -64,10 +64,16 @@ impl Binder {
     /// # Errors
     /// Why it was not bound.
     pub(crate) async fn bind(&self, args: BindArgs) -> Result<Bound, BindError> {
+        let pod = format!("{}/{}", args.pod_namespace, args.pod_name);
+        let span = info_span!("bind", pod, node = args.node);
         let binder = self.clone();
         // A task of its own: a caller that hangs up must not leave a bind half done.
-        let task = self.tasks.spawn(async move { binder.run(args).await });
-        task.await.unwrap_or(Err(BindError::Stopped))
+        let run = async move {
+            let bound = binder.run(args).await;
+            log(&bound);
+            bound
+        };
+        self.tasks.spawn(run.instrument(span)).await.unwrap_or(Err(BindError::Stopped))
     }
 
     /// Waits until every bind under way has ended.
@@ -169,7 +175,7 @@ impl Binder {
     /// the pod came and went while the watch was disconnected.
     fn release_if_unused(&self, binding: BindingRequest) {
         let binder = self.clone();
-        tokio::spawn(async move {
+        let wait = async move {
             loop {
                 sleep(binder.timeouts.binding).await;
                 if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node)) {
@@ -184,10 +190,12 @@ impl Binder {
                     Err(_) => true,
                 };
                 if !holds {
+                    info!("reservation released: the pod is not bound here");
                     return binder.release(&binding);
                 }
             }
-        });
+        };
+        tokio::spawn(wait.in_current_span());
     }
 }
 
@@ -213,16 +221,14 @@ fn reserve(
     Ok(annotations)
 }
 
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Bound::WithoutDevices => f.write_str("it asks for no Neuron devices"),
-            Bound::Already => f.write_str("it was bound there before"),
-            Bound::WithRecord(annotations) => {
-                let ids = |(key, noun)| Some(format!("{noun} {}", annotations.get(key)?));
-                let parts = [(NEURON_DEVS, "devices"), (NEURON_CORES, "cores")].into_iter().filter_map(ids);
-                f.write_str(&parts.collect::<Vec<_>>().join(", "))
-            }
+fn log(bound: &Result<Bound, BindError>) {
+    match bound {
+        Ok(Bound::WithRecord(annotations)) => {
+            let ids = |key| annotations.get(key).map(String::as_str);
+            info!(devices = ids(NEURON_DEVS), cores = ids(NEURON_CORES), "pod bound");
         }
+        Ok(Bound::WithoutDevices) => info!("pod bound: it asks for no Neuron hardware"),
+        Ok(Bound::Already) => info!("pod already bound here"),
+        Err(reason) => warn!(%reason, "pod not bound"),
     }
 }
