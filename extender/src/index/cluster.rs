@@ -80,16 +80,47 @@ mod tests {
     use neuron_core::topology::Policy;
 
     use super::*;
-    use crate::index::TopologyCache;
+    use crate::index::{Change, ObservedNode, TopologyCache};
+
+    fn cluster() -> Cluster {
+        let catalog = Arc::new(Catalog::embedded().clone());
+        Cluster::new(Index::new(TopologyCache::new(catalog, Policy::Documented)))
+    }
 
     #[tokio::test]
     async fn a_late_word_of_incomplete_lists_takes_nothing_back() {
-        let catalog = Arc::new(Catalog::embedded().clone());
-        let cluster = Cluster::new(Index::new(TopologyCache::new(catalog, Policy::Documented)));
+        let cluster = cluster();
         assert!(!cluster.is_listed());
         cluster.note_listed(true);
         cluster.note_listed(false);
         assert!(cluster.is_listed());
         assert_eq!(cluster.listed().await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_the_lists_but_not_for_ever() {
+        let cluster = cluster();
+        let began = tokio::time::Instant::now();
+        assert_eq!(cluster.listed().await, Err(Indeterminate::NotListed));
+        assert_eq!(began.elapsed().as_secs(), 2);
+        let list = async {
+            cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
+            assert!(!cluster.is_listed());
+            cluster.write(|index| index.change_nodes(Change::Listed(Vec::new())));
+        };
+        let (listed, ()) = tokio::join!(cluster.listed(), list);
+        assert_eq!(listed, Ok(()));
+        assert!(cluster.read(Index::is_listed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_explainer_is_woken_by_what_is_to_be_explained() {
+        let cluster = cluster();
+        let is_woken = async || timeout(Duration::from_secs(1), cluster.changed()).await.is_ok();
+        cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
+        assert!(!is_woken().await, "an empty list");
+        let node = ObservedNode { name: "n1".to_owned(), instance_type: None, report: None };
+        cluster.write(|index| index.change_nodes(Change::Applied(node)));
+        assert!(is_woken().await);
     }
 }

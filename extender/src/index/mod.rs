@@ -6,6 +6,8 @@ mod node_view;
 mod observed;
 mod overlay;
 mod refusal;
+#[cfg(test)]
+mod tests;
 mod topology_cache;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

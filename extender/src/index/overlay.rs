@@ -103,3 +103,63 @@ impl Overlay {
         reserved.fold(CoreSet::EMPTY, |cores, reservation| cores.union(reservation.cores))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overlay(reservations: &[(&str, &str, u8)]) -> Overlay {
+        let mut overlay = Overlay::default();
+        add(&mut overlay, reservations);
+        overlay
+    }
+
+    /// Reserves one core for each pod on each node.
+    fn add(overlay: &mut Overlay, reservations: &[(&str, &str, u8)]) {
+        for (uid, node, core) in reservations {
+            overlay.add(uid, node, CoreSet::run(*core, 1), Arc::default());
+        }
+    }
+
+    #[test]
+    fn a_reservation_goes_with_the_last_bind_that_uses_it() {
+        let mut overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.join("u", "n1").unwrap().cores, CoreSet::run(0, 1));
+        assert!(!overlay.leave("u", "n1"), "one more bind uses it");
+        assert!(overlay.leave("u", "n1"));
+        assert!(!overlay.leave("u", "n1"), "it is gone");
+        assert!(overlay.join("u", "n1").is_none() && overlay.join("w", "n1").is_none());
+        assert_eq!(overlay.of_pod("u").unwrap().keys().collect::<Vec<_>>(), ["n2"]);
+        assert!(overlay.leave("u", "n2"));
+        assert!(overlay.of_pod("u").is_none() && overlay.of_pod("v").is_some());
+    }
+
+    #[test]
+    fn the_cores_of_a_node_are_those_of_all_pods() {
+        let overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.cores_on("n1"), CoreSet::run(0, 1).union(CoreSet::run(2, 1)));
+        assert_eq!(overlay.cores_on("n2"), CoreSet::run(1, 1));
+        assert_eq!(overlay.cores_on("n3"), CoreSet::EMPTY);
+    }
+
+    #[test]
+    fn a_pod_that_was_seen_has_no_reservations() {
+        let mut overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.remove("u"), ["n1", "n2"]);
+        assert_eq!(overlay.remove("u"), [""; 0]);
+        assert!(overlay.of_pod("u").is_none() && overlay.of_pod("v").is_some());
+    }
+
+    #[test]
+    fn a_list_removes_what_is_older_than_itself_and_not_in_it() {
+        let mut overlay = overlay(&[("u", "n1", 0), ("v", "n1", 2)]);
+        overlay.list_begins();
+        add(&mut overlay, &[("u", "n2", 1), ("w", "n1", 3)]);
+        assert_eq!(overlay.remove_unlisted(|uid| uid == "v"), ["n1"]);
+        assert_eq!(overlay.of_pod("u").unwrap().keys().collect::<Vec<_>>(), ["n2"]);
+        assert!(overlay.of_pod("v").is_some() && overlay.of_pod("w").is_some());
+        overlay.list_begins();
+        assert_eq!(overlay.remove_unlisted(|_| false), ["n2", "n1", "n1"]);
+        assert!(overlay.by_pod.is_empty());
+    }
+}
