@@ -107,22 +107,12 @@ impl Arguments {
 /// Why the catalog file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogFileError {
-    /// Not there, or not readable.
+    /// The file is not there or cannot be read.
     #[error("the catalog file {path} cannot be read: {source}")]
-    Read {
-        /// The path given.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Not a catalog.
+    Read { path: PathBuf, source: std::io::Error },
+    /// The file is not a catalog.
     #[error("the catalog file {path} cannot be used: {source}")]
-    Content {
-        /// The path given.
-        path: PathBuf,
-        /// What is wrong.
-        source: CatalogError,
-    },
+    Content { path: PathBuf, source: CatalogError },
 }
 
 /// The catalog in the program, with the file merged over it if there is one.

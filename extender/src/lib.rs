@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! Where things are: [`server`] takes calls, [`verbs`] answers them from the [`index`], which the [`watches`] keep, and
-//! [`events`] explains to users what they would not see otherwise.
+//! Where things are: `server` takes calls, `verbs` answers them from the `index`, which the `watches` keep, and
+//! `events` explains to users what they would not see otherwise.
 
 mod config;
 mod events;

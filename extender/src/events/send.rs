@@ -51,7 +51,7 @@ pub(super) async fn send(client: &Client, explanation: Explanation) -> Sent {
     match timeout(TIMEOUT, recorder.publish(&event, &pod)).await {
         Ok(Ok(())) => Sent::Yes,
         Ok(Err(error)) => {
-            warn!(pod = full_name, event = event.reason, reason = %error, "event not sent");
+            warn!(pod = full_name, event = event.reason, reason = error.to_string(), "event not sent");
             match error {
                 kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
                     Sent::Refused

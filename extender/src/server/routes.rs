@@ -100,6 +100,6 @@ fn parse<'a, T: Deserialize<'a>>(verb: &'static str, body: &'a [u8]) -> Result<T
 }
 
 fn logged(error: BodyError) -> BodyError {
-    warn!(reason = %error, "call not answered");
+    warn!(reason = error.to_string(), "call not answered");
     error
 }

@@ -30,7 +30,7 @@ impl Filter {
         let Some(pod) = pod else {
             return FilterResult::failure(BodyError::Missing { verb: "filter", field: "Pod" });
         };
-        let span = info_span!("filter", pod = %pod.metadata);
+        let span = info_span!("filter", pod = pod.metadata.to_string());
         let answer = async {
             self.cluster.listed().await?;
             self.answer(&pod, nodes, node_names)

@@ -2,7 +2,7 @@
 //! Used by filter.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,8 +10,8 @@ use tracing::{debug, info};
 
 use crate::index::{Indeterminate, NodeRefusal, RefusalKind};
 
-/// Pods that are remembered before it is looked for the first time which of them still wait.
-const FIRST_LOOK: usize = 64;
+/// This many pods are remembered before those that no longer wait are forgotten.
+const FEW: usize = 64;
 
 /// What was logged last of each pod that no node took.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(super) struct RefusalLog {
 struct Logged {
     /// The fingerprint of the reason, by the pod's UID.
     by_pod: HashMap<String, u64>,
-    /// At this size those that no longer wait are forgotten.
-    look_at: usize,
+    /// At this size pods that no longer wait are forgotten.
+    prune_at: usize,
 }
 
 /// Why the nodes of one call refuse a pod: one refusal of each kind, and how many nodes gave it.
@@ -43,32 +43,34 @@ impl Reasons {
         }
     }
 
-    /// The reason for all nodes, and its fingerprint: the same for the same kinds in any order, whatever is free now.
-    fn summary(&self) -> (String, u64) {
-        let mut text = String::new();
-        let mut fingerprint = 0_u64;
-        for (kind, example, nodes) in &self.kinds {
-            let separator = if text.is_empty() { "" } else { "; " };
-            let _ = write!(text, "{separator}{example} ({nodes} nodes)");
-            fingerprint = fingerprint.wrapping_add(hash(kind));
+    /// The same for the same kinds in any order, whatever is free now.
+    fn fingerprint(&self) -> u64 {
+        self.kinds.iter().fold(0, |sum: u64, (kind, _, _)| sum.wrapping_add(hash(kind)))
+    }
+}
+
+impl fmt::Display for Reasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (_, example, nodes)) in self.kinds.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{example} ({nodes} nodes)")?;
         }
-        (text, fingerprint)
+        Ok(())
     }
 }
 
 impl RefusalLog {
     pub(super) fn new() -> Self {
-        Self { logged: Mutex::new(Logged { by_pod: HashMap::new(), look_at: FIRST_LOOK }) }
+        Self { logged: Mutex::new(Logged { by_pod: HashMap::new(), prune_at: FEW }) }
     }
 
     /// No node takes the pod. `still_waits` says of a UID whether its pod waits.
     pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) {
         let nodes: usize = reasons.kinds.iter().map(|(_, _, nodes)| nodes).sum();
-        let (reason, fingerprint) = reasons.summary();
-        if self.is_new(uid, fingerprint, still_waits) {
-            info!(nodes, reason, "no node takes the pod");
+        if self.is_new(uid, reasons.fingerprint(), still_waits) {
+            info!(nodes, reason = reasons.to_string(), "no node takes the pod");
         } else {
-            debug!(nodes, reason, "no node takes the pod");
+            debug!(nodes, reason = reasons.to_string(), "no node takes the pod");
         }
     }
 
@@ -80,9 +82,9 @@ impl RefusalLog {
         still_waits: impl Fn(&str) -> bool,
     ) {
         if self.is_new(uid, hash(&std::mem::discriminant(reason)), still_waits) {
-            info!(%reason, "it is not known whether a node takes the pod");
+            info!(reason = reason.to_string(), "it is not known whether a node takes the pod");
         } else {
-            debug!(%reason, "it is not known whether a node takes the pod");
+            debug!(reason = reason.to_string(), "it is not known whether a node takes the pod");
         }
     }
 
@@ -97,9 +99,9 @@ impl RefusalLog {
         if let Some(known) = logged.by_pod.get_mut(uid) {
             return std::mem::replace(known, fingerprint) != fingerprint;
         }
-        if logged.by_pod.len() >= logged.look_at {
+        if logged.by_pod.len() >= logged.prune_at {
             logged.by_pod.retain(|uid, _| still_waits(uid));
-            logged.look_at = FIRST_LOOK.max(logged.by_pod.len() * 2);
+            logged.prune_at = FEW.max(logged.by_pod.len() * 2);
         }
         logged.by_pod.insert(uid.to_owned(), fingerprint);
         true
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn a_reason_is_new_when_its_kinds_change_and_not_when_its_numbers_do() {
         let log = RefusalLog::new();
-        let is_new = |refusals: &[NodeRefusal]| log.is_new("u", reasons(refusals).summary().1, |_| true);
+        let is_new = |refusals: &[NodeRefusal]| log.is_new("u", reasons(refusals).fingerprint(), |_| true);
         assert!(is_new(&[too_many(1), unknown_holder()]));
         assert!(!is_new(&[unknown_holder(), too_many(2), too_many(3)]));
         assert!(is_new(&[too_many(2)]));
@@ -150,7 +152,7 @@ mod tests {
         assert!(is_new(&[too_many(2)]));
         log.fits("u");
         assert!(is_new(&[too_many(2)]));
-        assert!(log.is_new("v", reasons(&[too_many(2)]).summary().1, |_| true), "another pod");
+        assert!(log.is_new("v", reasons(&[too_many(2)]).fingerprint(), |_| true), "another pod");
     }
 
     #[test]
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_text_has_an_example_of_each_kind_and_counts_its_nodes() {
-        let (text, _) = reasons(&[too_many(200), unknown_holder(), too_many(201)]).summary();
+        let text = reasons(&[too_many(200), unknown_holder(), too_many(201)]).to_string();
         let wanted = format!("{} (2 nodes); {} (1 nodes)", too_many(200), unknown_holder());
         assert_eq!(text, wanted);
     }
@@ -177,7 +179,7 @@ mod tests {
         for number in 0..10_000 {
             assert!(log.is_new(&format!("u{number}"), 1, |uid| uid == "u7"));
         }
-        assert!(log.lock().by_pod.len() <= FIRST_LOOK + 1, "{}", log.lock().by_pod.len());
+        assert!(log.lock().by_pod.len() <= FEW + 1, "{}", log.lock().by_pod.len());
         assert!(!log.is_new("u7", 1, |_| true), "a pod that waits is remembered");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! kube-scheduler's Go types carry no JSON tags: keys are Go field names and nil arrives as `null`. Older and
 //! third-party callers send lower case, so both are read; exactly the Go names are answered. Nodes and their names are
-//! never copied: they are read where they stand in the body, and answered from there.
+//! never copied: they are read where they stand in the body, and the answer borrows them from there.
 
 mod node;
 
@@ -19,7 +19,6 @@ pub(crate) use self::node::RawNode;
 /// What kube-scheduler asks `/filter`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FilterArgs<'a> {
-    /// The pod to place.
     #[serde(rename = "Pod", alias = "pod")]
     pub(crate) pod: Option<PodToPlace>,
     /// Full nodes, sent by schedulers with `nodeCacheCapable: false`.
@@ -44,10 +43,8 @@ impl fmt::Display for NodeName<'_> {
 /// The parts of the pod that filter reads.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PodToPlace {
-    /// Name, namespace and UID.
     #[serde(default)]
     pub(crate) metadata: PodMetadata,
-    /// What its containers ask for.
     pub(crate) spec: PodSpec,
 }
 
@@ -55,11 +52,8 @@ pub(crate) struct PodToPlace {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodMetadata {
-    /// The pod's name.
     pub(crate) name: String,
-    /// The pod's namespace.
     pub(crate) namespace: String,
-    /// The pod's UID.
     pub(crate) uid: String,
 }
 
@@ -72,7 +66,7 @@ impl fmt::Display for PodMetadata {
 /// A list of full nodes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NodeList<'a> {
-    /// The nodes; Go sends `null` for none.
+    /// Go sends `null` for none.
     #[serde(borrow, alias = "Items")]
     pub(crate) items: Option<Vec<RawNode<'a>>>,
 }
@@ -81,9 +75,9 @@ pub(crate) struct NodeList<'a> {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct FilterResult<'a> {
-    /// The nodes that fit, where full nodes were asked.
+    /// The nodes that fit, where full nodes were given.
     pub(crate) nodes: Option<FittingNodes<'a>>,
-    /// The names of the nodes that fit, where names were asked.
+    /// The names of the nodes that fit, where names were given.
     pub(crate) node_names: Option<Vec<NodeName<'a>>>,
     /// Why a node does not fit now.
     pub(crate) failed_nodes: BTreeMap<NodeName<'a>, String>,
@@ -112,16 +106,12 @@ pub(crate) struct FittingNodes<'a> {
 /// What kube-scheduler asks `/bind`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BindArgs {
-    /// The pod's name.
     #[serde(rename = "PodName", alias = "podName", alias = "podname")]
     pub(crate) pod_name: String,
-    /// The pod's namespace.
     #[serde(rename = "PodNamespace", alias = "podNamespace", alias = "podnamespace")]
     pub(crate) pod_namespace: String,
-    /// The pod's UID.
     #[serde(rename = "PodUID", alias = "podUID", alias = "podUid", alias = "poduid")]
     pub(crate) pod_uid: String,
-    /// The node to bind it to.
     #[serde(rename = "Node", alias = "node")]
     pub(crate) node: String,
 }
@@ -140,7 +130,6 @@ pub(crate) enum BodyError {
     /// Longer than allowed, or cut off on the way.
     #[error("the body of /{verb} could not be received: {reason}")]
     NotReceived {
-        /// The call.
         verb: &'static str,
         /// What the server says.
         reason: String,
@@ -148,17 +137,11 @@ pub(crate) enum BodyError {
     /// Not the JSON that the call takes.
     #[error("the body of /{verb} is not what kube-scheduler sends: {source}")]
     NotUnderstood {
-        /// The call.
         verb: &'static str,
         /// What is wrong, with line and column.
         source: serde_json::Error,
     },
-    /// Nothing to decide about.
+    /// A field that the call cannot do without.
     #[error("the body of /{verb} has no {field}; send one")]
-    Missing {
-        /// The call.
-        verb: &'static str,
-        /// The field's name.
-        field: &'static str,
-    },
+    Missing { verb: &'static str, field: &'static str },
 }

@@ -66,7 +66,7 @@ async fn a_bind_is_logged_with_its_devices_or_the_reason_why_not() {
         [
             r#"INFO bind{pod="default/two" node="n1"}: pod bound devices="0,1""#,
             r#"INFO bind{pod="default/three" node="n1"}: pod bound cores="4,5,6""#,
-            r#"WARN bind{pod="default/many" node="n1"}: pod not bound reason=not enough free: Neuron devices asked 6, free 2 of 6"#,
+            r#"WARN bind{pod="default/many" node="n1"}: pod not bound reason="not enough free: Neuron devices asked 6, free 2 of 6""#,
         ]
     );
 }
@@ -86,7 +86,7 @@ async fn a_refusal_is_logged_once_for_each_reason() {
     let more = world.pod("c", "neuron", 1).await;
     assert_eq!(world.bind(&more, "n1").await, "");
     assert!(!world.fits(&waits, "n1").await);
-    let logged = r#"INFO filter{pod=default/waits}: no node takes the pod nodes=1 reason="not enough free: Neuron devices asked 6, free 5 of 6 (1 nodes)""#;
+    let logged = r#"INFO filter{pod="default/waits"}: no node takes the pod nodes=1 reason="not enough free: Neuron devices asked 6, free 5 of 6 (1 nodes)""#;
     assert_eq!(log.lines("default/waits"), [logged], "what is free changed, the reason did not");
 
     assert_eq!(world.filter(&waits, &["nowhere"]).await["NodeNames"], serde_json::json!([]));

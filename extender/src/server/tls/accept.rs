@@ -43,7 +43,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for TlsAcceptor {
         async move {
             let (stream, service) = handshake.await.inspect_err(|error| {
                 let client = address.map(|address| address.to_string()).unwrap_or_default();
-                warn!(client, reason = %error, "TLS handshake failed");
+                warn!(client, reason = error.to_string(), "TLS handshake failed");
             })?;
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let peer = Peer { has_certificate: !certificates.is_empty() };

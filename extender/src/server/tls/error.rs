@@ -10,76 +10,41 @@ use rustls::server::VerifierBuilderError;
 /// Why the files of HTTPS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    /// Not there, or not readable.
+    /// The file is not there or cannot be read.
     #[error("the TLS file {path} cannot be read: {source}")]
-    Read {
-        /// The path given.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Damaged certificates.
+    Read { path: PathBuf, source: std::io::Error },
+    /// The file of certificates is damaged.
     #[error("the TLS file {path} is not readable PEM: {source}")]
-    Pem {
-        /// The path given.
-        path: PathBuf,
-        /// What is wrong.
-        source: pem::Error,
-    },
-    /// No certificate in it.
+    Pem { path: PathBuf, source: pem::Error },
+    /// The file has no certificate.
     #[error("the TLS file {path} contains no certificate; give PEM with -----BEGIN CERTIFICATE-----")]
-    NoCertificate {
-        /// The path given.
-        path: PathBuf,
-    },
-    /// No private key in it, or a damaged one.
+    NoCertificate { path: PathBuf },
+    /// The file has no private key, or a damaged one.
     #[error("the TLS file {path} contains no private key: {source}; give a PEM key without a password")]
-    Key {
-        /// The path given.
-        path: PathBuf,
-        /// What is wrong.
-        source: pem::Error,
-    },
-    /// Not of today: over.
+    Key { path: PathBuf, source: pem::Error },
+    /// The certificate is no longer valid.
     #[error("the certificate in {path} has expired at {since}; renew it")]
     Expired {
-        /// The path given.
         path: PathBuf,
         /// When, RFC 3339.
         since: String,
     },
-    /// Not of today: to come.
+    /// The certificate is not valid yet.
     #[error("the certificate in {path} is valid only from {from}; wait, or check the clock")]
     NotYet {
-        /// The path given.
         path: PathBuf,
         /// From when, RFC 3339.
         from: String,
     },
-    /// Two files that do not belong together.
+    /// The key is not the certificate's.
     #[error("the private key {key} does not belong to the certificate {certificate}; give both of one pair")]
-    Mismatch {
-        /// The path of the certificate.
-        certificate: PathBuf,
-        /// The path of the key.
-        key: PathBuf,
-    },
-    /// Readable, but not what TLS takes.
+    Mismatch { certificate: PathBuf, key: PathBuf },
+    /// rustls does not take what the file contains.
     #[error("the TLS file {path} cannot be used: {source}")]
-    Unusable {
-        /// The path given.
-        path: PathBuf,
-        /// What rustls says.
-        source: rustls::Error,
-    },
-    /// Client certificates cannot be judged by it.
+    Unusable { path: PathBuf, source: rustls::Error },
+    /// Client certificates cannot be checked against the file.
     #[error("the client CA file {path} cannot be used: {source}")]
-    ClientCa {
-        /// The path given.
-        path: PathBuf,
-        /// What rustls says.
-        source: VerifierBuilderError,
-    },
+    ClientCa { path: PathBuf, source: VerifierBuilderError },
 }
 
 /// The time as RFC 3339.

@@ -103,7 +103,7 @@ fn watch(files: &TlsFiles, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
     });
     watching
         .inspect_err(|error| {
-            warn!(reason = %error, period = ?POLL, "folders of TLS files cannot be watched; the files are read now and then");
+            warn!(reason = error.to_string(), period = ?POLL, "folders of TLS files cannot be watched; the files are read now and then");
         })
         .ok()
 }

@@ -1,13 +1,11 @@
-//! HTTPS from files: reads certificate, key and client CA and makes rustls' configuration of them, at the
-//! start and whenever they change. Called by [`crate::serve`].
+//! HTTPS from files: makes rustls' configuration of certificate, key and client CA, at the start and whenever they change.
+//! Called by [`crate::serve`].
 //!
-//! With a client CA the verbs need a client certificate, the health paths do not: kubelet's probes have none.
-//! One port serves both. The handshake asks for a certificate without insisting (one that another CA signed
-//! ends it), and the routes of the verbs refuse calls that came without. A second port for health would need
-//! one more flag, one more manifest line and one more thing to keep in step with the probes.
+//! With a client CA the verbs need a client certificate, but the health paths on the same port do not, since kubelet's
+//! probes have none. So the handshake asks for a certificate without insisting (one that another CA signed ends it), and
+//! the routes of the verbs refuse calls that came without.
 //!
-//! Every certificate that the client CA signed may schedule: give a CA of the scheduler's own, not the
-//! cluster's.
+//! Every certificate that the client CA signed may schedule: give a CA of the scheduler's own, not the cluster's.
 
 mod accept;
 mod error;
@@ -61,7 +59,7 @@ impl TlsFiles {
     }
 
     fn server_config(&self, contents: &Contents) -> Result<ServerConfig, TlsError> {
-        // Named here, so that a caller of the library need not have installed one.
+        // The provider is named here, so that a caller of the library need not have installed one.
         let provider = Arc::new(ring::default_provider());
         let certified = self.certified_key(contents, &provider)?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -72,7 +70,7 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        // What the plain port speaks.
+        // The same as without TLS.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
     }
@@ -117,7 +115,7 @@ fn client_verifier(
     let mut roots = RootCertStore::empty();
     let mut out_of_date = None;
     for certificate in certificates(path, pem)? {
-        // While CAs change, a bundle holds the old one beside the new. Verifiers never look at a CA's dates.
+        // While a CA is replaced, a bundle holds the old one beside the new. Verifiers never look at a CA's dates.
         match check_dates(path, &certificate, &provider) {
             Ok(()) => roots
                 .add(certificate)
@@ -134,8 +132,8 @@ fn client_verifier(
     }
 }
 
-/// Whether the certificate holds today. Verifying without any root ends at the dates or, if they are right,
-/// at something later, which is for clients to judge.
+/// Checks that the certificate is valid today. Verifying it without any root fails at its dates or, if they are right, at
+/// something later, which is for clients to check.
 fn check_dates(
     path: &Path,
     certificate: &CertificateDer<'_>,

@@ -229,6 +229,6 @@ fn log(bound: &Result<Bound, BindError>) {
         }
         Ok(Bound::WithoutDevices) => info!("pod bound: it asks for no Neuron hardware"),
         Ok(Bound::Already) => info!("pod already bound here"),
-        Err(reason) => warn!(%reason, "pod not bound"),
+        Err(error) => warn!(reason = error.to_string(), "pod not bound"),
     }
 }
