@@ -5,6 +5,8 @@
 
 mod binding;
 mod error;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
