@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core_v1;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, Object};
@@ -14,6 +14,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
 use neuron_core::request::PodRequest;
+use runtime::{Collection, Json};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -121,16 +122,13 @@ impl Pods {
 
     /// Watches until `shutdown`; an API server that is away is asked again and again.
     pub async fn watch(&self, shutdown: CancellationToken) {
-        let only = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
-        let mut events =
-            runtime::watch(self.everywhere(), only).take_until(shutdown.cancelled_owned()).boxed();
-        loop {
-            match events.try_next().await {
-                Ok(Some(event)) => self.take(event),
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!("the watch on this node's pods broke and is started anew: {error}")
-                }
+        let pods = Collection::of::<core_v1::Pod>().only(format!("spec.nodeName={}", self.node));
+        let events = runtime::watch(self.client.clone(), pods, Json);
+        let mut events = events.take_until(shutdown.cancelled_owned()).boxed();
+        while let Some(event) = events.next().await {
+            // What is known stays while the watch is disconnected.
+            if let Ok(event) = event {
+                self.take(event);
             }
         }
     }

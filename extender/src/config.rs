@@ -1,4 +1,4 @@
-//! What the extender can be told, by a caller of [`crate::serve`] or on the command line.
+//! What can be set about the extender, by a caller of [`crate::serve`] or on the command line.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use clap::Parser;
 use neuron_core::catalog::{Catalog, CatalogError};
 use neuron_core::topology::Policy;
 
-use crate::tls::TlsFiles;
+use crate::server::tls::TlsFiles;
 
 /// How the extender behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub struct Config {
     /// Longest time for one bind, API calls and their repetitions included. Best below kube-scheduler's
     /// `httpTimeout`, which is 5 s unless set.
     pub bind_deadline: Duration,
-    /// How long a Binding that was cut off may still be carried out: the API server's own request time-out.
-    /// Its devices stay reserved as long, unless the watch shows before what became of it.
-    pub unclear_for: Duration,
-    /// How long a pod's record, its node's report and kubelet's choice may disagree before the pod is told: they do
-    /// for a moment whenever kubelet chose otherwise than recorded.
-    pub settles_in: Duration,
+    /// How long after a call was cut off its Binding may still be carried out: the API server's own request timeout. The
+    /// pod's devices stay reserved as long, unless the watch shows before what became of it.
+    pub binding_timeout: Duration,
+    /// How long a pod's record, its node's report and kubelet's choice may disagree before an event says so: they do for a
+    /// moment whenever kubelet chose otherwise than recorded.
+    pub event_delay: Duration,
     /// The files of HTTPS; without them HTTP is served.
     pub tls: Option<TlsFiles>,
 }
@@ -36,8 +36,8 @@ impl Default for Config {
             policy: Policy::default(),
             catalog: None,
             bind_deadline: Duration::from_secs(4),
-            unclear_for: Duration::from_secs(60),
-            settles_in: Duration::from_secs(10),
+            binding_timeout: Duration::from_secs(60),
+            event_delay: Duration::from_secs(10),
             tls: None,
         }
     }
@@ -107,22 +107,12 @@ impl Arguments {
 /// Why the catalog file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogFileError {
-    /// Not there, or not readable.
+    /// The file is not there or cannot be read.
     #[error("the catalog file {path} cannot be read: {source}")]
-    Read {
-        /// The path given.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Not a catalog.
+    Read { path: PathBuf, source: std::io::Error },
+    /// The file is not a catalog.
     #[error("the catalog file {path} cannot be used: {source}")]
-    Content {
-        /// The path given.
-        path: PathBuf,
-        /// What is wrong.
-        source: CatalogError,
-    },
+    Content { path: PathBuf, source: CatalogError },
 }
 
 /// The catalog in the program, with the file merged over it if there is one.

@@ -2,27 +2,36 @@
 //!
 //! kube-scheduler asks `/filter` which nodes can take a pod and has `/bind` choose the devices, record them on
 //! the pod and bind it in one write. Pods are the record: whatever is known comes from watches of pods and nodes.
+//!
+//! It runs wherever there is a client of an API server; a program takes `runtime::client`, this example one in memory:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> anyhow::Result<()> {
+//! use fake_cluster::{api::ApiServer, clock::Clock};
+//! use neuron_extender::{Config, serve};
+//! use tokio::net::TcpListener;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! let client = ApiServer::new(Clock::new()).client();
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let shutdown = CancellationToken::new();
+//! let serving = tokio::spawn(serve(Config::default(), client, listener, shutdown.clone()));
+//! shutdown.cancel();
+//! serving.await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where things are: `server` takes calls, `verbs` answers them from the `index`, which the `watches` keep, and
+//! `events` explains to users what they would not see otherwise.
 
-mod api;
-mod bind;
-mod binding;
-mod cluster;
 mod config;
 mod events;
-mod explain;
-mod filter;
 mod index;
-mod objects;
-mod overlay;
-mod passing;
 mod protobuf;
-mod routes;
-mod seen;
 mod server;
-mod shapes;
-mod tls;
-mod unsent;
-mod view;
+mod verbs;
 mod watches;
 mod wire;
 
@@ -36,20 +45,21 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::bind::Binder;
-use crate::cluster::Cluster;
 pub use crate::config::{Arguments, Config};
-use crate::index::Index;
-use crate::routes::{Shared, router};
-use crate::shapes::Shapes;
-use crate::tls::LiveTls;
-pub use crate::tls::TlsFiles;
+use crate::index::{Cluster, Index, TopologyCache};
+use crate::server::tls::LiveTls;
+pub use crate::server::tls::TlsFiles;
+use crate::server::{Shared, router};
+use crate::verbs::Filter;
+use crate::verbs::bind::{BindTimeouts, Binder};
 
 /// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first.
 ///
 /// HTTPS if the configuration names TLS files, else HTTP. The files are followed: new connections get what is
-/// in them, open ones go on, and files that cannot be used are logged and change nothing. At the start they
-/// are an error.
+/// in them, open ones go on, and files that cannot be used are logged and change nothing.
+///
+/// # Errors
+/// The catalog or TLS files cannot be used, or the listener fails.
 pub async fn serve(
     config: Config,
     client: Client,
@@ -58,15 +68,19 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let catalog = Arc::new(config::catalog(config.catalog.as_deref())?);
     let tls = config.tls.clone().map(LiveTls::open).transpose()?;
-    let cluster = Arc::new(Cluster::new(Index::new(Shapes::new(catalog, config.policy))));
+    let cluster = Arc::new(Cluster::new(Index::new(TopologyCache::new(catalog, config.policy))));
     let mut tasks = JoinSet::new();
     tasks.spawn(watches::watch_pods(client.clone(), cluster.clone()));
     tasks.spawn(watches::watch_nodes(client.clone(), cluster.clone()));
-    tasks.spawn(events::explain(client.clone(), cluster.clone(), config.settles_in));
+    tasks.spawn(events::explain(client.clone(), cluster.clone(), config.event_delay));
 
-    let binder = Binder::new(cluster.clone(), client, &config);
-    let verbs_for_all = config.tls.as_ref().is_none_or(|files| files.client_ca.is_none());
-    let routes = router(Shared { cluster, binder: binder.clone() }, verbs_for_all);
+    let timeouts = BindTimeouts { bind: config.bind_deadline, binding: config.binding_timeout };
+    let binder = Binder::new(cluster.clone(), client, timeouts);
+    let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+    let routes = router(
+        Shared { filter: Filter::new(cluster.clone()), cluster, binder: binder.clone() },
+        certificate_required,
+    );
     let tls = tls.map(|live| {
         let served = live.config();
         tasks.spawn(live.follow());
@@ -79,7 +93,7 @@ pub async fn serve(
         ended = tasks.join_next() => bail!("a task that must not end has ended: {ended:?}"),
     }
     if timeout(config.bind_deadline, binder.finish()).await.is_err() {
-        warn!("binds were still under way at the end; the pods say what became of them");
+        warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    info!("effective configuration: {arguments:?}");
+    info!(?arguments, "effective configuration");
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let address = arguments.address();
     let listener = TcpListener::bind(address).await.with_context(|| {

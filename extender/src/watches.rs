@@ -1,48 +1,85 @@
 //! Keeps the cluster's index fed: one watch of pods, one of nodes. Started by [`crate::serve`].
-//!
-//! Only the fields that decide are kept.
-
-mod follow;
-mod list;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1;
 use kube::Client;
-use kube::core::Resource as _;
+use kube::runtime::watcher::Event;
+use runtime::{Collection, Disconnected, Protobuf};
 
-use self::follow::{Watched, follow};
-use crate::cluster::Cluster;
-use crate::objects::{seen_node, seen_pod};
-use crate::protobuf;
-use crate::seen::SeenPod;
+use crate::index::{Change, Cluster, ObservedNode, ObservedPod};
+use crate::protobuf::messages::{Node, Pod};
+
+/// Pods that may hold hardware. A pod that ends leaves the selection, which the watch reports as a deletion.
+const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
-    let pods = Watched {
-        what: "pods",
-        path: Pod::url_path(&(), None),
-        // A pod that ends leaves the selection, which the watch reports as a deletion: it holds nothing any more.
-        selector: Some("status.phase!=Succeeded,status.phase!=Failed"),
-        key: |pod: &protobuf::Pod| pod.metadata.uid.clone(),
-        seen: |pod| Some(seen_pod(pod)).filter(decides),
-    };
-    follow(&client, &pods, |change| cluster.write(|index| index.pods(change))).await;
+    let pods = Collection::of::<v1::Pod>().only(LIVE_PODS);
+    let mut changes = Changes::new(
+        |pod: &Pod| pod.metadata.uid.clone(),
+        |pod| Some(ObservedPod::from(pod)).filter(decides),
+    );
+    let mut events = runtime::watch(client, pods, Protobuf);
+    while let Some(event) = events.next().await {
+        if let Some(change) = changes.of(event) {
+            cluster.write(|index| index.change_pods(change));
+        }
+    }
 }
 
 /// Watches nodes until the future is dropped.
 pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
-    let nodes = Watched {
-        what: "nodes",
-        path: Node::url_path(&(), None),
-        selector: None,
-        key: |node: &protobuf::Node| node.metadata.name.clone(),
-        seen: |node| Some(seen_node(node)),
-    };
-    follow(&client, &nodes, |change| cluster.write(|index| index.nodes(change))).await;
+    let nodes = Collection::of::<v1::Node>();
+    let mut changes =
+        Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(ObservedNode::from(node)));
+    let mut events = runtime::watch(client, nodes, Protobuf);
+    while let Some(event) = events.next().await {
+        if let Some(change) = changes.of(event) {
+            cluster.write(|index| index.change_nodes(change));
+        }
+    }
 }
 
 /// Whether the pod asks for Neuron hardware or carries a record.
-fn decides(seen: &SeenPod) -> bool {
-    !seen.pod.annotations.is_empty() || !seen.pod.request.as_ref().is_ok_and(|request| request.is_empty())
+fn decides(observed: &ObservedPod) -> bool {
+    !observed.pod.annotations.is_empty()
+        || !observed.pod.request.as_ref().is_ok_and(|request| request.is_empty())
+}
+
+/// Makes the index' changes of a watch's events: a list is gathered until it is complete, and of each object only what
+/// decides is kept.
+struct Changes<K, T> {
+    /// What [`Change::Gone`] calls an object.
+    key: fn(&K) -> String,
+    /// What is kept of an object, if anything.
+    observe: fn(K) -> Option<T>,
+    listed: Vec<T>,
+}
+
+impl<K, T> Changes<K, T> {
+    fn new(key: fn(&K) -> String, observe: fn(K) -> Option<T>) -> Self {
+        Self { key, observe, listed: Vec::new() }
+    }
+
+    fn of(&mut self, event: Result<Event<K>, Disconnected>) -> Option<Change<T>> {
+        match event {
+            Ok(Event::Init) => Some(Change::ListBegins),
+            Ok(Event::InitApply(object)) => {
+                self.listed.extend((self.observe)(object));
+                None
+            }
+            Ok(Event::InitDone) => Some(Change::Listed(std::mem::take(&mut self.listed))),
+            Ok(Event::Apply(object)) => {
+                let key = (self.key)(&object);
+                Some((self.observe)(object).map_or(Change::Gone(key), Change::Applied))
+            }
+            Ok(Event::Delete(object)) => Some(Change::Gone((self.key)(&object))),
+            Err(_) => {
+                self.listed.clear();
+                Some(Change::Disconnected)
+            }
+        }
+    }
 }

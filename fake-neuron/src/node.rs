@@ -10,11 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, PartialObjectMeta, Patch, PatchParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher::Event;
 use neuron_core::catalog::Catalog;
+use runtime::{Collection, Json};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -66,20 +67,16 @@ impl Keeper {
     /// Makes the node's hardware as its label and annotations ask, again after each change, until `shutdown`. The hardware
     /// stays while the API server is away.
     pub async fn run(&self, client: kube::Client, shutdown: CancellationToken) {
+        let only = Collection::of::<Node>().only(format!("metadata.name={}", self.node));
+        let events = runtime::watch::<PartialObjectMeta<Node>, _>(client.clone(), only, Json);
+        let mut events = pin!(events.take_until(shutdown.cancelled()));
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let changes = runtime::watch(nodes.clone(), only).applied_objects();
-        let mut changes = pin!(changes.take_until(shutdown.cancelled()));
         let mut last: Option<Applied> = None;
-        loop {
-            match changes.try_next().await {
-                Ok(Some(node)) => {
-                    let annotations = node.metadata.annotations.unwrap_or_default();
-                    let labels = node.metadata.labels.unwrap_or_default();
-                    last = Some(self.follow(&nodes, &labels, &annotations, last.take()).await);
-                }
-                Ok(None) => return,
-                Err(error) => tracing::warn!("node {} cannot be watched, trying again: {error}", self.node),
+        while let Some(event) = events.next().await {
+            if let Ok(Event::InitApply(node) | Event::Apply(node)) = event {
+                let annotations = node.metadata.annotations.unwrap_or_default();
+                let labels = node.metadata.labels.unwrap_or_default();
+                last = Some(self.follow(&nodes, &labels, &annotations, last.take()).await);
             }
         }
     }

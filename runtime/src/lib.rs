@@ -1,21 +1,46 @@
-//! How every program of the suite starts: its logs, its way to the API server, and the signals that end it. Called by
-//! the extender, the device plugin and `fake-neuron node`, first thing; the latter two also watch by it.
+//! How every program of the suite starts, stops and logs, and the one way in which they list and watch objects.
+//!
+//! Used by the extender, the device plugin and `fake-neuron node`. [`watch()`] differs from kube's watcher in what happens
+//! when something is wrong: no list, watch or connection can be silent for more than about a minute, a page of a list has
+//! at most 32 MiB, objects may come as JSON or as protobuf, and [`Disconnected`] tells the caller that it no longer knows
+//! what the API server has.
+//!
+//! ```no_run
+//! use futures::StreamExt as _;
+//! use k8s_openapi::api::core::v1::Node;
+//! use kube::runtime::watcher::Event;
+//! use runtime::{Collection, Json};
+//!
+//! # async fn run() -> anyhow::Result<()> {
+//! runtime::log();
+//! let shutdown = runtime::until_signal("ending")?;
+//! let client = runtime::client(None).await?;
+//! let mut events = runtime::watch::<Node, _>(client, Collection::of::<Node>(), Json)
+//!     .take_until(shutdown.cancelled_owned())
+//!     .boxed();
+//! while let Some(event) = events.next().await {
+//!     match event {
+//!         Ok(Event::InitApply(node) | Event::Apply(node)) => println!("{:?}", node.metadata.name),
+//!         Ok(_) => {}
+//!         // Logged already; a list follows.
+//!         Err(disconnected) => println!("{disconnected}"),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod api_server;
+mod calls;
+mod encoding;
+mod logs;
 mod signals;
-mod watches;
-
-use std::io::IsTerminal as _;
-
-use tracing_subscriber::EnvFilter;
+mod watch;
 
 pub use api_server::client;
+pub use calls::{CallError, read, write};
+pub use encoding::protobuf::{self, Protobuf};
+pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
+pub use logs::log;
 pub use signals::until_signal;
-pub use watches::{Told, watch};
-
-/// Logs go to standard error, with colours where somebody looks: what `RUST_LOG` says, or `info` and worse.
-pub fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-}
+pub use watch::{Collection, Disconnected, watch};

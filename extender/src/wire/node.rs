@@ -8,12 +8,10 @@ use serde_json::value::RawValue;
 
 use super::NodeName;
 
-/// A node as it came in: handed back untouched, only its name is read.
+/// A node as it came in: it is handed back untouched, and only its name is read.
 #[derive(Debug)]
 pub(crate) struct RawNode<'a> {
-    /// The node's name.
     pub(crate) name: NodeName<'a>,
-    /// The node's JSON.
     pub(crate) json: &'a RawValue,
 }
 

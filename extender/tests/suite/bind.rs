@@ -2,8 +2,9 @@
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use testkit_support::eventually;
 
-use crate::support::{World, bound, pod, until};
+use crate::support::{World, bound, pod};
 
 #[tokio::test]
 async fn record_and_binding_are_one_write() {
@@ -54,7 +55,7 @@ async fn a_node_that_was_filled_meanwhile_refuses() {
     assert_eq!(world.bind(&late, "n1").await, "not enough free: Neuron cores asked 1, free 0 of 2");
     assert_eq!(world.placed("late").await, (None, None));
     world.delete("early").await;
-    until("the device is free again", async || world.fits(&late, "n1").await).await;
+    eventually("the device is free again", async || world.fits(&late, "n1").await.then_some(())).await;
     assert_eq!(world.bind(&late, "n1").await, "");
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
+use testkit_support::eventually;
 use tokio::sync::Semaphore;
 
-use crate::support::{Fault, World, until};
+use crate::support::{Fault, World};
 
 #[tokio::test]
 async fn forty_binds_to_one_node_never_share_a_core_nor_wait_for_each_other() {
@@ -19,7 +20,7 @@ async fn forty_binds_to_one_node_never_share_a_core_nor_wait_for_each_other() {
     let probe = world.pod("probe", "neuroncore", 1).await;
     let binds: Vec<_> = pods.iter().map(|pod| world.bind_later(pod, "n1")).collect();
     // No Binding has been answered, yet all 32 cores have been chosen: nobody waited for the API server.
-    until("all cores are reserved", async || !world.fits(&probe, "n1").await).await;
+    eventually("all cores are reserved", async || (!world.fits(&probe, "n1").await).then_some(())).await;
     gate.add_permits(40);
     let mut refused = 0;
     for bind in binds {

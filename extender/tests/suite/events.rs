@@ -5,8 +5,9 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams};
 use neuron_extender::Config;
 use serde_json::json;
+use testkit_support::eventually;
 
-use crate::support::{World, pod, until};
+use crate::support::{World, pod};
 
 /// What kube-scheduler writes when no node passed its own filters.
 async fn unschedulable(world: &World, pod: &str, message: &str) {
@@ -22,13 +23,18 @@ async fn a_count_that_no_type_supports_gets_the_documented_warning_once() {
         World::with_nodes(&[("n1", "trn1.32xlarge"), ("n2", "trn1.32xlarge"), ("web", "m5.large")]).await;
     world.pod("seven", "neuron", 7).await;
     unschedulable(&world, "seven", "0/3 nodes are available: 3 Insufficient aws.amazon.com/neuron.").await;
-    until("the warning is there", async || !world.notes("NeuronRequestUnsupported").await.is_empty()).await;
+    eventually("the warning is there", async || {
+        (!world.notes("NeuronRequestUnsupported").await.is_empty()).then_some(())
+    })
+    .await;
     unschedulable(&world, "seven", "0/3 nodes are available.").await;
     // A later event of another pod shows that the second look at the first one is done.
     world.pod("three", "neuron", 3).await;
     unschedulable(&world, "three", "0/3 nodes are available.").await;
-    until("the second warning is there", async || world.notes("NeuronRequestUnsupported").await.len() > 1)
-        .await;
+    eventually("the second warning is there", async || {
+        (world.notes("NeuronRequestUnsupported").await.len() > 1).then_some(())
+    })
+    .await;
     let warning = |count| {
         format!(
             "Instance type trn1.32xlarge does not support requests for device: {count}. Please request a different \
@@ -40,12 +46,15 @@ async fn a_count_that_no_type_supports_gets_the_documented_warning_once() {
 
 #[tokio::test]
 async fn a_warning_that_could_not_be_sent_is_sent_later() {
-    let config = Config { settles_in: Duration::from_millis(300), ..Config::default() };
+    let config = Config { event_delay: Duration::from_millis(300), ..Config::default() };
     let world = World::configured(config, &[("n1", "trn1.32xlarge")]).await;
     world.faults.lose_events(2);
     world.pod("seven", "neuron", 7).await;
     unschedulable(&world, "seven", "0/1 nodes are available.").await;
-    until("the warning is there", async || !world.notes("NeuronRequestUnsupported").await.is_empty()).await;
+    eventually("the warning is there", async || {
+        (!world.notes("NeuronRequestUnsupported").await.is_empty()).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -55,8 +64,10 @@ async fn a_pod_that_another_type_could_serve_gets_no_warning() {
     unschedulable(&world, "seven", "0/2 nodes are available: 2 node(s) were unschedulable.").await;
     world.pod("too-many", "neuron", 17).await;
     unschedulable(&world, "too-many", "0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron.").await;
-    until("the one warning is there", async || !world.notes("NeuronRequestUnsupported").await.is_empty())
-        .await;
+    eventually("the one warning is there", async || {
+        (!world.notes("NeuronRequestUnsupported").await.is_empty()).then_some(())
+    })
+    .await;
     let notes = world.notes("NeuronRequestUnsupported").await;
     assert_eq!(notes.len(), 1);
     insta::assert_snapshot!("warning_of_two_types", notes[0]);
@@ -76,10 +87,15 @@ async fn devices_that_are_free_but_not_linked_are_explained() {
         world.delete(name).await;
     }
     let pair = world.pod("pair", "neuron", 2).await;
-    until("two devices are free", async || world.filter(&pair, &["n1"]).await.to_string().contains("2 free"))
-        .await;
+    eventually("two devices are free", async || {
+        world.filter(&pair, &["n1"]).await.to_string().contains("2 free").then_some(())
+    })
+    .await;
     unschedulable(&world, "pair", "0/1 nodes are available.").await;
-    until("the event is there", async || !world.notes("NeuronNoLinkedSet").await.is_empty()).await;
+    eventually("the event is there", async || {
+        (!world.notes("NeuronNoLinkedSet").await.is_empty()).then_some(())
+    })
+    .await;
     assert_eq!(
         world.notes("NeuronNoLinkedSet").await,
         ["n1: no linked set of 2 free Neuron devices: 2 free, the largest linked set has 1"]
@@ -103,8 +119,8 @@ async fn free_devices_that_are_not_linked_are_explained_once_for_each_pod() {
     };
     let (pair, other) = (world.pod("pair", "neuron", 2).await, world.pod("other", "neuron", 2).await);
     let unlinked = async |count: &str| {
-        until("the devices are free", async || {
-            world.filter(&pair, &["n1"]).await.to_string().contains(&format!("{count} free, "))
+        eventually("the devices are free", async || {
+            world.filter(&pair, &["n1"]).await.to_string().contains(&format!("{count} free, ")).then_some(())
         })
         .await;
     };
@@ -112,14 +128,20 @@ async fn free_devices_that_are_not_linked_are_explained_once_for_each_pod() {
     free("4").await;
     unlinked("2").await;
     unschedulable(&world, "pair", "0/1 nodes are available.").await;
-    until("the event is there", async || world.notes("NeuronNoLinkedSet").await.len() == 1).await;
+    eventually("the event is there", async || {
+        (world.notes("NeuronNoLinkedSet").await.len() == 1).then_some(())
+    })
+    .await;
     free("8").await;
     unlinked("3").await;
     unschedulable(&world, "pair", "0/1 nodes are available: still.").await;
     // The event of another pod, asked for later, shows that the second look at the first one is done.
     unschedulable(&world, "other", "0/1 nodes are available.").await;
     assert!(!world.fits(&other, "n1").await);
-    until("the other pod's event is there", async || world.notes("NeuronNoLinkedSet").await.len() > 1).await;
+    eventually("the other pod's event is there", async || {
+        (world.notes("NeuronNoLinkedSet").await.len() > 1).then_some(())
+    })
+    .await;
     let note = |free| {
         format!("n1: no linked set of 2 free Neuron devices: {free} free, the largest linked set has 1")
     };
@@ -136,13 +158,21 @@ async fn a_waiting_pod_is_judged_again_when_the_cluster_gets_another_type() {
     both["spec"]["containers"][0]["resources"]["limits"]["aws.amazon.com/neurondevice"] = json!("1");
     world.create(both).await;
     unschedulable(&world, "broken", "0/1 nodes are available.").await;
-    until("the pods were judged", async || !world.notes("NeuronRequestUnsupported").await.is_empty()).await;
+    eventually("the pods were judged", async || {
+        (!world.notes("NeuronRequestUnsupported").await.is_empty()).then_some(())
+    })
+    .await;
     let labels = json!({"node.kubernetes.io/instance-type": "trn1.32xlarge"});
     world.node(json!({"metadata": {"name": "n1", "labels": labels}})).await;
-    until("the warning is there", async || {
-        world.notes("NeuronRequestUnsupported").await.iter().any(|note| {
-            note.starts_with("Instance type trn1.32xlarge does not support requests for device: 7.")
-        })
+    eventually("the warning is there", async || {
+        world
+            .notes("NeuronRequestUnsupported")
+            .await
+            .iter()
+            .any(|note| {
+                note.starts_with("Instance type trn1.32xlarge does not support requests for device: 7.")
+            })
+            .then_some(())
     })
     .await;
 }

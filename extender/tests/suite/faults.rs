@@ -1,19 +1,21 @@
-//! Bindings whose outcome is not clear, and API servers that refuse.
+//! Bindings whose outcome is not known, and API servers that refuse.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use neuron_extender::Config;
 use serde_json::json;
+use testkit_support::eventually;
 use tokio::sync::Semaphore;
 
-use crate::support::{Fault, World, until};
+use crate::support::{Fault, World, plain_client, try_call};
 
-const UNCLEAR: &str = "it is not clear whether the pod was bound: ";
+const OUTCOME_UNKNOWN: &str = "it is not clear whether the pod was bound: ";
 
 /// Short deadlines, so that tests wait for what they test and not for the clock.
-async fn impatient(unclear_for: Duration) -> World {
-    let config = Config { bind_deadline: Duration::from_millis(400), unclear_for, ..Config::default() };
+async fn impatient(binding_timeout: Duration) -> World {
+    let config = Config { bind_deadline: Duration::from_millis(400), binding_timeout, ..Config::default() };
     World::configured(config, &[("n1", "inf2.24xlarge")]).await
 }
 
@@ -33,7 +35,7 @@ async fn a_call_that_got_lost_keeps_its_devices_for_the_next_try() {
     for fault in [Fault::CallLost, Fault::Silent, Fault::Status(504), Fault::Status(500)] {
         world.faults.push(fault);
         let error = world.bind(&pod, "n1").await;
-        assert!(error.starts_with(UNCLEAR), "{error}");
+        assert!(error.starts_with(OUTCOME_UNKNOWN), "{error}");
         // The lost call may still be carried out: nobody else gets the device, the pod itself does.
         assert!(!world.fits(&other, "n1").await);
         assert!(world.fits(&pod, "n1").await);
@@ -47,8 +49,8 @@ async fn devices_of_a_lost_call_are_free_again_in_time() {
     let world = impatient(Duration::from_millis(100)).await;
     let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
     world.faults.push(Fault::CallLost);
-    assert!(world.bind(&pod, "n1").await.starts_with(UNCLEAR));
-    until("the device is free again", async || world.fits(&other, "n1").await).await;
+    assert!(world.bind(&pod, "n1").await.starts_with(OUTCOME_UNKNOWN));
+    eventually("the device is free again", async || world.fits(&other, "n1").await.then_some(())).await;
 }
 
 #[tokio::test]
@@ -56,9 +58,9 @@ async fn devices_of_a_lost_call_are_free_once_the_pod_is_gone() {
     let world = impatient(Duration::from_secs(60)).await;
     let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
     world.faults.push(Fault::CallLost);
-    assert!(world.bind(&pod, "n1").await.starts_with(UNCLEAR));
+    assert!(world.bind(&pod, "n1").await.starts_with(OUTCOME_UNKNOWN));
     world.delete("one").await;
-    until("the device is free again", async || world.fits(&other, "n1").await).await;
+    eventually("the device is free again", async || world.fits(&other, "n1").await.then_some(())).await;
 }
 
 #[tokio::test]
@@ -74,18 +76,18 @@ async fn a_refused_binding_frees_its_devices_at_once() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_being_deleted_is_refused() {
-    let world = impatient(Duration::from_secs(60)).await;
+async fn a_pod_that_is_deleted_while_it_is_bound_is_refused() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
     let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
     let gate = Arc::new(Semaphore::new(0));
     world.faults.push(Fault::Held(gate.clone()));
-    let bound = async {
-        world.delete("one").await;
-        gate.add_permits(1);
-    };
-    let (error, ()) = tokio::join!(world.bind(&pod, "n1"), bound);
-    assert!(!error.is_empty());
-    until("the device is free again", async || world.fits(&other, "n1").await).await;
+    let bind = world.bind_later(&pod, "n1");
+    eventually("the bind has reserved its device", async || (!world.fits(&other, "n1").await).then_some(()))
+        .await;
+    world.delete("one").await;
+    gate.add_permits(1);
+    assert_eq!(bind.await.unwrap(), "the API server refused the binding: pods \"one\" not found");
+    assert!(world.fits(&other, "n1").await, "its device is free at once");
 }
 
 #[tokio::test]
@@ -95,7 +97,8 @@ async fn a_pod_that_another_replica_bound_here_meanwhile_is_a_success() {
     let gate = Arc::new(Semaphore::new(0));
     world.faults.push(Fault::Held(gate.clone()));
     let bind = world.bind_later(&pod, "n1");
-    until("the bind has reserved its device", async || !world.fits(&other, "n1").await).await;
+    eventually("the bind has reserved its device", async || (!world.fits(&other, "n1").await).then_some(()))
+        .await;
     let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [5]}}});
     let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
     world.bind_by_hand("one", "n1", annotations).await;
@@ -103,7 +106,7 @@ async fn a_pod_that_another_replica_bound_here_meanwhile_is_a_success() {
     assert_eq!(bind.await.unwrap(), "");
     // What counts is what was written: 5 is held, 0 is not.
     let five = world.pod("five", "neuron", 5).await;
-    until("the watch has settled it", async || world.fits(&five, "n1").await).await;
+    eventually("the watch has settled it", async || world.fits(&five, "n1").await.then_some(())).await;
     assert_eq!(world.bind(&five, "n1").await, "");
     assert_eq!(world.placed("five").await.1.as_deref(), Some("0,1,2,3,4"));
 }
@@ -115,7 +118,8 @@ async fn a_pod_that_was_bound_elsewhere_meanwhile_frees_its_devices() {
     let gate = Arc::new(Semaphore::new(0));
     world.faults.push(Fault::Held(gate.clone()));
     let bind = world.bind_later(&pod, "n1");
-    until("the bind has reserved its device", async || !world.fits(&other, "n1").await).await;
+    eventually("the bind has reserved its device", async || (!world.fits(&other, "n1").await).then_some(()))
+        .await;
     world.bind_by_hand("one", "n2", json!({})).await;
     gate.add_permits(1);
     assert_eq!(bind.await.unwrap(), "the pod is already bound to node n2");
@@ -124,15 +128,27 @@ async fn a_pod_that_was_bound_elsewhere_meanwhile_frees_its_devices() {
 
 #[tokio::test]
 async fn binds_under_way_are_finished_on_shutdown() {
-    let mut world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
-    let pod = world.pod("one", "neuron", 1).await;
+    // Long enough for any machine: this bind ends because the test lets it.
+    let config = Config { bind_deadline: Duration::from_secs(60), ..Config::default() };
+    let mut world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
+    world.stop().await;
+    world.launch_in_own_runtime().await;
+    eventually("the extender is ready", async || (world.get("/readyz").await.0 == 200).then_some(())).await;
+    let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);
     let gate = Arc::new(Semaphore::new(0));
     world.faults.push(Fault::Held(gate.clone()));
-    let watcher = world.pod("all", "neuron", 6).await;
-    let url = world.bind_later(&pod, "n1");
-    until("the bind has reserved its device", async || !world.fits(&watcher, "n1").await).await;
-    let release = async { gate.add_permits(1) };
-    tokio::join!(world.stop(), release);
-    assert_eq!(url.await.unwrap(), "");
-    assert_eq!(world.placed("one").await.0.as_deref(), Some("n1"));
+    let bind = world.bind_later(&pod, "n1");
+    eventually("the bind has reserved its device", async || (!world.fits(&other, "n1").await).then_some(()))
+        .await;
+    // The caller hangs up: no open call is left that the server itself would wait for.
+    bind.abort();
+    world.shut_down();
+    eventually("no connection is taken any more", async || {
+        let http = plain_client(world.address());
+        try_call(http, Method::GET, "/healthz", String::new()).await.is_err().then_some(())
+    })
+    .await;
+    gate.add_permits(1);
+    world.stop().await;
+    assert_eq!(world.placed("one").await, (Some("n1".into()), Some("0".into())));
 }

@@ -6,15 +6,17 @@ use kube::api::DeleteParams;
 use neuron_extender::Config;
 use rstest::rstest;
 use serde_json::json;
+use testkit_support::eventually;
 
-use crate::support::{World, bound, pod, until};
+use crate::support::{World, bound, pod};
 
 #[tokio::test]
 async fn a_deletion_that_the_watch_missed_frees() {
     let world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
     let (held, next) = (world.pod("held", "neuron", 1).await, world.pod("next", "neuron", 1).await);
     assert_eq!(world.bind(&held, "n1").await, "");
-    until("the pod is bound in the watch", async || !world.fits(&next, "n1").await).await;
+    eventually("the pod is bound in the watch", async || (!world.fits(&next, "n1").await).then_some(()))
+        .await;
     world.faults.cut_watches(true);
     world.api.set_available(false);
     world.api.set_available(true);
@@ -22,7 +24,7 @@ async fn a_deletion_that_the_watch_missed_frees() {
     world.api.compact();
     assert!(!world.fits(&next, "n1").await);
     world.faults.cut_watches(false);
-    until("the list has freed the device", async || world.fits(&next, "n1").await).await;
+    eventually("the list has freed the device", async || world.fits(&next, "n1").await.then_some(())).await;
 }
 
 #[tokio::test]
@@ -35,15 +37,16 @@ async fn a_pod_is_not_refused_for_what_may_have_changed_while_the_watch_was_cut(
     world.api.set_available(false);
     world.api.set_available(true);
     world.delete("held").await;
-    until("the scheduler is told to try again", async || {
+    eventually("the scheduler is told to try again", async || {
         let answer = world.filter(&next, &["n1"]).await;
-        answer["Error"]
+        (answer["Error"]
             == "the watch of pods and nodes is cut, so what is free is not known; it is being taken up again"
-            && answer["FailedNodes"] == json!({})
+            && answer["FailedNodes"] == json!({}))
+        .then_some(())
     })
     .await;
     world.faults.cut_watches(false);
-    until("the device is free", async || world.fits(&next, "n1").await).await;
+    eventually("the device is free", async || world.fits(&next, "n1").await.then_some(())).await;
 }
 
 #[rstest]
@@ -56,7 +59,7 @@ async fn a_pod_that_ended_holds_nothing(#[case] phase: &str) {
     assert_eq!(world.bind(&held, "n1").await, "");
     assert!(!world.fits(&next, "n1").await);
     world.phase("held", phase).await;
-    until("the device is free", async || world.fits(&next, "n1").await).await;
+    eventually("the device is free", async || world.fits(&next, "n1").await.then_some(())).await;
 }
 
 #[tokio::test]
@@ -69,7 +72,7 @@ async fn a_terminating_pod_still_holds() {
     // Bound, so it waits for kubelet, which is not there.
     world.pods().delete("held", &DeleteParams::default()).await.unwrap();
     world.delete("marker").await;
-    until("the watch has shown both", async || world.fits(&next, "n2").await).await;
+    eventually("the watch has shown both", async || world.fits(&next, "n2").await.then_some(())).await;
     assert!(!world.fits(&next, "n1").await);
 }
 
@@ -87,11 +90,11 @@ async fn a_record_on_a_pod_that_is_not_bound_holds_nothing() {
 
 #[tokio::test]
 async fn a_holder_that_is_reported_soon_is_told_nothing() {
-    let config = Config { settles_in: Duration::from_secs(1), ..Config::default() };
+    let config = Config { event_delay: Duration::from_secs(1), ..Config::default() };
     let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
     let by_hand = world.create(bound(pod("by-hand", "neuron", 1), "n1", json!({}))).await;
     let next = world.pod("next", "neuron", 6).await;
-    until("the pod is seen", async || !world.fits(&next, "n1").await).await;
+    eventually("the pod is seen", async || (!world.fits(&next, "n1").await).then_some(())).await;
     let devices: Vec<_> = (0..6).map(|id| json!({"id": id, "links": [], "health": "Healthy"})).collect();
     let holder = json!({"pod": "default/by-hand", "uid": by_hand.metadata.uid, "cores": [0, 1]});
     let report =
@@ -99,13 +102,16 @@ async fn a_holder_that_is_reported_soon_is_told_nothing() {
     world.annotate_node("n1", "neuron-scheduler/devices", &report.to_string()).await;
     // Bound without a report later, it tells when the first pod's time is over too.
     world.create(bound(pod("unknown", "neuron", 1), "n1", json!({}))).await;
-    until("the other's event is there", async || !world.notes("NeuronHolderUnknown").await.is_empty()).await;
+    eventually("the other's event is there", async || {
+        (!world.notes("NeuronHolderUnknown").await.is_empty()).then_some(())
+    })
+    .await;
     assert_eq!(world.notes("NeuronHolderUnknown").await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report() {
-    let config = Config { settles_in: Duration::from_millis(300), ..Config::default() };
+    let config = Config { event_delay: Duration::from_millis(300), ..Config::default() };
     let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
     let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [0, 1, 2]}}});
     let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
@@ -113,14 +119,15 @@ async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report
     let next = world.pod("next", "neuron", 1).await;
     let refused = "it is not known yet which devices pod default/forged holds; the node takes no new Neuron pod until its \
                    device plugin reports it";
-    until("the pod is seen", async || {
-        world.filter(&next, &["n1"]).await["Error"] == json!(format!("n1: {refused}"))
+    eventually("the pod is seen", async || {
+        (world.filter(&next, &["n1"]).await["Error"] == json!(format!("n1: {refused}"))).then_some(())
     })
     .await;
     assert_eq!(world.bind(&next, "n1").await, refused);
-    until("both events are there", async || {
-        world.notes("NeuronRecordIgnored").await.len() == 1
-            && world.notes("NeuronHolderUnknown").await.len() == 1
+    eventually("both events are there", async || {
+        (world.notes("NeuronRecordIgnored").await.len() == 1
+            && world.notes("NeuronHolderUnknown").await.len() == 1)
+            .then_some(())
     })
     .await;
     assert_eq!(
@@ -142,7 +149,7 @@ async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report
     let report =
         json!({"v": 1, "instanceType": "inf2.24xlarge", "lnc": 1, "devices": devices, "holders": [holder]});
     world.annotate_node("n1", "neuron-scheduler/devices", &report.to_string()).await;
-    until("the node is open again", async || world.fits(&next, "n1").await).await;
+    eventually("the node is open again", async || world.fits(&next, "n1").await.then_some(())).await;
     assert_eq!(world.bind(&next, "n1").await, "");
     assert_ne!(world.placed("next").await.1.as_deref(), Some("0"));
 }
@@ -155,7 +162,7 @@ async fn pods_placed_by_aws_extension_hold_too() {
     });
     world.create(bound(pod("theirs", "neuron", 4), "n1", annotations)).await;
     let three = world.pod("three", "neuron", 3).await;
-    until("the pod is seen", async || !world.fits(&three, "n1").await).await;
+    eventually("the pod is seen", async || (!world.fits(&three, "n1").await).then_some(())).await;
     let two = world.pod("two", "neuron", 2).await;
     assert_eq!(world.bind(&two, "n1").await, "");
     assert_eq!(world.placed("two").await.1.as_deref(), Some("4,5"));
@@ -169,6 +176,7 @@ async fn usage_maps_on_nodes_are_not_read() {
     // A later change of another node shows that the watch has passed these.
     world.annotate_node("n2", "neuron-scheduler/devices", "{").await;
     let pod = world.pod("one", "neuron", 1).await;
-    until("the node watch has come so far", async || !world.fits(&pod, "n2").await).await;
+    eventually("the node watch has come so far", async || (!world.fits(&pod, "n2").await).then_some(()))
+        .await;
     assert!(world.fits(&pod, "n1").await);
 }

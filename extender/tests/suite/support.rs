@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -20,6 +22,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testkit_support::eventually;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -47,6 +50,7 @@ pub(crate) struct Faults {
     bindings: Arc<Mutex<VecDeque<Fault>>>,
     cut: Arc<AtomicBool>,
     lost_events: Arc<AtomicUsize>,
+    writes: Arc<Mutex<Vec<String>>>,
 }
 
 impl Faults {
@@ -64,6 +68,11 @@ impl Faults {
         self.lost_events.store(count, Ordering::SeqCst);
     }
 
+    /// Every call so far that is no read: its method and path.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.writes.lock().unwrap().clone()
+    }
+
     /// The extender's client: the API server behind these faults.
     fn client(&self, api: &ApiServer) -> Client {
         let (router, faults) = (api.router(), self.clone());
@@ -72,6 +81,9 @@ impl Faults {
             let is_binding = request.uri().path().ends_with("/binding");
             let fault = if is_binding { faults.bindings.lock().unwrap().pop_front() } else { None };
             let path = request.uri().path();
+            if request.method() != Method::GET {
+                faults.writes.lock().unwrap().push(format!("{} {path}", request.method()));
+            }
             let is_list = path == "/api/v1/pods" || path == "/api/v1/nodes";
             let is_cut = is_list && faults.cut.load(Ordering::SeqCst);
             let one_less = |count: usize| count.checked_sub(1);
@@ -153,19 +165,42 @@ impl World {
     /// Starts an extender and waits until it is ready.
     pub(crate) async fn start(&mut self) {
         self.launch().await;
-        until("the extender is ready", async || self.get("/readyz").await.0 == 200).await;
+        eventually("the extender is ready", async || (self.get("/readyz").await.0 == 200).then_some(()))
+            .await;
     }
 
     /// Starts an extender.
     pub(crate) async fn launch(&mut self) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.launch_by(|serving| tokio::spawn(serving)).await;
+    }
+
+    /// Starts an extender in a runtime of its own, as the program has one: it ends with `serve`, and with it all that
+    /// `serve` has not waited for.
+    pub(crate) async fn launch_in_own_runtime(&mut self) {
+        self.launch_by(|serving| {
+            tokio::task::spawn_blocking(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(serving)
+            })
+        })
+        .await;
+    }
+
+    async fn launch_by(
+        &mut self,
+        spawn: impl FnOnce(BoxFuture<'static, anyhow::Result<()>>) -> JoinHandle<anyhow::Result<()>>,
+    ) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let scheme = if self.config.tls.is_some() { "https" } else { "http" };
         let address = format!("{scheme}://{}", listener.local_addr().unwrap());
         let http = http_client(&address, self.root.as_deref(), None);
         let stop = CancellationToken::new();
-        let serving = serve(self.config.clone(), self.faults.client(&self.api), listener, stop.clone());
-        let task = tokio::spawn(serving);
-        self.extender = Some(Extender { address, http, stop, task });
+        let (config, client) = (self.config.clone(), self.faults.client(&self.api));
+        let shutdown = stop.clone();
+        let serving =
+            async move { serve(config, client, TcpListener::from_std(listener)?, shutdown).await }.boxed();
+        self.extender = Some(Extender { address, http, stop, task: spawn(serving) });
     }
 
     /// Where the extender listens.
@@ -173,7 +208,12 @@ impl World {
         &self.extender.as_ref().unwrap().address
     }
 
-    /// Ends the extender, as SIGTERM does, and waits for its end.
+    /// Begins to end the extender, as SIGTERM does.
+    pub(crate) fn shut_down(&self) {
+        self.extender.as_ref().unwrap().stop.cancel();
+    }
+
+    /// Ends the extender and waits for its end.
     pub(crate) async fn stop(&mut self) {
         let Extender { stop, task, .. } = self.extender.take().unwrap();
         stop.cancel();
@@ -203,6 +243,17 @@ impl World {
     /// Creates a pod with one container that asks for this.
     pub(crate) async fn pod(&self, name: &str, resource: &str, count: u32) -> Pod {
         self.create(pod(name, resource, count)).await
+    }
+
+    /// Every object of the kinds that the extender reads or writes, as JSON.
+    pub(crate) async fn everything(&self) -> Vec<Value> {
+        let mut everything = Vec::new();
+        for path in ["/api/v1/pods", "/api/v1/nodes", "/apis/events.k8s.io/v1/events"] {
+            let list: Value =
+                self.client.request(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+            everything.push(list["items"].clone());
+        }
+        everything
     }
 
     pub(crate) async fn read(&self, name: &str) -> Pod {
@@ -342,16 +393,6 @@ pub(crate) fn bound(mut pod: Value, node: &str, annotations: Value) -> Value {
     pod["spec"]["nodeName"] = json!(node);
     pod["metadata"]["annotations"] = annotations;
     pod
-}
-
-/// Waits for a condition, at most ten seconds.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(timeout(Duration::from_secs(10), wait).await.is_ok(), "waited in vain: {what}");
 }
 
 fn from<T: DeserializeOwned>(value: Value) -> T {

@@ -19,11 +19,12 @@ use rcgen::{
 use rstest::rstest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit_support::eventually;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{World, call, http_client, try_call, until};
+use crate::support::{World, call, http_client, try_call};
 
 /// A CA that signs for servers and clients.
 struct Ca {
@@ -184,10 +185,11 @@ async fn new_files_are_served_without_a_restart_and_open_connections_go_on() {
     assert_eq!(filter(&open).await.0, 200);
 
     secret.swap("second", &new.server(), Some(&new));
-    until("new connections get the new certificate", async || {
+    eventually("new connections get the new certificate", async || {
         try_call(client(&world, &new, Some(&new.client())), Method::POST, "/filter", question())
             .await
             .is_ok_and(|(status, _)| status == 200)
+            .then_some(())
     })
     .await;
     // Neither certificate would do for a new connection: the one from before is still in use.
@@ -205,7 +207,7 @@ async fn files_that_cannot_be_used_change_nothing_until_they_are_put_right() {
         let http = http_client(&program.address, Some(&ca.pem), None);
         async move { try_call(http, Method::GET, "/healthz", String::new()).await.is_ok() }
     };
-    until("the program serves", async || health(&old).await).await;
+    eventually("the program serves", async || health(&old).await.then_some(())).await;
     let halves = Pair { certificate: new.server().certificate, key: new.server().key };
     secret.swap("mismatched", &halves, None);
     program.says(" does not belong to the certificate ").await;
@@ -214,7 +216,7 @@ async fn files_that_cannot_be_used_change_nothing_until_they_are_put_right() {
     program.says("tls.crt contains no certificate").await;
     assert!(health(&old).await);
     secret.swap("right", &new.server(), None);
-    program.says("the TLS files were reloaded from ").await;
+    program.says("TLS files reloaded").await;
     assert!(health(&new).await);
 }
 
@@ -251,7 +253,7 @@ impl Program {
     }
 
     async fn says(&self, text: &str) {
-        until(text, async || fs::read_to_string(&self.log).unwrap().contains(text)).await;
+        eventually(text, async || fs::read_to_string(&self.log).unwrap().contains(text).then_some(())).await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where, in its helpers too")]
 
+mod as_json;
 mod binding;
 mod deletion;
 mod events;

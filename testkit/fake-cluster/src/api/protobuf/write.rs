@@ -44,6 +44,7 @@ fn field(out: &mut Vec<u8>, number: u32, value: &Value, kind: Kind) {
     match kind {
         Kind::Text => bytes(out, number, text(value).as_bytes()),
         Kind::Number => whole(out, number, value.as_i64().unwrap_or_default()),
+        Kind::Flag => whole(out, number, value.as_bool().unwrap_or_default().into()),
         Kind::Time => {
             let time = text(value).parse::<Timestamp>().unwrap_or_default();
             let mut seconds = Vec::new();
@@ -54,6 +55,11 @@ fn field(out: &mut Vec<u8>, number: u32, value: &Value, kind: Kind) {
             let mut quantity = Vec::new();
             bytes(&mut quantity, 1, text(value).as_bytes());
             bytes(out, number, &quantity);
+        }
+        Kind::Json => {
+            let mut json = Vec::new();
+            bytes(&mut json, 1, value.to_string().as_bytes());
+            bytes(out, number, &json);
         }
         Kind::Texts => map(out, number, value, Kind::Text),
         Kind::Quantities => map(out, number, value, Kind::Quantity),
@@ -98,7 +104,7 @@ mod tests {
     fn a_pod_is_written_field_by_field() {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "p", "annotations": {"a": "1"}, "managedFields": [{}]},
+            "metadata": {"name": "p", "annotations": {"a": "1"}, "selfLink": "/"},
             "spec": {"containers": [{"name": "c", "resources": {"limits": {"x": 2}}}]},
             "status": {"conditions": [{"type": "T", "lastTransitionTime": "1970-01-01T00:00:05Z"}]},
         });

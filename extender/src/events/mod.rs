@@ -1,0 +1,82 @@
+//! Explains pods to their users by events, each sent once. Started by [`crate::serve`].
+
+mod explain;
+mod pending_events;
+mod send;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use self::explain::{explain_nodes, explain_pending_pod};
+use self::pending_events::{Subject, Unsent, Unsettled};
+use self::send::{Sent, send};
+use crate::index::{Cluster, Index, Unexplained};
+
+/// How long changes are gathered before they are looked at: pods placed by the hundred a second are no reason to look
+/// as often.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// Sends events until the future is dropped. Those about a node's holders are sent once they have held for `event_delay`;
+/// what could not be sent is tried again after as long, and ever later.
+pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: Duration) {
+    // By the pod's UID and what the explanation is known by.
+    let mut sent: HashSet<(String, String)> = HashSet::new();
+    let mut unsettled = Unsettled::new(event_delay);
+    let mut unsent = Unsent::new(event_delay);
+    loop {
+        tokio::select! {
+            () = cluster.changed() => {}
+            () = unsettled.due() => {}
+            () = unsent.due() => {}
+        }
+        sleep(GATHER).await;
+        // Before the first lists a node may look empty, and a pod as if nothing could serve it.
+        if !cluster.is_listed() {
+            continue;
+        }
+        let Unexplained { mut nodes, mut pods, .. } = cluster.write(Index::take_unexplained);
+        let now = Instant::now();
+        unsent.take_due(now, &mut nodes, &mut pods);
+        nodes.extend(unsettled.nodes_due(now));
+        let mut found = cluster.read(|index| explain_nodes(index, &nodes));
+        for uid in &pods {
+            // One pod after the other: each is checked on every node, and calls that have come meanwhile do not wait for
+            // all of them.
+            yield_now().await;
+            found.extend(cluster.read(|index| explain_pending_pod(index, uid)));
+        }
+        let mut is_api_server_away = false;
+        for explanation in unsettled.settled(&nodes, found, now) {
+            let key = (explanation.uid.clone(), explanation.sent_once_by());
+            if sent.contains(&key) {
+                continue;
+            }
+            let subject = Subject::of(&explanation);
+            // Where one was not answered the next will most likely not be either, and each may take until its timeout.
+            if is_api_server_away {
+                unsent.put_off(subject, Instant::now());
+                continue;
+            }
+            match send(&client, explanation).await {
+                Sent::Yes => {
+                    sent.insert(key);
+                    unsent.remove(&subject);
+                }
+                Sent::Refused => unsent.remove(&subject),
+                Sent::NotAnswered => {
+                    is_api_server_away = true;
+                    unsent.failed(subject, Instant::now());
+                }
+            }
+        }
+        cluster.read(|index| {
+            sent.retain(|(uid, _)| index.pod(uid).is_some());
+            unsent.retain(|uid| index.pod(uid).is_some());
+        });
+    }
+}

@@ -1,0 +1,126 @@
+//! The index behind a lock that is never held across an await, and who waits for it. Shared by everyone.
+
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::{Indeterminate, Index};
+
+/// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the extender knows of pods and nodes.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    index: RwLock<Index>,
+    listed: watch::Sender<bool>,
+    changed: Notify,
+}
+
+impl Cluster {
+    /// A cluster of which nothing is known yet.
+    pub(crate) fn new(index: Index) -> Self {
+        Self { index: RwLock::new(index), listed: watch::Sender::new(false), changed: Notify::new() }
+    }
+
+    /// Looks at the index.
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&Index) -> R) -> R {
+        look(&self.index.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the index.
+    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Index) -> R) -> R {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut index);
+        let (listed, unexplained) = (index.is_listed(), index.has_unexplained());
+        drop(index);
+        self.note_listed(listed);
+        if unexplained {
+            self.changed.notify_one();
+        }
+        result
+    }
+
+    /// Once everything has been listed that stays so: of two writers the one that looked first may come here last.
+    fn note_listed(&self, listed: bool) {
+        self.listed.send_if_modified(|before| listed && !std::mem::replace(before, true));
+    }
+
+    /// Whether pods and nodes have been listed.
+    pub(crate) fn is_listed(&self) -> bool {
+        *self.listed.borrow()
+    }
+
+    /// Waits until pods and nodes have been listed.
+    ///
+    /// # Errors
+    /// They were not within two seconds.
+    pub(crate) async fn listed(&self) -> Result<(), Indeterminate> {
+        if self.is_listed() {
+            return Ok(());
+        }
+        let mut listed = self.listed.subscribe();
+        let waited = timeout(LIST_TIMEOUT, listed.wait_for(|listed| *listed)).await;
+        waited.ok().and_then(Result::ok).map(|_| ()).ok_or(Indeterminate::NotListed)
+    }
+
+    /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use neuron_core::catalog::Catalog;
+    use neuron_core::topology::Policy;
+
+    use super::*;
+    use crate::index::{Change, ObservedNode, TopologyCache};
+
+    fn cluster() -> Cluster {
+        let catalog = Arc::new(Catalog::embedded().clone());
+        Cluster::new(Index::new(TopologyCache::new(catalog, Policy::Documented)))
+    }
+
+    #[tokio::test]
+    async fn a_late_word_of_incomplete_lists_takes_nothing_back() {
+        let cluster = cluster();
+        assert!(!cluster.is_listed());
+        cluster.note_listed(true);
+        cluster.note_listed(false);
+        assert!(cluster.is_listed());
+        assert_eq!(cluster.listed().await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_the_lists_but_not_for_ever() {
+        let cluster = cluster();
+        let began = tokio::time::Instant::now();
+        assert_eq!(cluster.listed().await, Err(Indeterminate::NotListed));
+        assert_eq!(began.elapsed().as_secs(), 2);
+        let list = async {
+            cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
+            assert!(!cluster.is_listed());
+            cluster.write(|index| index.change_nodes(Change::Listed(Vec::new())));
+        };
+        let (listed, ()) = tokio::join!(cluster.listed(), list);
+        assert_eq!(listed, Ok(()));
+        assert!(cluster.read(Index::is_listed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_explainer_is_woken_by_what_is_to_be_explained() {
+        let cluster = cluster();
+        let is_woken = async || timeout(Duration::from_secs(1), cluster.changed()).await.is_ok();
+        cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
+        assert!(!is_woken().await, "an empty list");
+        let node = ObservedNode { name: "n1".to_owned(), instance_type: None, report: None };
+        cluster.write(|index| index.change_nodes(Change::Applied(node)));
+        assert!(is_woken().await);
+    }
+}

@@ -1,0 +1,302 @@
+//! What the watches have shown and what binds have reserved, by node. Pure: fed by the watches, read by filter, bind and
+//! the explainer through [`Cluster`].
+
+mod cluster;
+mod node_view;
+mod observed;
+mod overlay;
+mod refusal;
+#[cfg(test)]
+mod tests;
+mod topology_cache;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use neuron_core::ids::CoreSet;
+use neuron_core::pod::BoundPod;
+
+pub(crate) use self::cluster::Cluster;
+use self::node_view::IndexedNode;
+pub(crate) use self::node_view::NodeView;
+pub(crate) use self::observed::{Change, ObservedNode, ObservedPod};
+use self::overlay::{Overlay, Reservation};
+pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
+pub(crate) use self::topology_cache::TopologyCache;
+
+/// Everything known.
+#[derive(Debug)]
+pub(crate) struct Index {
+    topologies: TopologyCache,
+    nodes: BTreeMap<String, IndexedNode>,
+    views: HashMap<String, NodeView>,
+    /// Pods by the node that they are bound to.
+    bound: HashMap<String, Vec<BoundPod>>,
+    /// The node of each bound pod, by UID.
+    node_of: HashMap<String, String>,
+    /// Pods that are not bound, by UID.
+    pending: HashMap<String, ObservedPod>,
+    overlay: Overlay,
+    unexplained: Unexplained,
+    pod_watch: Watched,
+    node_watch: Watched,
+}
+
+/// How far one watch has come.
+#[derive(Debug, Default)]
+struct Watched {
+    is_listed: bool,
+    is_disconnected: bool,
+}
+
+/// What changed since the explainer last looked.
+#[derive(Debug, Default)]
+pub(crate) struct Unexplained {
+    /// Nodes whose view changed.
+    pub(crate) nodes: BTreeSet<String>,
+    /// UIDs of pods that kube-scheduler found no node for.
+    pub(crate) pods: BTreeSet<String>,
+    /// A node got another topology, came or went: whether anything can serve a pending pod may have changed, so all of them
+    /// are among `pods` when this is taken.
+    topologies: bool,
+}
+
+impl Watched {
+    fn listed(&mut self) {
+        (self.is_listed, self.is_disconnected) = (true, false);
+    }
+}
+
+impl Index {
+    /// An index of an empty cluster.
+    pub(crate) fn new(topologies: TopologyCache) -> Self {
+        Self {
+            topologies,
+            nodes: BTreeMap::new(),
+            views: HashMap::new(),
+            bound: HashMap::new(),
+            node_of: HashMap::new(),
+            pending: HashMap::new(),
+            overlay: Overlay::default(),
+            unexplained: Unexplained::default(),
+            pod_watch: Watched::default(),
+            node_watch: Watched::default(),
+        }
+    }
+
+    /// Whether pods and nodes have been listed.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.pod_watch.is_listed && self.node_watch.is_listed
+    }
+
+    /// Whether a watch is disconnected, so that pods may have ended, or nodes come, unseen.
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.pod_watch.is_disconnected || self.node_watch.is_disconnected
+    }
+
+    /// Takes in what the watch of pods shows.
+    pub(crate) fn change_pods(&mut self, change: Change<ObservedPod>) {
+        match change {
+            Change::ListBegins => self.overlay.list_begins(),
+            Change::Disconnected => self.pod_watch.is_disconnected = true,
+            Change::Applied(pod) => self.apply_pod(pod),
+            Change::Gone(uid) => self.remove_pod(&uid),
+            Change::Listed(pods) => {
+                let listed: BTreeSet<String> = pods.iter().map(|pod| pod.pod.uid.clone()).collect();
+                let known = self.node_of.keys().chain(self.pending.keys());
+                let gone: Vec<String> = known.filter(|uid| !listed.contains(*uid)).cloned().collect();
+                for uid in gone {
+                    self.forget_pod(&uid);
+                }
+                for node in self.overlay.remove_unlisted(|uid| listed.contains(uid)) {
+                    self.rebuild_view(&node);
+                }
+                for pod in pods {
+                    self.apply_pod(pod);
+                }
+                self.pod_watch.listed();
+            }
+        }
+    }
+
+    /// Takes in what the watch of nodes shows.
+    pub(crate) fn change_nodes(&mut self, change: Change<ObservedNode>) {
+        match change {
+            Change::ListBegins => {}
+            Change::Disconnected => self.node_watch.is_disconnected = true,
+            Change::Applied(node) => self.apply_node(node),
+            Change::Gone(name) => self.remove_node(&name),
+            Change::Listed(nodes) => {
+                let listed: BTreeSet<&String> = nodes.iter().map(|node| &node.name).collect();
+                let gone: Vec<String> =
+                    self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
+                for name in gone {
+                    self.remove_node(&name);
+                }
+                for node in nodes {
+                    self.apply_node(node);
+                }
+                self.node_watch.listed();
+            }
+        }
+    }
+
+    /// The node as filter and bind see it; `None` if there is no such node.
+    pub(crate) fn view(&self, node: &str) -> Option<&NodeView> {
+        self.views.get(node)
+    }
+
+    /// Every node, in no order.
+    pub(crate) fn views(&self) -> impl Iterator<Item = &NodeView> {
+        self.views.values()
+    }
+
+    /// A pod that asks for Neuron hardware and has not ended, with the node it is bound to.
+    pub(crate) fn pod(&self, uid: &str) -> Option<(&BoundPod, Option<&str>)> {
+        if let Some(pending) = self.pending.get(uid) {
+            return Some((&pending.pod, None));
+        }
+        let node = self.node_of.get(uid)?;
+        let pod = self.bound.get(node)?.iter().find(|pod| pod.uid == uid)?;
+        Some((pod, Some(node)))
+    }
+
+    /// Whether the pod has a reservation on the node.
+    pub(crate) fn has_reservation(&self, uid: &str, node: &str) -> bool {
+        self.reservations_of(uid).is_some_and(|nodes| nodes.contains_key(node))
+    }
+
+    /// The pod's reservations by node; mostly there are none.
+    pub(crate) fn reservations_of(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
+        self.overlay.of_pod(uid)
+    }
+
+    /// The reservation that the pod already has on the node, which one more bind now uses.
+    pub(crate) fn join_reservation(&mut self, uid: &str, node: &str) -> Option<Reservation> {
+        self.overlay.join(uid, node)
+    }
+
+    /// Holds `cores` of the node for the pod until the watch shows it bound or gone, or the bind fails.
+    pub(crate) fn reserve(
+        &mut self,
+        uid: &str,
+        node: &str,
+        cores: CoreSet,
+        annotations: Arc<BTreeMap<String, String>>,
+    ) {
+        self.overlay.add(uid, node, cores, annotations);
+        self.apply_reservations(node);
+    }
+
+    /// A bind ended without binding the pod.
+    pub(crate) fn release(&mut self, uid: &str, node: &str) {
+        if self.overlay.leave(uid, node) {
+            self.apply_reservations(node);
+        }
+    }
+
+    /// Whether there is anything that the explainer has not looked at.
+    pub(crate) fn has_unexplained(&self) -> bool {
+        let Unexplained { nodes, pods, topologies } = &self.unexplained;
+        *topologies || !nodes.is_empty() || !pods.is_empty()
+    }
+
+    /// What changed since the last call.
+    pub(crate) fn take_unexplained(&mut self) -> Unexplained {
+        let mut unexplained = std::mem::take(&mut self.unexplained);
+        if unexplained.topologies {
+            let unschedulable = self.pending.iter().filter(|(_, pod)| pod.unschedulable);
+            unexplained.pods.extend(unschedulable.map(|(uid, _)| uid.clone()));
+        }
+        unexplained
+    }
+
+    fn apply_pod(&mut self, observed: ObservedPod) {
+        let uid = observed.pod.uid.clone();
+        if observed.pod.terminal {
+            return self.remove_pod(&uid);
+        }
+        let Some(node) = observed.node.clone() else {
+            if observed.unschedulable {
+                self.unexplained.pods.insert(uid.clone());
+            }
+            self.pending.insert(uid, observed);
+            return;
+        };
+        self.pending.remove(&uid);
+        let mut changed: BTreeSet<String> = self.overlay.remove(&uid).into_iter().collect();
+        self.node_of.insert(uid.clone(), node.clone());
+        let pods = self.bound.entry(node.clone()).or_default();
+        match pods.iter_mut().find(|pod| pod.uid == uid) {
+            Some(known) if *known == observed.pod => {}
+            Some(known) => {
+                *known = observed.pod;
+                changed.insert(node);
+            }
+            None => {
+                pods.push(observed.pod);
+                changed.insert(node);
+            }
+        }
+        for node in changed {
+            self.rebuild_view(&node);
+        }
+    }
+
+    fn remove_pod(&mut self, uid: &str) {
+        self.forget_pod(uid);
+        for node in self.overlay.remove(uid) {
+            self.rebuild_view(&node);
+        }
+    }
+
+    /// Removes the pod but not its reservations.
+    fn forget_pod(&mut self, uid: &str) {
+        self.pending.remove(uid);
+        let Some(node) = self.node_of.remove(uid) else { return };
+        if let Some(pods) = self.bound.get_mut(&node) {
+            pods.retain(|pod| pod.uid != uid);
+            if pods.is_empty() {
+                self.bound.remove(&node);
+            }
+        }
+        self.rebuild_view(&node);
+    }
+
+    fn apply_node(&mut self, node: ObservedNode) {
+        if self.nodes.get(&node.name).is_none_or(|known| known.observed != node) {
+            let name = node.name.clone();
+            self.nodes.insert(name.clone(), IndexedNode::new(node, &mut self.topologies));
+            self.rebuild_view(&name);
+        }
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.unexplained.topologies |= self.views.remove(name).is_some_and(|view| view.is_neuron());
+    }
+
+    /// Settles one node again, after its pods or the node itself changed.
+    fn rebuild_view(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
+        let mut view = NodeView::new(node, pods);
+        view.reserve(self.overlay.cores_on(name));
+        let before = self.views.get(name).and_then(|view| view.topology());
+        // Topologies are shared, so the same one is the same allocation.
+        self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
+        match self.views.get_mut(name) {
+            Some(known) => *known = view,
+            None => drop(self.views.insert(name.to_owned(), view)),
+        }
+        self.unexplained.nodes.insert(name.to_owned());
+    }
+
+    /// Applies reservations to a node whose pods did not change.
+    fn apply_reservations(&mut self, name: &str) {
+        let cores = self.overlay.cores_on(name);
+        if let Some(view) = self.views.get_mut(name) {
+            view.reserve(cores);
+        }
+    }
+}

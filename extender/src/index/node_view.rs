@@ -1,0 +1,158 @@
+//! One node as filter and bind see it: settled once when its inputs change, then only read.
+
+use std::sync::Arc;
+
+use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
+use neuron_core::ids::CoreSet;
+use neuron_core::occupancy::Occupancy;
+use neuron_core::placement::{self, Placement};
+use neuron_core::pod::BoundPod;
+use neuron_core::report::NodeReport;
+use neuron_core::request::PodRequest;
+use neuron_core::topology::Topology;
+
+use super::{NodeRefusal, ObservedNode, TopologyCache};
+
+/// A node with its report read and its topology looked up: once for each change of the node, not of its pods.
+#[derive(Clone, Debug)]
+pub(super) struct IndexedNode {
+    pub(super) observed: ObservedNode,
+    hardware: Result<Hardware, NodeRefusal>,
+}
+
+#[derive(Clone, Debug)]
+struct Hardware {
+    topology: Arc<Topology>,
+    report: Option<NodeReport>,
+}
+
+/// One node with its holders.
+#[derive(Debug)]
+pub(crate) struct NodeView {
+    pub(crate) name: String,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Known {
+        settled: Box<Settled>,
+        /// What the holders have and what is reserved beside them.
+        occupancy: Occupancy,
+        unknown_holder: Option<NodeRefusal>,
+    },
+    /// The node's topology is not known.
+    Unknown(NodeRefusal),
+}
+
+impl IndexedNode {
+    pub(super) fn new(observed: ObservedNode, topologies: &mut TopologyCache) -> Self {
+        Self { hardware: Hardware::of(&observed, topologies), observed }
+    }
+}
+
+impl Hardware {
+    fn of(node: &ObservedNode, topologies: &mut TopologyCache) -> Result<Self, NodeRefusal> {
+        let report = node.report.as_deref().map(NodeReport::parse).transpose();
+        let report = report.map_err(|error| NodeRefusal::Report(error.to_string()))?;
+        Ok(Self { topology: topologies.of(node.instance_type.as_deref(), report.as_ref())?, report })
+    }
+}
+
+impl NodeView {
+    /// The node with the pods that are bound to it, and nothing reserved.
+    pub(super) fn new(node: &IndexedNode, pods: &[BoundPod]) -> Self {
+        let name = &node.observed.name;
+        let state = match &node.hardware {
+            Ok(Hardware { topology, report }) => {
+                let topology = Arc::clone(topology);
+                let settled = settle(&NodeFacts { name, topology, report: report.as_ref(), pods });
+                State::Known {
+                    occupancy: settled.occupancy.clone(),
+                    unknown_holder: unknown_holder(&settled),
+                    settled: Box::new(settled),
+                }
+            }
+            Err(refusal) => State::Unknown(refusal.clone()),
+        };
+        Self { name: name.clone(), state }
+    }
+
+    /// Has these cores held beside what the holders have, instead of what was reserved before.
+    pub(super) fn reserve(&mut self, cores: CoreSet) {
+        if let State::Known { settled, occupancy, .. } = &mut self.state {
+            *occupancy = settled.occupancy.clone();
+            occupancy.hold(cores);
+        }
+    }
+
+    /// Whether the pod fits now.
+    ///
+    /// # Errors
+    /// Why it does not. A node with an unknown holder takes no pod, but where even the empty node would not take it, that is
+    /// the answer.
+    pub(crate) fn fits(&self, request: &PodRequest) -> Result<(), NodeRefusal> {
+        let (occupancy, unknown_holder) = self.known()?;
+        match (placement::fits(request, occupancy), unknown_holder) {
+            (Err(refusal), Some(_)) if refusal.is_permanent() => Err(refusal.into()),
+            (_, Some(unknown_holder)) => Err(unknown_holder.clone()),
+            (fits, None) => Ok(fits?),
+        }
+    }
+
+    /// Chooses the pod's hardware from what is free.
+    ///
+    /// # Errors
+    /// Why there is no choice.
+    pub(crate) fn place(&self, request: &PodRequest) -> Result<(Placement, &Occupancy), NodeRefusal> {
+        let (occupancy, unknown_holder) = self.known()?;
+        match unknown_holder {
+            Some(unknown_holder) => Err(unknown_holder.clone()),
+            None => Ok((placement::place(request, occupancy)?, occupancy)),
+        }
+    }
+
+    /// Whether the pod, which is bound to this node, has a record that counts.
+    pub(crate) fn has_record_of(&self, pod: &BoundPod) -> bool {
+        let ignored =
+            self.settled().is_some_and(|settled| settled.ignored.iter().any(|one| one.uid == pod.uid));
+        self.reads_record_of(pod) && !ignored
+    }
+
+    /// Whether the pod's record, looked at by itself, is one for this node.
+    pub(crate) fn reads_record_of(&self, pod: &BoundPod) -> bool {
+        self.topology()
+            .is_some_and(|topology| matches!(record_counts(pod, &self.name, topology), Ok(Some(_))))
+    }
+
+    /// Who holds what; `None` if the node's topology is not known.
+    pub(crate) fn settled(&self) -> Option<&Settled> {
+        match &self.state {
+            State::Known { settled, .. } => Some(settled),
+            State::Unknown(_) => None,
+        }
+    }
+
+    /// `None` if the node's topology is not known.
+    pub(crate) fn topology(&self) -> Option<&Arc<Topology>> {
+        self.settled().map(|settled| settled.occupancy.topology())
+    }
+
+    /// Whether anything says that the node has Neuron devices.
+    pub(crate) fn is_neuron(&self) -> bool {
+        !matches!(&self.state, State::Unknown(refusal) if refusal.is_no_neuron_node())
+    }
+
+    fn known(&self) -> Result<(&Occupancy, Option<&NodeRefusal>), NodeRefusal> {
+        match &self.state {
+            State::Known { occupancy, unknown_holder, .. } => Ok((occupancy, unknown_holder.as_ref())),
+            State::Unknown(refusal) => Err(refusal.clone()),
+        }
+    }
+}
+
+fn unknown_holder(settled: &Settled) -> Option<NodeRefusal> {
+    let mut pods: Vec<&str> = settled.unknown.iter().map(|holder| holder.pod.as_str()).collect();
+    pods.sort_unstable();
+    (!pods.is_empty()).then(|| NodeRefusal::UnknownHolder { pods: pods.join(", ") })
+}

@@ -1,0 +1,165 @@
+//! Reservations: what binds have chosen and the watch has not shown yet, by pod UID and node. Kept by the index.
+//!
+//! The watch lags the Binding, so a reservation counts like a holder until the watch shows its pod bound or gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use neuron_core::ids::CoreSet;
+
+/// One pod's hardware on one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Reservation {
+    /// Every logical core that the pod takes under either name.
+    pub(crate) cores: CoreSet,
+    /// The annotations that its Binding carries; a repeated bind sends the same again.
+    pub(crate) annotations: Arc<BTreeMap<String, String>>,
+    /// Binds under way with it: kube-scheduler may repeat a call before the first has ended.
+    binds: u32,
+    /// How many lists of all pods had begun when it was made.
+    lists_begun: u64,
+}
+
+/// All reservations.
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    by_pod: BTreeMap<String, BTreeMap<String, Reservation>>,
+    lists_begun: u64,
+}
+
+impl Overlay {
+    /// The reservation of the pod on the node, which one more bind now uses.
+    pub(super) fn join(&mut self, uid: &str, node: &str) -> Option<Reservation> {
+        let reservation = self.by_pod.get_mut(uid)?.get_mut(node)?;
+        reservation.binds += 1;
+        Some(reservation.clone())
+    }
+
+    /// Adds a reservation that one bind uses.
+    pub(super) fn add(
+        &mut self,
+        uid: &str,
+        node: &str,
+        cores: CoreSet,
+        annotations: Arc<BTreeMap<String, String>>,
+    ) {
+        let reservation = Reservation { cores, annotations, binds: 1, lists_begun: self.lists_begun };
+        self.by_pod.entry(uid.to_owned()).or_default().insert(node.to_owned(), reservation);
+    }
+
+    /// One bind ended without binding the pod: the reservation goes unless another bind uses it. Whether it went.
+    pub(super) fn leave(&mut self, uid: &str, node: &str) -> bool {
+        let Some(nodes) = self.by_pod.get_mut(uid) else { return false };
+        let Some(reservation) = nodes.get_mut(node) else { return false };
+        reservation.binds = reservation.binds.saturating_sub(1);
+        if reservation.binds > 0 {
+            return false;
+        }
+        nodes.remove(node);
+        if nodes.is_empty() {
+            self.by_pod.remove(uid);
+        }
+        true
+    }
+
+    /// Removes the pod's reservations, as the watch has shown it bound or gone. Returns the nodes they were on.
+    pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
+        self.by_pod.remove(uid).unwrap_or_default().into_keys().collect()
+    }
+
+    /// A list of all pods begins: a pod that is reserved for from here on may be missing in it.
+    pub(super) fn list_begins(&mut self) {
+        self.lists_begun += 1;
+    }
+
+    /// Removes the reservations, made before the last list began, of pods that are not in it. Returns the nodes they were
+    /// on.
+    pub(super) fn remove_unlisted(&mut self, is_listed: impl Fn(&str) -> bool) -> Vec<String> {
+        let lists_begun = self.lists_begun;
+        let mut nodes = Vec::new();
+        self.by_pod.retain(|uid, by_node| {
+            if !is_listed(uid) {
+                by_node.retain(|node, reservation| {
+                    let newer = reservation.lists_begun == lists_begun;
+                    if !newer {
+                        nodes.push(node.clone());
+                    }
+                    newer
+                });
+            }
+            !by_node.is_empty()
+        });
+        nodes
+    }
+
+    /// The pod's reservations by node.
+    pub(super) fn of_pod(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
+        self.by_pod.get(uid)
+    }
+
+    /// Every core reserved on the node.
+    pub(super) fn cores_on(&self, node: &str) -> CoreSet {
+        let reserved = self.by_pod.values().filter_map(|nodes| nodes.get(node));
+        reserved.fold(CoreSet::EMPTY, |cores, reservation| cores.union(reservation.cores))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overlay(reservations: &[(&str, &str, u8)]) -> Overlay {
+        let mut overlay = Overlay::default();
+        add(&mut overlay, reservations);
+        overlay
+    }
+
+    /// Reserves one core for each pod on each node.
+    fn add(overlay: &mut Overlay, reservations: &[(&str, &str, u8)]) {
+        for (uid, node, core) in reservations {
+            overlay.add(uid, node, CoreSet::run(*core, 1), Arc::default());
+        }
+    }
+
+    #[test]
+    fn a_reservation_goes_with_the_last_bind_that_uses_it() {
+        let mut overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.join("u", "n1").unwrap().cores, CoreSet::run(0, 1));
+        assert!(!overlay.leave("u", "n1"), "one more bind uses it");
+        assert!(overlay.leave("u", "n1"));
+        assert!(!overlay.leave("u", "n1"), "it is gone");
+        assert!(overlay.join("u", "n1").is_none() && overlay.join("w", "n1").is_none());
+        assert_eq!(overlay.of_pod("u").unwrap().keys().collect::<Vec<_>>(), ["n2"]);
+        assert!(overlay.leave("u", "n2"));
+        assert!(overlay.of_pod("u").is_none() && overlay.of_pod("v").is_some());
+    }
+
+    #[test]
+    fn the_cores_of_a_node_are_those_of_all_pods() {
+        let overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.cores_on("n1"), CoreSet::run(0, 1).union(CoreSet::run(2, 1)));
+        assert_eq!(overlay.cores_on("n2"), CoreSet::run(1, 1));
+        assert_eq!(overlay.cores_on("n3"), CoreSet::EMPTY);
+    }
+
+    #[test]
+    fn a_pod_that_was_seen_has_no_reservations() {
+        let mut overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.remove("u"), ["n1", "n2"]);
+        assert_eq!(overlay.remove("u"), [""; 0]);
+        assert!(overlay.of_pod("u").is_none() && overlay.of_pod("v").is_some());
+    }
+
+    #[test]
+    fn a_list_removes_what_is_older_than_itself_and_not_in_it() {
+        let mut overlay = overlay(&[("u", "n1", 0), ("v", "n1", 2)]);
+        overlay.list_begins();
+        add(&mut overlay, &[("u", "n2", 1), ("w", "n1", 3)]);
+        assert_eq!(overlay.remove_unlisted(|uid| uid == "v"), ["n1"]);
+        assert_eq!(overlay.of_pod("u").unwrap().keys().collect::<Vec<_>>(), ["n2"]);
+        assert!(overlay.of_pod("v").is_some() && overlay.of_pod("w").is_some());
+        overlay.list_begins();
+        assert_eq!(overlay.remove_unlisted(|_| false), ["n2", "n1", "n1"]);
+        assert!(overlay.by_pod.is_empty());
+    }
+}

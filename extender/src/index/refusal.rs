@@ -1,0 +1,88 @@
+//! Why a node does not take a pod, and why that cannot be told. Read by filter, bind and the explainer.
+
+use std::mem::{Discriminant, discriminant};
+
+use neuron_core::topology::NodeTopologyError;
+use neuron_core::placement::Refusal;
+use neuron_core::request::RequestError;
+
+/// Why a node does not take a pod.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NodeRefusal {
+    /// Its devices do not allow it.
+    #[error(transparent)]
+    Placement(#[from] Refusal),
+    /// A pod holds devices of the node, and nothing says which.
+    #[error(
+        "it is not known yet which devices pod {pods} holds; the node takes no new Neuron pod until its device plugin reports it"
+    )]
+    UnknownHolder {
+        /// The pods, as `namespace/name`, comma separated.
+        pods: String,
+    },
+    /// Its topology is not known.
+    #[error(transparent)]
+    Topology(#[from] NodeTopologyError),
+    /// Its report cannot be read.
+    #[error("{0}")]
+    Report(String),
+    /// What the pod asks for cannot be read.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The watch shows no such node.
+    #[error("the Neuron scheduler knows no node of this name")]
+    UnknownNode,
+}
+
+/// What tells refusals apart whatever their numbers and names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RefusalKind(Discriminant<NodeRefusal>, Option<Discriminant<Refusal>>);
+
+impl NodeRefusal {
+    pub(crate) fn kind(&self) -> RefusalKind {
+        let placement = match self {
+            NodeRefusal::Placement(refusal) => Some(discriminant(refusal)),
+            _ => None,
+        };
+        RefusalKind(discriminant(self), placement)
+    }
+
+    /// Whether no pod's end can lift it, so that preemption need not try.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            NodeRefusal::Placement(refusal) => refusal.is_permanent(),
+            NodeRefusal::Topology(error) => is_no_neuron_node(error),
+            NodeRefusal::Request(_) | NodeRefusal::UnknownNode => true,
+            NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) => false,
+        }
+    }
+
+    /// Whether the pod may fit all the same, so that it is not refused where no other node takes it.
+    pub(crate) fn is_indeterminate(&self) -> bool {
+        matches!(self, NodeRefusal::UnknownHolder { .. })
+    }
+
+    /// Whether nothing says that the node has Neuron devices.
+    pub(crate) fn is_no_neuron_node(&self) -> bool {
+        matches!(self, NodeRefusal::Topology(error) if is_no_neuron_node(error))
+    }
+}
+
+fn is_no_neuron_node(error: &NodeTopologyError) -> bool {
+    matches!(error, NodeTopologyError::NoType | NodeTopologyError::UnknownType { .. })
+}
+
+/// Why it is not known whether any node can take a pod. kube-scheduler gets it as an error: after a refusal it tries the pod
+/// again only when it sees a change, which it may have seen before the extender, after an error by itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Indeterminate {
+    /// The call came before the first complete lists.
+    #[error("the pods and nodes of the cluster have not been listed yet; try again")]
+    NotListed,
+    /// Pods may have ended, or nodes come, unseen.
+    #[error("the watch of pods and nodes is cut, so what is free is not known; it is being taken up again")]
+    Disconnected,
+    /// Nodes have holders of which nothing says what they hold.
+    #[error("{0}")]
+    UnknownHolders(String),
+}

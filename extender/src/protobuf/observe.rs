@@ -1,0 +1,165 @@
+//! What is kept of pods and nodes: the parts that decide. Called by the watches and by bind.
+
+use std::collections::BTreeMap;
+
+use neuron_core::names::{
+    INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS,
+};
+use neuron_core::pod::{self, Amounts, BoundPod, Resources};
+use neuron_core::quantity::Quantity;
+use neuron_core::record::max_value_bytes;
+use runtime::protobuf::text;
+
+use super::messages;
+use crate::index::{ObservedNode, ObservedPod};
+
+impl From<messages::Pod> for ObservedPod {
+    fn from(pod: messages::Pod) -> Self {
+        let messages::Pod { metadata, spec, status } = pod;
+        let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
+        let status = pod_status(status);
+        let unschedulable = status.conditions.iter().any(|condition| {
+            condition.type_ == "PodScheduled"
+                && condition.status == "False"
+                && condition.reason.as_deref() == Some("Unschedulable")
+        });
+        let messages::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
+        let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
+        let annotations: BTreeMap<String, String> = ours
+            .map(|(key, value)| {
+                let kept = kept(&key, value);
+                (key, kept)
+            })
+            .collect();
+        let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
+        ObservedPod { node, unschedulable, pod }
+    }
+}
+
+/// As much of an annotation's value as is kept: enough to see that it is too long.
+fn kept(key: &str, mut value: Vec<u8>) -> String {
+    value.truncate(max_value_bytes(key) + 1);
+    value.shrink_to_fit();
+    text(value)
+}
+
+impl From<messages::Node> for ObservedNode {
+    fn from(node: messages::Node) -> Self {
+        let messages::ObjectMeta { name, mut labels, mut annotations, .. } = node.metadata;
+        ObservedNode {
+            name,
+            instance_type: labels.remove(INSTANCE_TYPE_LABEL),
+            report: annotations.remove(NODE_REPORT).map(text),
+        }
+    }
+}
+
+fn pod_spec(spec: messages::PodSpec) -> pod::PodSpec {
+    let messages::PodSpec { containers, node_name, init_containers } = spec;
+    pod::PodSpec {
+        node_name: (!node_name.is_empty()).then_some(node_name),
+        scheduler_name: None,
+        init_containers: init_containers.into_iter().map(container).collect(),
+        containers: containers.into_iter().map(container).collect(),
+    }
+}
+
+fn container(container: messages::Container) -> pod::Container {
+    let messages::Container { name, resources, restart_policy } = container;
+    let amount = |resource: &str| resources.limits.get(resource).map(|amount| Quantity::new(&amount.text));
+    let limits = Amounts {
+        neuron: amount(NEURON),
+        neuroncore: amount(NEURONCORE),
+        neurondevice: amount(NEURONDEVICE),
+    };
+    pod::Container { name, restart_policy, resources: Resources { limits, requests: Amounts::default() } }
+}
+
+fn pod_status(status: messages::PodStatus) -> pod::PodStatus {
+    let set = |bytes: Vec<u8>| (!bytes.is_empty()).then(|| text(bytes));
+    let conditions = status.conditions.into_iter().map(|condition| pod::PodCondition {
+        type_: text(condition.kind),
+        status: text(condition.status),
+        last_transition_time: condition.last_transition_time.and_then(messages::Time::text),
+        reason: set(condition.reason),
+    });
+    pod::PodStatus { phase: set(status.phase), conditions: conditions.collect(), ..pod::PodStatus::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::request::Role;
+    use prost::Message;
+
+    use super::*;
+
+    /// A field of a message on the wire: its number, that so many bytes follow, and the bytes.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        // A number above 15 takes two bytes.
+        let mut written =
+            if number < 16 { vec![number << 3 | 2] } else { vec![number << 3 | 0x82, number >> 4] };
+        written.push(u8::try_from(bytes.len()).unwrap());
+        written.extend_from_slice(bytes);
+        written
+    }
+
+    fn entry(name: &str, value: &[u8]) -> Vec<u8> {
+        [field(1, name.as_bytes()), field(2, value)].concat()
+    }
+
+    #[test]
+    fn what_decides_is_read_off_the_wire_whatever_else_stands_there() {
+        let meta = [
+            field(1, b"p"),
+            field(3, b"d"),
+            field(5, b"u"),
+            field(12, &entry("NEURON_DEVS", b"\xff")),
+            field(12, &entry("other", b"x")),
+            field(17, b"managed"),
+        ];
+        let limits = field(1, &entry(NEURON, &field(1, b"2")));
+        let sidecar = [field(1, b"s"), field(8, &limits), field(24, b"Always")].concat();
+        let spec = [field(2, &[field(1, b"c"), field(8, b"")].concat()), field(20, &sidecar)];
+        let condition =
+            [field(1, b"PodScheduled"), field(2, b"False"), field(4, b""), field(5, b"Unschedulable")];
+        // A container's termination message, which the API server keeps whatever it is.
+        let terminated = field(8, &field(2, &field(3, &field(4, b"\xff"))));
+        let status = [field(1, b"Pending"), field(2, &condition.concat()), terminated];
+        let pod = [field(1, &meta.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
+
+        let ObservedPod { node, unschedulable, pod } =
+            ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap());
+        assert_eq!((node, unschedulable), (None, true));
+        assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
+        assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
+        let [asks] = &pod.request.unwrap().containers[..] else { panic!("one container asks") };
+        assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
+    }
+
+    #[test]
+    fn of_values_that_no_record_has_little_is_kept() {
+        let long = |key: &&str| ((*key).to_owned(), vec![b'"'; 250_000]);
+        let annotations = POD_ANNOTATIONS.iter().map(long).collect();
+        let metadata = messages::ObjectMeta { annotations, ..Default::default() };
+        let ObservedPod { pod, .. } = ObservedPod::from(messages::Pod { metadata, ..Default::default() });
+        let kept: usize = pod.annotations.values().map(String::capacity).sum();
+        assert!(kept < 72 * 1024, "{kept}");
+        assert_eq!(pod.record.unwrap_err().problem, "it is longer than 65536 bytes");
+    }
+
+    #[test]
+    fn a_bound_pod_says_where_and_since_when() {
+        let condition = messages::PodCondition {
+            kind: b"PodScheduled".to_vec(),
+            status: b"True".to_vec(),
+            last_transition_time: Some(messages::Time { seconds: 1_795_348_800 }),
+            ..Default::default()
+        };
+        let status = messages::PodStatus { phase: b"Failed".to_vec(), conditions: vec![condition] };
+        let spec = messages::PodSpec { node_name: "n".to_owned(), ..Default::default() };
+        let ObservedPod { node, unschedulable, pod } =
+            ObservedPod::from(messages::Pod { spec, status, ..Default::default() });
+        assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
+        assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));
+    }
+}

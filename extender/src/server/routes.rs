@@ -1,0 +1,105 @@
+//! The HTTP surface: which path answers what. Called by [`crate::serve`].
+//!
+//! kube-scheduler reads a body only on status 200, so every failure is a 200 whose `Error` says why. Only a
+//! call without the client certificate that it needs is a 403: it is no scheduler's.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use tracing::warn;
+
+use super::tls::Peer;
+use crate::index::Cluster;
+use crate::verbs::Filter;
+use crate::verbs::bind::Binder;
+use crate::wire::{BindResult, BodyError, FilterResult};
+
+/// Where AWS' extension serves its calls; manifests in the field name it.
+pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
+
+/// Longest body, in bytes: 5,000 full nodes are some 100 MB.
+const BODY_LIMIT: usize = 256 << 20;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) filter: Filter,
+    pub(crate) binder: Binder,
+}
+
+/// The extender's routes. `certificate_required`: the verbs need a client certificate.
+pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
+    let mut verbs = Router::new().route("/filter", post(filter)).route("/bind", post(bind));
+    if certificate_required {
+        verbs = verbs.route_layer(from_fn(require_certificate));
+    }
+    verbs
+        .clone()
+        .nest(PREFIX, verbs)
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(shared)
+}
+
+/// Refuses calls without a client certificate before their body is read, which may have 256 MB.
+async fn require_certificate(request: Request, next: Next) -> Response {
+    if request.extensions().get::<Peer>().is_some_and(|peer| peer.has_certificate) {
+        return next.run(request).await;
+    }
+    let error = "the Neuron scheduler takes this call only with a client certificate from its --client-ca; \
+                 set certFile and keyFile in tlsConfig of the extender in kube-scheduler's configuration";
+    warn!(path = request.uri().path(), reason = "no client certificate", "call refused");
+    (StatusCode::FORBIDDEN, Json(BindResult { error: error.to_owned() })).into_response()
+}
+
+async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    if shared.cluster.is_listed() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the pods and nodes of the cluster have not been listed yet")
+    }
+}
+
+async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let body = received("filter", body);
+    let answer = match &body {
+        Ok(body) => match parse("filter", body) {
+            Ok(args) => shared.filter.filter(args).await,
+            Err(error) => FilterResult::failure(error),
+        },
+        Err(error) => FilterResult::failure(error),
+    };
+    // The answer borrows from the body, so it is written before that goes.
+    Json(answer).into_response()
+}
+
+async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
+    let error = match received("bind", body).and_then(|body| parse("bind", &body)) {
+        Ok(args) => shared.binder.bind(args).await.err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    Json(BindResult { error: error.unwrap_or_default() })
+}
+
+fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {
+    body.map_err(|rejection| logged(BodyError::NotReceived { verb, reason: rejection.body_text() }))
+}
+
+fn parse<'a, T: Deserialize<'a>>(verb: &'static str, body: &'a [u8]) -> Result<T, BodyError> {
+    serde_json::from_slice(body).map_err(|source| logged(BodyError::NotUnderstood { verb, source }))
+}
+
+fn logged(error: BodyError) -> BodyError {
+    warn!(reason = error.to_string(), "call not answered");
+    error
+}

@@ -1,0 +1,64 @@
+//! Why a pod was not bound. The texts end in the pod's FailedScheduling event.
+
+use neuron_core::request::RequestError;
+
+use crate::index::{Indeterminate, NodeRefusal};
+
+/// Why a pod was not bound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BindError {
+    /// The call came before the first complete lists.
+    #[error(transparent)]
+    Indeterminate(#[from] Indeterminate),
+    /// The pod was deleted.
+    #[error("the pod does not exist any more; nothing was bound")]
+    Gone,
+    /// Another pod has its name now.
+    #[error("the pod was recreated: its UID is {found}, not {requested}; nothing was bound")]
+    Replaced {
+        /// The UID to bind.
+        requested: String,
+        /// The UID that the name has now.
+        found: String,
+    },
+    /// The pod is in no watch yet and could not be read either.
+    #[error("the pod could not be read: {0}; nothing was bound, try again")]
+    NotRead(String),
+    /// The pod was bound to another node before.
+    #[error("the pod is already bound to node {node}")]
+    BoundElsewhere {
+        /// That node.
+        node: String,
+    },
+    /// The pod was bound to this node by someone else.
+    #[error(
+        "the pod is already bound to this node, without an allocation record that counts; recreate the pod"
+    )]
+    BoundWithoutRecord,
+    /// What the pod asks for cannot be read.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The watch shows no such node.
+    #[error("the Neuron scheduler knows no node {node}; kube-scheduler tries again")]
+    UnknownNode {
+        /// Its name.
+        node: String,
+    },
+    /// The node does not take the pod, or not any more.
+    #[error(transparent)]
+    Refused(#[from] NodeRefusal),
+    /// The API server did not carry out the Binding.
+    #[error("the API server refused the binding: {0}")]
+    BindingRefused(String),
+    /// Nobody knows whether the Binding was or will be carried out.
+    #[error(
+        "it is not clear whether the pod was bound: {reason}; its devices stay reserved for it until that is clear"
+    )]
+    OutcomeUnknown {
+        /// Why that is not known.
+        reason: String,
+    },
+    /// The extender is shutting down.
+    #[error("the extender was stopped while binding; try again")]
+    Stopped,
+}

@@ -1,0 +1,168 @@
+//! `/filter`: which of the given nodes can take a pod now, and why the others cannot. Writes nothing, so that autoscalers
+//! may call it freely. Called by the routes.
+
+use std::sync::Arc;
+
+use neuron_core::request::{PodRequest, RequestError};
+use serde_json::value::RawValue;
+use tracing::{Instrument as _, debug, info_span};
+
+use super::refusal_log::{Reasons, RefusalLog};
+use crate::index::{Cluster, Indeterminate, Index, NodeRefusal, NodeView};
+use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
+
+/// Answers `/filter`. Clones share the cluster and what was logged.
+#[derive(Clone)]
+pub(crate) struct Filter {
+    cluster: Arc<Cluster>,
+    refusals: Arc<RefusalLog>,
+}
+
+impl Filter {
+    /// A filter for this cluster.
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { cluster, refusals: Arc::new(RefusalLog::new()) }
+    }
+
+    /// Checks every given node. A failure of the call as a whole is in the answer's `error`.
+    pub(crate) async fn filter<'a>(&self, args: FilterArgs<'a>) -> FilterResult<'a> {
+        let FilterArgs { pod, nodes, node_names } = args;
+        let Some(pod) = pod else {
+            return FilterResult::failure(BodyError::Missing { verb: "filter", field: "Pod" });
+        };
+        let span = info_span!("filter", pod = pod.metadata.to_string());
+        let answer = async {
+            self.cluster.listed().await?;
+            self.answer(&pod, nodes, node_names)
+        };
+        answer.instrument(span).await.unwrap_or_else(FilterResult::failure)
+    }
+
+    /// # Errors
+    /// No node fits, but some may.
+    fn answer<'a>(
+        &self,
+        pod: &PodToPlace,
+        nodes: Option<NodeList<'a>>,
+        node_names: Option<Vec<NodeName<'a>>>,
+    ) -> Result<FilterResult<'a>, Indeterminate> {
+        let uid = &pod.metadata.uid;
+        let request = PodRequest::of(&pod.spec);
+        let mut call = Call {
+            cluster: &self.cluster,
+            uid,
+            request: &request,
+            reasons: Reasons::default(),
+            unknown_holders: Vec::new(),
+        };
+        let mut answer = FilterResult::default();
+        answer.nodes = nodes.map(|nodes| call.full_nodes(nodes, &mut answer));
+        answer.node_names = node_names.map(|names| call.names(names, &mut answer));
+        let Call { reasons, unknown_holders, .. } = call;
+
+        let still_waits = |uid: &str| self.cluster.read(|index| matches!(index.pod(uid), Some((_, None))));
+        let fitting = fitting(&answer);
+        if fitting > 0 {
+            // The pod is logged when it is bound.
+            debug!(nodes = fitting, "nodes take the pod");
+            self.refusals.fits(uid);
+            return Ok(answer);
+        }
+        let reason = if request.is_err() {
+            None
+        } else if self.cluster.read(Index::is_disconnected) {
+            Some(Indeterminate::Disconnected)
+        } else if !unknown_holders.is_empty() {
+            Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
+        } else {
+            None
+        };
+        match reason {
+            Some(reason) => {
+                self.refusals.indeterminate(uid, &reason, still_waits);
+                Err(reason)
+            }
+            None => {
+                self.refusals.refused(uid, &reasons, still_waits);
+                Ok(answer)
+            }
+        }
+    }
+}
+
+/// How many nodes can take the pod.
+fn fitting(answer: &FilterResult<'_>) -> usize {
+    match (&answer.node_names, &answer.nodes) {
+        (Some(names), _) => names.len(),
+        (None, Some(nodes)) => nodes.items.len(),
+        (None, None) => 0,
+    }
+}
+
+/// One call.
+struct Call<'c> {
+    cluster: &'c Cluster,
+    uid: &'c str,
+    request: &'c Result<PodRequest, RequestError>,
+    reasons: Reasons,
+    /// Nodes that may or may not be able to take the pod, each with the reason.
+    unknown_holders: Vec<String>,
+}
+
+impl Call<'_> {
+    fn full_nodes<'a>(&mut self, nodes: NodeList<'a>, answer: &mut FilterResult<'a>) -> FittingNodes<'a> {
+        let mut nodes = nodes.items.unwrap_or_default();
+        self.remove_refused(&mut nodes, |node| &node.name, answer);
+        let items: Vec<&RawValue> = nodes.into_iter().map(|node| node.json).collect();
+        FittingNodes { items, ..FittingNodes::default() }
+    }
+
+    fn names<'a>(
+        &mut self,
+        mut names: Vec<NodeName<'a>>,
+        answer: &mut FilterResult<'a>,
+    ) -> Vec<NodeName<'a>> {
+        self.remove_refused(&mut names, |name| name, answer);
+        names
+    }
+
+    /// Removes the nodes that cannot take the pod; why goes to `answer`.
+    fn remove_refused<'a, T>(
+        &mut self,
+        nodes: &mut Vec<T>,
+        name: fn(&T) -> &NodeName<'a>,
+        answer: &mut FilterResult<'a>,
+    ) {
+        let (cluster, uid) = (self.cluster, self.uid);
+        cluster.read(|index| {
+            let reserved = index.reservations_of(uid);
+            nodes.retain(|node| {
+                let node = name(node);
+                let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
+                let Err(refusal) = self.check(index.view(&node.0), is_reserved) else { return true };
+                let reason = refusal.to_string();
+                self.reasons.add(&refusal, &reason);
+                if refusal.is_indeterminate() {
+                    self.unknown_holders.push(format!("{node}: {reason}"));
+                }
+                let failed = if refusal.is_permanent() {
+                    &mut answer.failed_and_unresolvable_nodes
+                } else {
+                    &mut answer.failed_nodes
+                };
+                failed.insert(node.clone(), reason);
+                false
+            });
+        });
+    }
+
+    fn check(&self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), NodeRefusal> {
+        let request = self.request.as_ref().map_err(Clone::clone)?;
+        if request.is_empty() {
+            return Ok(());
+        }
+        let view = view.ok_or(NodeRefusal::UnknownNode)?;
+        // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
+        if is_reserved { Ok(()) } else { view.fits(request) }
+    }
+}

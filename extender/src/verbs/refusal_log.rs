@@ -1,0 +1,185 @@
+//! Logs why no node takes a pod, once for each reason: kube-scheduler asks about a pod that waits several times a second.
+//! Used by filter.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracing::{debug, info};
+
+use crate::index::{Indeterminate, NodeRefusal, RefusalKind};
+
+/// This many pods are remembered before those that no longer wait are forgotten.
+const FEW: usize = 64;
+
+/// What was logged last of each pod that no node took.
+#[derive(Debug)]
+pub(super) struct RefusalLog {
+    logged: Mutex<Logged>,
+}
+
+#[derive(Debug)]
+struct Logged {
+    /// The fingerprint of the reason, by the pod's UID.
+    by_pod: HashMap<String, u64>,
+    /// At this size pods that no longer wait are forgotten.
+    prune_at: usize,
+}
+
+/// Why the nodes of one call refuse a pod: one refusal of each kind, and how many nodes gave it.
+#[derive(Debug, Default)]
+pub(super) struct Reasons {
+    kinds: Vec<(RefusalKind, String, usize)>,
+}
+
+impl Reasons {
+    /// Adds one node's refusal and its text.
+    pub(super) fn add(&mut self, refusal: &NodeRefusal, text: &str) {
+        let kind = refusal.kind();
+        match self.kinds.iter_mut().find(|(known, _, _)| *known == kind) {
+            Some((_, _, nodes)) => *nodes += 1,
+            None => self.kinds.push((kind, text.to_owned(), 1)),
+        }
+    }
+
+    /// The same for the same kinds in any order, whatever is free now.
+    fn fingerprint(&self) -> u64 {
+        self.kinds.iter().fold(0, |sum: u64, (kind, _, _)| sum.wrapping_add(hash(kind)))
+    }
+}
+
+impl fmt::Display for Reasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (_, example, nodes)) in self.kinds.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{example} ({nodes} nodes)")?;
+        }
+        Ok(())
+    }
+}
+
+impl RefusalLog {
+    pub(super) fn new() -> Self {
+        Self { logged: Mutex::new(Logged { by_pod: HashMap::new(), prune_at: FEW }) }
+    }
+
+    /// No node takes the pod. `still_waits` says of a UID whether its pod waits.
+    pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) {
+        let nodes: usize = reasons.kinds.iter().map(|(_, _, nodes)| nodes).sum();
+        if self.is_new(uid, reasons.fingerprint(), still_waits) {
+            info!(nodes, reason = reasons.to_string(), "no node takes the pod");
+        } else {
+            debug!(nodes, reason = reasons.to_string(), "no node takes the pod");
+        }
+    }
+
+    /// It is not known whether a node takes the pod.
+    pub(super) fn indeterminate(
+        &self,
+        uid: &str,
+        reason: &Indeterminate,
+        still_waits: impl Fn(&str) -> bool,
+    ) {
+        if self.is_new(uid, hash(&std::mem::discriminant(reason)), still_waits) {
+            info!(reason = reason.to_string(), "it is not known whether a node takes the pod");
+        } else {
+            debug!(reason = reason.to_string(), "it is not known whether a node takes the pod");
+        }
+    }
+
+    /// A node takes the pod: its next refusal is news.
+    pub(super) fn fits(&self, uid: &str) {
+        self.lock().by_pod.remove(uid);
+    }
+
+    /// Whether this was not the last reason for the pod.
+    fn is_new(&self, uid: &str, fingerprint: u64, still_waits: impl Fn(&str) -> bool) -> bool {
+        let mut logged = self.lock();
+        if let Some(known) = logged.by_pod.get_mut(uid) {
+            return std::mem::replace(known, fingerprint) != fingerprint;
+        }
+        if logged.by_pod.len() >= logged.prune_at {
+            logged.by_pod.retain(|uid, _| still_waits(uid));
+            logged.prune_at = FEW.max(logged.by_pod.len() * 2);
+        }
+        logged.by_pod.insert(uid.to_owned(), fingerprint);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Logged> {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash(value: &impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::names::Resource;
+    use neuron_core::placement::Refusal;
+
+    use super::*;
+
+    fn reasons(refusals: &[NodeRefusal]) -> Reasons {
+        let mut reasons = Reasons::default();
+        for refusal in refusals {
+            reasons.add(refusal, &refusal.to_string());
+        }
+        reasons
+    }
+
+    fn too_many(containers: usize) -> NodeRefusal {
+        NodeRefusal::Placement(Refusal::TooManyContainers { containers })
+    }
+
+    fn unknown_holder() -> NodeRefusal {
+        NodeRefusal::UnknownHolder { pods: "default/one".to_owned() }
+    }
+
+    #[test]
+    fn a_reason_is_new_when_its_kinds_change_and_not_when_its_numbers_do() {
+        let log = RefusalLog::new();
+        let is_new = |refusals: &[NodeRefusal]| log.is_new("u", reasons(refusals).fingerprint(), |_| true);
+        assert!(is_new(&[too_many(1), unknown_holder()]));
+        assert!(!is_new(&[unknown_holder(), too_many(2), too_many(3)]));
+        assert!(is_new(&[too_many(2)]));
+        assert!(is_new(&[NodeRefusal::UnknownNode]));
+        assert!(is_new(&[too_many(2)]));
+        log.fits("u");
+        assert!(is_new(&[too_many(2)]));
+        assert!(log.is_new("v", reasons(&[too_many(2)]).fingerprint(), |_| true), "another pod");
+    }
+
+    #[test]
+    fn kinds_of_placement_are_told_apart() {
+        let unsupported = Refusal::UnsupportedCount {
+            instance_type: "trn1.32xlarge".to_owned(),
+            resource: Resource::Device,
+            requested: 7,
+        };
+        assert_ne!(NodeRefusal::Placement(unsupported).kind(), too_many(1).kind());
+        assert_eq!(too_many(1).kind(), too_many(2).kind());
+    }
+
+    #[test]
+    fn the_text_has_an_example_of_each_kind_and_counts_its_nodes() {
+        let text = reasons(&[too_many(200), unknown_holder(), too_many(201)]).to_string();
+        let wanted = format!("{} (2 nodes); {} (1 nodes)", too_many(200), unknown_holder());
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn pods_that_are_gone_are_forgotten() {
+        let log = RefusalLog::new();
+        for number in 0..10_000 {
+            assert!(log.is_new(&format!("u{number}"), 1, |uid| uid == "u7"));
+        }
+        assert!(log.lock().by_pod.len() <= FEW + 1, "{}", log.lock().by_pod.len());
+        assert!(!log.is_new("u7", 1, |_| true), "a pod that waits is remembered");
+    }
+}

@@ -1,0 +1,147 @@
+//! The extender protocol's bodies (docs/reference/kubernetes.md §1), both directions. Called by the routes.
+//!
+//! kube-scheduler's Go types carry no JSON tags: keys are Go field names and nil arrives as `null`. Older and
+//! third-party callers send lower case, so both are read; exactly the Go names are answered. Nodes and their names are
+//! never copied: they are read where they stand in the body, and the answer borrows them from there.
+
+mod node;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use neuron_core::pod::PodSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+pub(crate) use self::node::RawNode;
+
+/// What kube-scheduler asks `/filter`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FilterArgs<'a> {
+    #[serde(rename = "Pod", alias = "pod")]
+    pub(crate) pod: Option<PodToPlace>,
+    /// Full nodes, sent by schedulers with `nodeCacheCapable: false`.
+    #[serde(borrow, rename = "Nodes", alias = "nodes")]
+    pub(crate) nodes: Option<NodeList<'a>>,
+    /// Node names, sent by schedulers with `nodeCacheCapable: true`.
+    #[serde(borrow, rename = "NodeNames", alias = "nodeNames", alias = "nodenames")]
+    pub(crate) node_names: Option<Vec<NodeName<'a>>>,
+}
+
+/// A node's name in the body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct NodeName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl fmt::Display for NodeName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The parts of the pod that filter reads.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PodToPlace {
+    #[serde(default)]
+    pub(crate) metadata: PodMetadata,
+    pub(crate) spec: PodSpec,
+}
+
+/// The parts of a pod's metadata that filter reads.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodMetadata {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+}
+
+impl fmt::Display for PodMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A list of full nodes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NodeList<'a> {
+    /// Go sends `null` for none.
+    #[serde(borrow, alias = "Items")]
+    pub(crate) items: Option<Vec<RawNode<'a>>>,
+}
+
+/// What `/filter` answers.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct FilterResult<'a> {
+    /// The nodes that fit, where full nodes were given.
+    pub(crate) nodes: Option<FittingNodes<'a>>,
+    /// The names of the nodes that fit, where names were given.
+    pub(crate) node_names: Option<Vec<NodeName<'a>>>,
+    /// Why a node does not fit now.
+    pub(crate) failed_nodes: BTreeMap<NodeName<'a>, String>,
+    /// Why a node can never serve the pod; preemption skips these.
+    pub(crate) failed_and_unresolvable_nodes: BTreeMap<NodeName<'a>, String>,
+    /// Why the call as a whole failed; empty on success.
+    pub(crate) error: String,
+}
+
+impl FilterResult<'_> {
+    /// A call that failed as a whole.
+    pub(crate) fn failure(error: impl ToString) -> Self {
+        Self { error: error.to_string(), ..Self::default() }
+    }
+}
+
+/// The full nodes that fit, as a Kubernetes NodeList.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct FittingNodes<'a> {
+    /// A NodeList has list metadata, even when it says nothing.
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// The nodes as they came in.
+    pub(crate) items: Vec<&'a RawValue>,
+}
+
+/// What kube-scheduler asks `/bind`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BindArgs {
+    #[serde(rename = "PodName", alias = "podName", alias = "podname")]
+    pub(crate) pod_name: String,
+    #[serde(rename = "PodNamespace", alias = "podNamespace", alias = "podnamespace")]
+    pub(crate) pod_namespace: String,
+    #[serde(rename = "PodUID", alias = "podUID", alias = "podUid", alias = "poduid")]
+    pub(crate) pod_uid: String,
+    #[serde(rename = "Node", alias = "node")]
+    pub(crate) node: String,
+}
+
+/// What `/bind` answers.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct BindResult {
+    /// Why the pod was not bound; empty on success.
+    pub(crate) error: String,
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// Longer than allowed, or cut off on the way.
+    #[error("the body of /{verb} could not be received: {reason}")]
+    NotReceived {
+        verb: &'static str,
+        /// What the server says.
+        reason: String,
+    },
+    /// Not the JSON that the call takes.
+    #[error("the body of /{verb} is not what kube-scheduler sends: {source}")]
+    NotUnderstood {
+        verb: &'static str,
+        /// What is wrong, with line and column.
+        source: serde_json::Error,
+    },
+    /// A field that the call cannot do without.
+    #[error("the body of /{verb} has no {field}; send one")]
+    Missing { verb: &'static str, field: &'static str },
+}

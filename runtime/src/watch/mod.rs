@@ -1,0 +1,137 @@
+//! Lists one kind of object and watches it from there, without end: the suite's only list-and-watch.
+//!
+//! Nothing can hold it up for ever: a list, a watch's beginning and a connection that leads nowhere are given up
+//! ([`timeouts`]). After an error everything is listed again, since a watch taken up where it broke does not say when it has
+//! caught up.
+
+mod changes;
+mod list;
+#[cfg(test)]
+mod tests;
+mod timeouts;
+
+use futures::stream::{BoxStream, StreamExt as _, unfold};
+use kube::Client;
+use kube::core::Resource;
+use kube::runtime::watcher::Event;
+use tracing::warn;
+
+use self::changes::Changes;
+use self::list::{Listed, Listing};
+use self::timeouts::Backoff;
+use crate::calls::CallError;
+use crate::encoding::Encoding;
+
+/// Which objects to list and watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collection {
+    /// What logs and errors call them, such as `pods`.
+    pub name: String,
+    /// The path at the API server, such as `/api/v1/pods`.
+    pub path: String,
+    /// Only objects with these fields, such as `spec.nodeName=n1`.
+    pub field_selector: Option<String>,
+}
+
+impl Collection {
+    /// All objects of the kind, in every namespace.
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        Self { name: K::plural(&()).into_owned(), path: K::url_path(&(), None), field_selector: None }
+    }
+
+    /// The same with a field selector.
+    pub fn only(self, field_selector: impl Into<String>) -> Self {
+        Self { field_selector: Some(field_selector.into()), ..self }
+    }
+}
+
+/// The watch is disconnected: until the next [`Event::InitDone`] nobody knows what has changed. It is logged already.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch of {collection} is disconnected, a list follows: {reason}")]
+pub struct Disconnected {
+    /// The collection's name.
+    pub collection: String,
+    /// What went wrong.
+    pub reason: String,
+}
+
+/// What happens to the objects of the collection, without end.
+///
+/// Each list begins with [`Event::Init`] and ends with [`Event::InitDone`]: what is not in between is gone. After
+/// [`Disconnected`] a list follows, after a pause that grows to five seconds.
+pub fn watch<K, E>(
+    client: Client,
+    collection: Collection,
+    encoding: E,
+) -> BoxStream<'static, Result<Event<K>, Disconnected>>
+where
+    K: Send + 'static,
+    E: Encoding<K>,
+{
+    let source = Source { client, collection, encoding };
+    let watch = Watch { source, state: State::Connecting, backoff: Backoff::new() };
+    unfold(watch, |mut watch| async { Some((watch.next().await, watch)) }).boxed()
+}
+
+/// Where objects are read from, and how.
+struct Source<E> {
+    client: Client,
+    collection: Collection,
+    encoding: E,
+}
+
+/// Why a list must follow.
+#[derive(Debug, thiserror::Error)]
+enum Reason {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("it ended as soon as it had begun")]
+    EndedAtOnce,
+}
+
+struct Watch<K, E> {
+    source: Source<E>,
+    state: State<K>,
+    backoff: Backoff,
+}
+
+enum State<K> {
+    /// A list is to begin now.
+    Connecting,
+    Listing(Listing<K>),
+    Watching(Changes),
+    /// A list is to begin after a pause.
+    Disconnected,
+}
+
+impl<K: 'static, E: Encoding<K>> Watch<K, E> {
+    async fn next(&mut self) -> Result<Event<K>, Disconnected> {
+        self.event().await.map_err(|reason| {
+            self.state = State::Disconnected;
+            let (collection, reason) = (self.source.collection.name.clone(), reason.to_string());
+            warn!(collection, reason, "the watch is disconnected, a list follows");
+            Disconnected { collection, reason }
+        })
+    }
+
+    async fn event(&mut self) -> Result<Event<K>, Reason> {
+        match &mut self.state {
+            State::Connecting | State::Disconnected => {
+                if let State::Disconnected = self.state {
+                    self.backoff.wait().await;
+                }
+                self.backoff.list_begins();
+                self.state = State::Listing(Listing::new(&self.source));
+                Ok(Event::Init)
+            }
+            State::Listing(listing) => match listing.next(&self.source).await? {
+                Listed::Object(object) => Ok(Event::InitApply(object)),
+                Listed::Done(version) => {
+                    self.state = State::Watching(Changes::since(version));
+                    Ok(Event::InitDone)
+                }
+            },
+            State::Watching(changes) => changes.next(&self.source).await,
+        }
+    }
+}
