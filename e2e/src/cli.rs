@@ -16,8 +16,9 @@ use crate::kind::conformance;
 use crate::kind::fuzz::OnKind;
 use crate::kind::session::Session;
 use crate::kind_arguments::{KindArguments, node_image_of_environment};
-use crate::output::{Row, summary, table, told};
-use crate::{draw, playground};
+use crate::playground;
+use crate::report::tables::{summary, table, told};
+use crate::report::{Output, Row, drawing, tables};
 use neuron_e2e_engine::embedded::{self, Options};
 use neuron_e2e_engine::fuzz::{self, Fuzz};
 use neuron_e2e_engine::scenario::Scenario;
@@ -121,16 +122,6 @@ enum ClusterKind {
     Kind,
 }
 
-/// How to print what came of a command.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum Output {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
-}
-
 /// Carries the arguments out. Exit code 0 if everything passed, 1 if a scenario failed. An error is code 2: misuse,
 /// or a run that could not be carried out or tidied up after.
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -168,7 +159,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 fn list(output: Output) -> anyhow::Result<ExitCode> {
     let scenarios = library::all()?;
     match output {
-        Output::Table => println!("{}", crate::output::list(&scenarios)),
+        Output::Table => println!("{}", tables::list(&scenarios)),
         Output::Json => {
             let rows: Vec<_> = scenarios
                 .iter()
@@ -221,7 +212,7 @@ async fn run_scenarios(arguments: RunArguments) -> anyhow::Result<ExitCode> {
                 && let Some(outcome) = &row.outcome
             {
                 println!("{}\n", scenario.about);
-                print!("{}{}", draw::nodes(scenario, outcome), told(outcome));
+                print!("{}{}", drawing::nodes(scenario, outcome), told(outcome));
             }
             println!("{}", summary(&rows));
         }

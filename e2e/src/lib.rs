@@ -4,9 +4,7 @@
 pub mod bench;
 pub mod choice;
 pub mod cli;
-pub mod draw;
 pub mod kind;
 mod kind_arguments;
-pub mod output;
-pub mod paint;
 pub mod playground;
+pub mod report;

@@ -2,7 +2,7 @@
 //! runs all of them with all seeds.
 
 use futures::StreamExt as _;
-use neuron_e2e::output::Row;
+use neuron_e2e::report::Row;
 use neuron_e2e_engine::embedded;
 use neuron_e2e_engine::embedded::Options;
 use neuron_e2e_engine::scenario::Tier;

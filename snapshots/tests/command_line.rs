@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_e2e::draw;
 use neuron_e2e::kind::conformance::row as conformance;
-use neuron_e2e::output::{self, Row};
+use neuron_e2e::report::{Row, drawing, tables};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::run::Finished;
 use neuron_e2e_engine::scenario::Scenario;
@@ -54,7 +53,7 @@ fn fixed() -> Outcome {
 
 #[test]
 fn scenarios_are_listed() {
-    let mut table = output::list(&library::all().unwrap());
+    let mut table = tables::list(&library::all().unwrap());
     show("list", &table.force_no_tty().to_string());
 }
 
@@ -86,9 +85,9 @@ fn results_are_a_table() {
             20.0,
         ),
     ];
-    let mut table = output::table(&rows);
+    let mut table = tables::table(&rows);
     let table = table.force_no_tty().set_width(WIDTH);
-    show("results", &format!("{table}\n{}", output::summary(&rows)));
+    show("results", &format!("{table}\n{}", tables::summary(&rows)));
 }
 
 #[test]
@@ -144,6 +143,6 @@ fn every_shape_is_drawn() {
     ];
     for (shape, instance_type) in drawings {
         let pods = if shape == "single" { outcome([("one", running("", "1"))]) } else { fixed() };
-        show(&format!("drawing-{shape}"), &draw::nodes(&scenario(shape, instance_type), &pods));
+        show(&format!("drawing-{shape}"), &drawing::nodes(&scenario(shape, instance_type), &pods));
     }
 }

@@ -1,75 +1,15 @@
-//! What the command line prints of finished scenarios: a table for people, JSON for programs.
+//! Finished scenarios as tables and lines for people. Called by the command line.
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
-use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
-use serde::Serialize;
-
+use neuron_core::record::{Allocation, Recorded};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::scenario::Scenario;
 
+use super::Row;
+use super::sets::set;
+
 /// Pods shown of one scenario; the JSON has them all.
 const PODS_SHOWN: usize = 4;
-
-/// One line of the table, one element of the JSON.
-#[derive(Debug, Serialize)]
-pub struct Row {
-    /// The scenario's name.
-    pub scenario: String,
-    /// The cluster it ran on and the scheduler; none for the embedded cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
-    /// What it shows.
-    pub about: String,
-    /// The instance types of n1, n2, n3.
-    pub nodes: Vec<String>,
-    /// Whether everything was as it must be.
-    pub passed: bool,
-    /// What was not, one sentence each.
-    pub failures: Vec<String>,
-    /// Why it was not run on this cluster; none if it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skipped: Option<String>,
-    /// Wall time in seconds.
-    pub seconds: f64,
-    /// The outcome document; none if the scenario did not come to its end.
-    pub outcome: Option<Outcome>,
-}
-
-impl Row {
-    /// The row of a scenario that was run.
-    pub fn new(
-        scenario: &Scenario,
-        result: anyhow::Result<neuron_e2e_engine::run::Finished>,
-        seconds: f64,
-    ) -> Self {
-        let (outcome, failures) = match result {
-            Ok(finished) => (Some(finished.outcome), finished.failures),
-            Err(error) => (None, vec![format!("{error:#}")]),
-        };
-        Row {
-            scenario: scenario.name.clone(),
-            cluster: None,
-            about: scenario.about.clone(),
-            nodes: scenario.nodes.iter().map(|node| node.instance_type.clone()).collect(),
-            passed: failures.is_empty(),
-            failures,
-            skipped: None,
-            seconds,
-            outcome,
-        }
-    }
-
-    /// The row of a scenario that this cluster cannot run, and why.
-    pub fn skipped(scenario: &Scenario, why: String) -> Self {
-        let nothing = anyhow::anyhow!("not run");
-        Row { failures: Vec::new(), skipped: Some(why), ..Row::new(scenario, Err(nothing), 0.0) }
-    }
-
-    /// Whether it was run and something was not as it must be.
-    pub fn failed(&self) -> bool {
-        !self.passed && self.skipped.is_none()
-    }
-}
 
 /// The table: scenario, nodes, what was placed where, passed or failed and why.
 pub fn table(rows: &[Row]) -> Table {
@@ -145,30 +85,6 @@ fn placement(pod: &PodOutcome) -> String {
         }
         _ => pod.phase.to_lowercase(),
     }
-}
-
-/// `devices 0-3`, `core 5`, or both.
-pub(crate) fn set(allocation: &ContainerAllocation) -> String {
-    let part = |noun: &str, ids: String| {
-        let plural = if ids.contains(',') { "s" } else { "" };
-        (!ids.is_empty()).then(|| format!("{noun}{plural} {}", folded(&ids)))
-    };
-    let parts = [part("device", allocation.devices.to_string()), part("core", allocation.cores.to_string())];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
-}
-
-/// `0,1,2,5` as `0-2,5`.
-pub(crate) fn folded(ids: &str) -> String {
-    let mut runs: Vec<(u8, u8)> = Vec::new();
-    for id in ids.split(',').filter_map(|id| id.parse::<u8>().ok()) {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == id => *last = id,
-            _ => runs.push((id, id)),
-        }
-    }
-    let text =
-        |(first, last): &(u8, u8)| if first == last { first.to_string() } else { format!("{first}-{last}") };
-    runs.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

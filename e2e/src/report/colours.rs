@@ -1,4 +1,4 @@
-//! Colours of what is drawn on a terminal. Used by [`crate::draw`] and the playground.
+//! Colours of what is drawn on a terminal. Used by [`super::drawing`] and the playground.
 
 use anstyle::{AnsiColor, Style};
 

@@ -7,11 +7,11 @@ use neuron_core::catalog::{Catalog, Shape};
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::record::{Allocation, Recorded};
 use neuron_core::topology::{Policy, Topology};
-
-use crate::output::folded;
-use crate::paint::Paint;
 use neuron_e2e_engine::outcome::Outcome;
 use neuron_e2e_engine::scenario::{NodeSpec, Scenario};
+
+use super::colours::Paint;
+use super::sets::folded;
 
 /// A node and who holds what of it.
 pub struct Sketch<'a> {
