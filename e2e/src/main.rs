@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use neuron_e2e::cli::Arguments;
+use neuron_e2e::command::Arguments;
 
 fn main() -> ExitCode {
-    match neuron_e2e::cli::run(Arguments::parse()) {
+    match neuron_e2e::command::run(Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("neuron-e2e: {error:#}");

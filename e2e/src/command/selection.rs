@@ -1,28 +1,27 @@
-//! Which scenarios a command is about. Called by [`crate::cli`].
+//! Which scenarios a command is about. Part of the command line of `run`.
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
-use neuron_e2e_engine::scenario::library;
-use neuron_e2e_engine::scenario::{Scenario, Tier};
+use neuron_e2e_engine::scenario::{Scenario, Tier, library};
 
 /// The part of a command line that chooses scenarios.
 #[derive(Clone, Debug, Args)]
-pub struct Choice {
+pub(super) struct Selection {
     /// Names of scenarios, or beginnings of names; all of the tier if none is given.
-    pub scenarios: Vec<String>,
+    scenarios: Vec<String>,
     /// Where pods are placed (`placement`, what happens without it), what breaks meanwhile (`faults`), or both; named
     /// scenarios are found in either.
     #[arg(long, value_enum)]
-    pub tier: Option<Tiers>,
+    tier: Option<Tiers>,
     /// How often each scenario runs.
     #[arg(long, default_value_t = 1, value_name = "TIMES")]
-    pub repeat: usize,
+    repeat: usize,
 }
 
 /// Tiers to choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tiers {
+enum Tiers {
     /// Where pods are placed and what they get.
     Placement,
     /// What breaks and comes back meanwhile.
@@ -41,9 +40,9 @@ impl Tiers {
     }
 }
 
-impl Choice {
+impl Selection {
     /// The scenarios whose names are, or begin with, one of those given, each as often as asked for.
-    pub fn scenarios(&self) -> anyhow::Result<Vec<Scenario>> {
+    pub(super) fn scenarios(&self) -> anyhow::Result<Vec<Scenario>> {
         let tiers = match self.tier {
             Some(tiers) => tiers,
             None if self.scenarios.is_empty() => Tiers::Placement,
