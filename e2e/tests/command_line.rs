@@ -77,6 +77,29 @@ fn the_list_is_json_too() {
 }
 
 #[test]
+fn a_reader_that_has_gone_ends_a_command_quietly() {
+    for arguments in [["list"].as_slice(), &["list", "-o", "json"], &["run", "nine-cores"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
+        let output = program.args(arguments).stdout(writer).output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
+        assert!(!told.contains("panic"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn nobody_who_reads_progress_does_not_matter() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
+    let output = program.args(["run", "nine-cores", "-o", "json"]).stderr(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap().len(), 1);
+}
+
+#[test]
 fn what_only_the_embedded_cluster_can_do_is_refused_on_kind() {
     for flags in [["--seed", "0"].as_slice(), &["--hostile"], &["--jobs", "4"]] {
         let output = neuron_e2e(&[&["run", "--cluster", "kind"], flags].concat());

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::ValueEnum;
 
+use crate::report::print;
+
 /// Above what only runs on the embedded cluster know.
 pub(super) const EMBEDDED_HEADING: &str = "With --cluster embedded";
 
@@ -35,6 +37,6 @@ pub(super) fn skipped(why: &str, require: bool) -> anyhow::Result<ExitCode> {
     if require {
         bail!("{why}");
     }
-    println!("skipped: {why}");
+    print::line(format_args!("skipped: {why}"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::kind;
 use crate::kind_arguments::node_image_of_environment;
-use crate::report::Output;
+use crate::report::{Output, print};
 
 /// The command line of `neuron-e2e doctor`.
 #[derive(Clone, Debug, Args)]
@@ -21,8 +21,12 @@ pub(super) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> 
     let image = node_image_of_environment();
     let findings = kind::doctor::look(image.as_deref(), kind::pool::CLUSTERS).await;
     match arguments.output {
-        Output::Table => findings.iter().for_each(|finding| println!("{finding}")),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
+        Output::Table => {
+            for finding in &findings {
+                print::line(finding)?;
+            }
+        }
+        Output::Json => print::json(&findings)?,
     }
     let healthy = findings.iter().all(|finding| finding.found.is_ok());
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })

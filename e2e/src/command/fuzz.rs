@@ -12,7 +12,7 @@ use super::progress;
 use crate::kind;
 use crate::kind::fuzz::OnKind;
 use crate::kind_arguments::KindArguments;
-use crate::report::Output;
+use crate::report::{Output, print};
 
 /// The command line of `neuron-e2e fuzz`.
 #[derive(Clone, Debug, Args)]
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
             match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) => return skipped(&why, require),
                 OnKind::Ran(rows) => {
-                    rows.iter().filter(|row| !row.passed).for_each(|row| eprintln!("{}", row.line()));
+                    rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(row.line()));
                     rows
                 }
             }
@@ -60,8 +60,8 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     };
     let failed = rows.iter().filter(|row| !row.passed).count();
     match output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Table => println!("{}", summary(&rows, failed, cluster)),
+        Output::Json => print::json(&rows)?,
+        Output::Table => print::line(summary(&rows, failed, cluster))?,
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -83,7 +83,7 @@ async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {
         progress.inc(1);
         progress.set_message(format!("seed {}", row.seed));
         if !row.passed || !stderr().is_terminal() {
-            progress.suspend(|| eprintln!("{}", row.line()));
+            progress.suspend(|| print::progress(row.line()));
         }
     };
     let rows = fuzz::on_embedded(fuzz, report).await?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use neuron_e2e_engine::scenario::library;
 
-use crate::report::{Output, tables};
+use crate::report::{Output, print, tables};
 
 /// The command line of `neuron-e2e list`.
 #[derive(Clone, Debug, Args)]
@@ -19,14 +19,14 @@ pub(super) struct ListArguments {
 pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let scenarios = library::all()?;
     match arguments.output {
-        Output::Table => println!("{}", tables::list(&scenarios)),
+        Output::Table => print::line(tables::list(&scenarios)),
         Output::Json => {
             let rows: Vec<_> = scenarios
                 .iter()
                 .map(|one| serde_json::json!({"scenario": one.name, "tier": one.tier.name(), "about": one.about}))
                 .collect();
-            println!("{}", serde_json::to_string_pretty(&rows)?);
+            print::json(&rows)
         }
-    }
+    }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ use crate::kind;
 use crate::kind::session::Session;
 use crate::kind_arguments::KindArguments;
 use crate::report::tables::{summary, table, told};
-use crate::report::{Output, Row, drawing};
+use crate::report::{Output, Row, drawing, print};
 
 /// The command line of `neuron-e2e run`.
 #[derive(Clone, Debug, Args)]
@@ -72,7 +72,7 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
                 let word = if row.passed { "passed" } else { "FAILED" };
                 progress.set_message(scenario.name.clone());
                 if !stderr().is_terminal() {
-                    eprintln!("{word} {:6.2} s  {}", row.seconds, row.scenario);
+                    print::progress(format_args!("{word} {:6.2} s  {}", row.seconds, row.scenario));
                 }
                 (place, row)
             }
@@ -84,16 +84,18 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     rows.sort_by_key(|(place, _)| *place);
     let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
     match arguments.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
+        Output::Json => print::json(&rows)?,
         Output::Table => {
-            println!("{}", table(&rows));
+            print::line(table(&rows))?;
             if let ([row], [(scenario, _)]) = (&rows[..], &runs[..])
                 && let Some(outcome) = &row.outcome
             {
-                println!("{}\n", scenario.about);
-                print!("{}{}", drawing::nodes(scenario, outcome), told(outcome));
+                let drawing = drawing::nodes(scenario, outcome);
+                print::line(
+                    format_args!("{}\n\n{drawing}{}", scenario.about, told(outcome)).to_string().trim_end(),
+                )?;
             }
-            println!("{}", summary(&rows));
+            print::line(summary(&rows))?;
         }
     }
     Ok(exit_code(&rows))
@@ -115,8 +117,8 @@ async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         Session::Ran(rows) => rows,
     };
     match output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Table => println!("{}\n{}", table(&rows), summary(&rows)),
+        Output::Json => print::json(&rows)?,
+        Output::Table => print::line(format_args!("{}\n{}", table(&rows), summary(&rows)))?,
     }
     Ok(exit_code(&rows))
 }
@@ -129,7 +131,8 @@ fn exit_code(rows: &[Row]) -> ExitCode {
 fn runs_on(cluster: &str, scenario: &Scenario) -> bool {
     let elsewhere = scenario.only.as_ref().filter(|only| only.cluster != cluster);
     if let Some(only) = elsewhere {
-        eprintln!("skipped           {}: only on {}: {}", scenario.name, only.cluster, only.because);
+        let text = format_args!("only on {}: {}", only.cluster, only.because);
+        print::progress(format_args!("skipped           {}: {text}", scenario.name));
     }
     elsewhere.is_none()
 }

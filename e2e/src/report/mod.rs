@@ -3,6 +3,7 @@
 
 pub mod colours;
 pub mod drawing;
+pub mod print;
 mod row;
 pub(crate) mod sets;
 pub mod tables;
