@@ -5,8 +5,7 @@ use futures::StreamExt as _;
 use neuron_e2e::report::Row;
 use neuron_e2e_engine::embedded;
 use neuron_e2e_engine::embedded::Options;
-use neuron_e2e_engine::scenario::Tier;
-use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{CatalogSource, Tier, library};
 
 /// Sweeps over counts and types: one pod after another on an empty node leaves kubelet nothing to choose.
 const SWEEPS: [&str; 3] = ["every-type/", "device-counts-", "core-counts-"];
@@ -15,14 +14,14 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 const JOBS: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_kubelets_break_no_scenario() {
-    let scenarios = library::all().unwrap().into_iter();
+async fn adversarial_kubelets_break_no_scenario() {
+    let scenarios = library::all(&CatalogSource::default()).unwrap().into_iter();
     let chosen = scenarios.filter(|scenario| {
         scenario.tier == Tier::Placement && !SWEEPS.iter().any(|sweep| scenario.name.starts_with(sweep))
     });
     let rows: Vec<Row> = futures::stream::iter(chosen.zip(SEEDS.into_iter().cycle()))
         .map(|(scenario, seed)| async move {
-            Row::new(&scenario, embedded::run(&scenario, Options { seed, hostile: true }).await, 0.0)
+            Row::new(&scenario, embedded::run(&scenario, Options { seed, adversarial: true }).await, 0.0)
         })
         .buffer_unordered(JOBS)
         .collect()

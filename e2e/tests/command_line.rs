@@ -6,6 +6,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
+use neuron_e2e_engine::scenario::{CatalogSource, library};
 use serde_json::Value;
 
 fn neuron_e2e(arguments: &[&str]) -> Output {
@@ -70,7 +71,7 @@ fn json_has_every_field_of_a_row() {
 fn the_list_is_json_too() {
     let output = neuron_e2e(&["list", "-o", "json"]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let scenarios = neuron_e2e_engine::scenario::library::all().unwrap();
+    let scenarios = library::all(&CatalogSource::default()).unwrap();
     assert_eq!(rows.len(), scenarios.len());
     assert_eq!(rows[0]["scenario"], scenarios[0].name.as_str());
     assert_eq!(rows[0]["about"], scenarios[0].about.as_str());
@@ -101,11 +102,12 @@ fn nobody_who_reads_progress_does_not_matter() {
 
 #[test]
 fn what_only_the_embedded_cluster_can_do_is_refused_on_kind() {
-    for flags in [["--seed", "0"].as_slice(), &["--hostile"], &["--jobs", "4"]] {
+    for flags in [["--seed", "0"].as_slice(), &["--adversarial"], &["--hostile"], &["--jobs", "4"]] {
         let output = neuron_e2e(&[&["run", "--cluster", "kind"], flags].concat());
         assert_eq!(output.status.code(), Some(2));
         let said = text(&output.stderr);
-        assert!(said.contains(&format!("{} works with --cluster embedded only", flags[0])), "{said}");
+        let flag = flags[0].replace("hostile", "adversarial");
+        assert!(said.contains(&format!("{flag} works with --cluster embedded only")), "{said}");
     }
 }
 

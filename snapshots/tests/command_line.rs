@@ -9,8 +9,7 @@ use neuron_e2e::kind::conformance::row as conformance;
 use neuron_e2e::report::{Row, drawing, tables};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::run::Finished;
-use neuron_e2e_engine::scenario::Scenario;
-use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
 
 /// Columns of the terminal that the tables are made for.
 const WIDTH: u16 = 120;
@@ -26,7 +25,7 @@ fn show(name: &str, text: &str) {
 /// A scenario with one node of this type and nothing to do.
 fn scenario(name: &str, instance_type: &str) -> Scenario {
     let text = format!("about: Shows {name}.\nnodes: [{{type: {instance_type}}}]\nsteps: []\n");
-    library::parse(name, &text).unwrap().remove(0)
+    library::parse(name, &text, &CatalogSource::default()).unwrap().remove(0)
 }
 
 /// A pod that runs on n1 with these devices and cores, as comma lists.
@@ -53,7 +52,7 @@ fn fixed() -> Outcome {
 
 #[test]
 fn scenarios_are_listed() {
-    let mut table = tables::list(&library::all().unwrap());
+    let mut table = tables::list(&library::all(&CatalogSource::default()).unwrap());
     show("list", &table.force_no_tty().to_string());
 }
 

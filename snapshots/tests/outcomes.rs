@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::Options;
-use neuron_e2e_engine::embedded::{self};
+use neuron_e2e_engine::embedded::{self, Options};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
-use neuron_e2e_engine::scenario::Scenario;
-use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
 use serde_json::{Value, json};
 
 /// Scenarios that run at the same time; they wait more than they work.
@@ -23,7 +21,7 @@ const DOCUMENTED: [&str; 4] = ["documented-cores", "documented-devices", "nine-c
 async fn documents() {
     let mut wrong = Vec::new();
     let mut outcomes = BTreeMap::new();
-    let scenarios = library::all().unwrap();
+    let scenarios = library::all(&CatalogSource::default()).unwrap();
     let mut runs = futures::stream::iter(scenarios.iter().filter(|scenario| runs_here(scenario)))
         .map(|scenario| async move { (scenario, embedded::run(scenario, Options::default()).await) })
         .buffer_unordered(JOBS);

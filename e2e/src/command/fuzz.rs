@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use neuron_e2e_engine::fuzz::{self, Fuzz, Row};
+use neuron_e2e_engine::fuzz::{self, Fuzz, Progress, Row};
 
 use super::cluster_kind::{ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped};
 use super::progress;
@@ -42,7 +42,7 @@ pub(super) struct FuzzArguments {
 /// Runs them and prints what came of it. Exit code 1 if one failed.
 pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, kind } = arguments;
-    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures };
+    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures, catalog: Default::default() };
     let rows = match cluster {
         ClusterKind::Embedded => on_embedded(&fuzz).await?,
         ClusterKind::Kind => {
@@ -79,14 +79,19 @@ fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
 
 async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {
     let progress = progress::bar(fuzz.count)?;
-    let report = |row: &Row| {
-        progress.inc(1);
-        progress.set_message(format!("seed {}", row.seed));
-        if !row.passed || !stderr().is_terminal() {
-            progress.suspend(|| print::progress(row.line()));
+    let show = |event: Progress| match event {
+        Progress::Shrinking { seed, failures } => progress.suspend(|| {
+            print::progress(format_args!("seed {seed} fails and is made smaller: {}", failures.join("; ")));
+        }),
+        Progress::Done(row) => {
+            progress.inc(1);
+            progress.set_message(format!("seed {}", row.seed));
+            if !row.passed || !stderr().is_terminal() {
+                progress.suspend(|| print::progress(row.line()));
+            }
         }
     };
-    let rows = fuzz::on_embedded(fuzz, report).await?;
+    let rows = fuzz::on_embedded(fuzz, show).await?;
     progress.finish_and_clear();
     Ok(rows)
 }

@@ -17,7 +17,7 @@ pub(super) struct ListArguments {
 
 /// Prints the scenarios.
 pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let scenarios = library::all()?;
+    let scenarios = library::all(&Default::default())?;
     match arguments.output {
         Output::Table => print::line(tables::list(&scenarios)),
         Output::Json => {

@@ -15,7 +15,7 @@ use super::selection::Selection;
 use crate::kind;
 use crate::kind::session::Session;
 use crate::kind_arguments::KindArguments;
-use crate::report::tables::{summary, table, told};
+use crate::report::tables::{messages, summary, table};
 use crate::report::{Output, Row, drawing, print};
 
 /// The command line of `neuron-e2e run`.
@@ -27,8 +27,8 @@ pub(super) struct RunArguments {
     #[arg(long, value_delimiter = ',', help_heading = EMBEDDED_HEADING)]
     seed: Vec<u64>,
     /// Let kubelet take the worst of its free choices.
-    #[arg(long, help_heading = EMBEDDED_HEADING)]
-    hostile: bool,
+    #[arg(long, alias = "hostile", help_heading = EMBEDDED_HEADING)]
+    adversarial: bool,
     /// Scenarios that run at the same time [default: 4].
     #[arg(long, help_heading = EMBEDDED_HEADING)]
     jobs: Option<usize>,
@@ -56,7 +56,7 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let seeds = if arguments.seed.is_empty() { &[0][..] } else { &arguments.seed };
     let runs: Vec<(Scenario, Options)> = scenarios
         .flat_map(|scenario| {
-            let options = |seed: &u64| Options { seed: *seed, hostile: arguments.hostile };
+            let options = |seed: &u64| Options { seed: *seed, adversarial: arguments.adversarial };
             seeds.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
         })
         .collect();
@@ -92,7 +92,9 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             {
                 let drawing = drawing::nodes(scenario, outcome);
                 print::line(
-                    format_args!("{}\n\n{drawing}{}", scenario.about, told(outcome)).to_string().trim_end(),
+                    format_args!("{}\n\n{drawing}{}", scenario.about, messages(outcome))
+                        .to_string()
+                        .trim_end(),
                 )?;
             }
             print::line(summary(&rows))?;
@@ -104,7 +106,7 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     refuse_embedded_only(&[
         ("--seed", !arguments.seed.is_empty(), "a real kubelet's choices cannot be seeded"),
-        ("--hostile", arguments.hostile, "a real kubelet makes its own choices"),
+        ("--adversarial", arguments.adversarial, "a real kubelet makes its own choices"),
         ("--jobs", arguments.jobs.is_some(), SIDE_BY_SIDE),
     ])?;
     let mut scenarios = arguments.selection.scenarios()?;

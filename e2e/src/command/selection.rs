@@ -48,7 +48,7 @@ impl Selection {
             None if self.scenarios.is_empty() => Tiers::Placement,
             None => Tiers::All,
         };
-        let mut all = library::all()?;
+        let mut all = library::all(&Default::default())?;
         all.retain(|scenario| tiers.has(scenario.tier));
         for name in &self.scenarios {
             if !all.iter().any(|scenario| scenario.name.starts_with(name.as_str())) {

@@ -43,8 +43,8 @@ pub fn list(scenarios: &[Scenario]) -> Table {
     table
 }
 
-/// What users were told of each pod: refusals, failures and our events. Empty if nobody was told anything.
-pub fn told(outcome: &Outcome) -> String {
+/// The messages that users read of each pod: refusals, failures and our events. Empty if there are none.
+pub fn messages(outcome: &Outcome) -> String {
     let mut lines = Vec::new();
     for (name, pod) in &outcome.pods {
         let refusals = [&pod.failed_scheduling, &pod.failure].into_iter().flatten();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_scenario_that_was_skipped_has_neither_passed_nor_failed() {
-        let scenario = &library::all().unwrap()[0];
+        let scenario = &library::all(&Default::default()).unwrap()[0];
         let rows = [Row::skipped(scenario, "needs 3 nodes".into())];
         assert!(!rows[0].passed && !rows[0].failed());
         assert_eq!(summary(&rows), "0 passed, 0 failed, 1 skipped");

@@ -11,16 +11,15 @@ use fake_cluster::kubelet::{Choice, Kubelet, KubeletConfig};
 use fake_neuron::{Health, Machine, MachineSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use neuron_core::catalog::Catalog;
 use neuron_core::names;
 use tokio::sync::Mutex;
 
 use super::Options;
 use super::program::Program;
 use super::runtime::WorkloadRuntime;
-use crate::scenario::{DeviceState, NodeSpec};
+use crate::scenario::{CatalogSource, DeviceState, NodeSpec};
 
-/// How long after a change a node's status shows it (facts/kubernetes.md §6: up to 10 s).
+/// How long after a change a node's status shows it: kubelet's `nodeStatusUpdateFrequency`, 10 s by default.
 const STATUS_PERIOD: Duration = Duration::from_secs(10);
 
 /// A node with what runs on it.
@@ -29,6 +28,7 @@ pub(super) struct EmbeddedNode {
     clock: Clock,
     kubelet_config: KubeletConfig,
     spec: NodeSpec,
+    catalog: CatalogSource,
     machine: Machine,
     kubelet: Mutex<Option<Kubelet>>,
     plugin: Mutex<Option<Program>>,
@@ -43,10 +43,11 @@ impl EmbeddedNode {
         name: &str,
         home: PathBuf,
         spec: &NodeSpec,
+        catalog: &CatalogSource,
         options: Options,
     ) -> anyhow::Result<Self> {
         let root = home.join("root");
-        let machine = hardware(name, &root, spec)?;
+        let machine = machine(name, &root, spec, catalog)?;
         let label = spec.label.clone().unwrap_or_else(|| spec.instance_type.clone());
         let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
         let node = EmbeddedNode {
@@ -56,11 +57,12 @@ impl EmbeddedNode {
                 node: name.to_owned(),
                 dir: home.join("kubelet"),
                 seed: options.seed,
-                choice: if options.hostile { Choice::Hostile } else { Choice::Seeded },
+                choice: if options.adversarial { Choice::Hostile } else { Choice::Seeded },
                 labels: labels.into_iter().filter(|(_, label)| !label.is_empty()).collect(),
                 status_period: STATUS_PERIOD,
             },
             spec: spec.clone(),
+            catalog: catalog.clone(),
             machine,
             kubelet: Mutex::new(None),
             plugin: Mutex::new(None),
@@ -79,16 +81,16 @@ impl EmbeddedNode {
     }
 
     /// Whether the plugin has reported and kubelet shows both resources as allocatable.
-    pub(super) async fn advertises(&self, client: &Client) -> anyhow::Result<bool> {
+    pub(super) async fn is_allocatable(&self, client: &Client) -> anyhow::Result<bool> {
         let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
         let reported = node.metadata.annotations.iter().flatten().any(|(key, _)| key == names::NODE_REPORT);
-        Ok(reported && offers(&node, names::NEURON) && offers(&node, names::NEURONCORE))
+        Ok(reported && has_allocatable(&node, names::NEURON) && has_allocatable(&node, names::NEURONCORE))
     }
 
     /// Whether kubelet shows any Neuron resource as allocatable.
-    pub(super) async fn offers_any(&self, client: &Client) -> anyhow::Result<bool> {
+    pub(super) async fn has_any_allocatable(&self, client: &Client) -> anyhow::Result<bool> {
         let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
-        Ok(offers(&node, names::NEURON) || offers(&node, names::NEURONCORE))
+        Ok(has_allocatable(&node, names::NEURON) || has_allocatable(&node, names::NEURONCORE))
     }
 
     pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
@@ -111,6 +113,7 @@ impl EmbeddedNode {
         let config = neuron_device_plugin::Config {
             root: self.machine.root().to_owned(),
             kubelet_dir: self.kubelet_config.dir.clone(),
+            catalog: self.catalog.file().map(ToOwned::to_owned),
             poll: Duration::from_millis(100),
             quiet: Duration::from_millis(50),
             ..neuron_device_plugin::Config::new(self.name())
@@ -157,7 +160,7 @@ impl EmbeddedNode {
         if hardware_anew {
             let root = self.machine.root();
             Machine::down_at(root).with_context(|| format!("machine of {}", self.name()))?;
-            hardware(self.name(), root, &self.spec)?;
+            machine(self.name(), root, &self.spec, &self.catalog)?;
         }
         self.begin().await
     }
@@ -206,18 +209,18 @@ impl EmbeddedNode {
     }
 }
 
-fn offers(node: &Node, resource: &str) -> bool {
+fn has_allocatable(node: &Node, resource: &str) -> bool {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     allocatable.and_then(|all| all.get(resource)).is_some_and(|quantity| quantity.0 != "0")
 }
 
-/// The machine of a scenario's node, with the files that it wants otherwise.
-fn hardware(name: &str, root: &Path, spec: &NodeSpec) -> anyhow::Result<Machine> {
+/// Makes the machine of a scenario's node, and replaces the files that the scenario gives.
+fn machine(name: &str, root: &Path, spec: &NodeSpec, catalog: &CatalogSource) -> anyhow::Result<Machine> {
     std::fs::create_dir_all(root).with_context(|| format!("creating {}", root.display()))?;
     let instance_id = Some(format!("i-{name}"));
     let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id };
     let machine =
-        Machine::up(&machine, root, Catalog::embedded()).with_context(|| format!("machine of {name}"))?;
+        Machine::up(&machine, root, catalog.types()).with_context(|| format!("machine of {name}"))?;
     for (path, text) in &spec.files {
         let path = root.join(path);
         match text {

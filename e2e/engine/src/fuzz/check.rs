@@ -1,5 +1,5 @@
-//! Carries a plan out on the embedded cluster, chapter by chapter, and says what should not have happened.
-//! Called by [`super::on_embedded`] and, for smaller plans, by [`super::shrink`].
+//! Carries a plan out on the embedded cluster, action by action, and says what should not have happened. Called by
+//! [`super::on_embedded`], also for smaller plans.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use crate::outcome::{Outcome, PodOutcome};
 use crate::run;
 use crate::scenario::{DeviceState, Part};
 
-/// What went wrong, one sentence each; empty if the plan passed. `patience` bounds each wait; the cluster's own if none.
-pub async fn failures(plan: &Plan, options: Options, patience: Option<Duration>) -> Vec<String> {
-    match attempt(plan, options, patience).await {
+/// What went wrong, one sentence each; empty if the plan passed. `timeout` bounds each wait; the cluster's own if none.
+pub async fn failures(plan: &Plan, options: Options, timeout: Option<Duration>) -> Vec<String> {
+    match attempt(plan, options, timeout).await {
         Ok(failures) => failures,
         Err(error) => vec![format!("{error:#}")],
     }
 }
 
-async fn attempt(plan: &Plan, options: Options, patience: Option<Duration>) -> anyhow::Result<Vec<String>> {
+async fn attempt(plan: &Plan, options: Options, timeout: Option<Duration>) -> anyhow::Result<Vec<String>> {
     let cluster =
         Embedded::up(&plan.scenario()?, options).await.context("bringing the embedded cluster up")?;
-    let cluster = match patience {
-        Some(patience) => cluster.with_patience(patience),
+    let cluster = match timeout {
+        Some(timeout) => cluster.with_timeout(timeout),
         None => cluster,
     };
-    let told = chapters(&cluster, plan).await;
+    let failures = by_action(&cluster, plan).await;
     cluster.down().await.context("taking the embedded cluster down")?;
-    told
+    failures
 }
 
-async fn chapters(cluster: &Embedded, plan: &Plan) -> anyhow::Result<Vec<String>> {
-    for (place, chapter) in plan.chapters()?.iter().enumerate() {
+async fn by_action(cluster: &Embedded, plan: &Plan) -> anyhow::Result<Vec<String>> {
+    for (place, scenario) in plan.scenarios_by_action()?.iter().enumerate() {
         let at = || match plan.actions.get(place) {
             Some(_) => format!("action {}", place + 1),
             None => "when everything is deleted".to_owned(),
         };
-        let finished = run::run(cluster, chapter).await.with_context(at)?;
+        let finished = run::run(cluster, scenario).await.with_context(at)?;
         let mut failures = finished.failures;
         failures.extend(not_admitted(plan, place, &finished.outcome));
         if !failures.is_empty() {

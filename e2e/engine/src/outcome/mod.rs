@@ -2,6 +2,7 @@
 //! Made by [`crate::run::collect`], compared by tests, printed by the command line.
 
 pub mod compare;
+pub mod expectations;
 pub mod redaction;
 
 use std::collections::BTreeMap;
@@ -57,6 +58,11 @@ impl PodOutcome {
     /// Whether it holds hardware now.
     pub fn is_running(&self) -> bool {
         self.phase == "Running" && !self.deleted
+    }
+
+    /// Why it failed or is not scheduled; none if neither kubelet, API server nor scheduler has given a reason.
+    pub fn refusal_text(&self) -> Option<&str> {
+        self.failure.as_deref().or(self.failed_scheduling.as_deref())
     }
 }
 
