@@ -20,10 +20,10 @@ pub(super) fn not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String>
                     "pod {name}: container {container} got {what}, which are not an allowed set"
                 ));
             };
-            if !devices.is_empty() && !hardware.may_be_given(devices) {
+            if !devices.is_empty() && !hardware.is_device_set(devices) {
                 report(&format!("devices {devices}"));
             }
-            if !cores.is_empty() && !hardware.cores_may_be_given(cores) {
+            if !cores.is_empty() && !hardware.is_core_set(cores) {
                 report(&format!("cores {cores}"));
             }
         }
