@@ -84,7 +84,7 @@ fn results_are_a_table() {
             20.0,
         ),
     ];
-    let mut table = tables::table(&rows);
+    let mut table = tables::results(&rows);
     let table = table.force_no_tty().set_width(WIDTH);
     show("results", &format!("{table}\n{}", tables::summary(&rows)));
 }

@@ -13,6 +13,9 @@ pub(super) const EMBEDDED_HEADING: &str = "With --cluster embedded";
 /// What takes the place of `--jobs` on kind.
 pub(super) const SIDE_BY_SIDE: &str = "give --clusters, how many clusters work side by side";
 
+/// Why `--catalog` does not work on kind.
+pub(super) const CATALOG_ON_KIND: &str = "the suite is deployed there with the types in its images";
+
 /// The cluster that carries scenarios out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ClusterKind {

@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use clap::Args;
 use neuron_e2e_engine::fuzz::{self, Fuzz, Progress, Row};
 
-use super::cluster_kind::{ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped};
+use super::catalog::CatalogArguments;
+use super::cluster_kind::{
+    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped,
+};
 use super::progress;
 use crate::kind;
 use crate::kind::fuzz::OnKind;
@@ -36,17 +39,22 @@ pub(super) struct FuzzArguments {
     #[arg(long, value_enum, default_value_t)]
     cluster: ClusterKind,
     #[command(flatten)]
+    catalog: CatalogArguments,
+    #[command(flatten)]
     kind: KindArguments,
 }
 
 /// Runs them and prints what came of it. Exit code 1 if one failed.
 pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
-    let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, kind } = arguments;
-    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures, catalog: Default::default() };
+    let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, catalog, kind } = arguments;
+    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures, catalog: catalog.read()? };
     let rows = match cluster {
         ClusterKind::Embedded => on_embedded(&fuzz).await?,
         ClusterKind::Kind => {
-            refuse_embedded_only(&[("--jobs", jobs.is_some(), SIDE_BY_SIDE)])?;
+            refuse_embedded_only(&[
+                ("--jobs", jobs.is_some(), SIDE_BY_SIDE),
+                ("--catalog", catalog.is_given(), CATALOG_ON_KIND),
+            ])?;
             // Plans have two nodes at most.
             let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
             match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use neuron_e2e_engine::scenario::library;
 
+use super::catalog::CatalogArguments;
 use crate::report::{Output, print, tables};
 
 /// The command line of `neuron-e2e list`.
@@ -13,11 +14,13 @@ pub(super) struct ListArguments {
     /// How to print them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    catalog: CatalogArguments,
 }
 
 /// Prints the scenarios.
 pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let scenarios = library::all(&Default::default())?;
+    let scenarios = library::all(&arguments.catalog.read()?)?;
     match arguments.output {
         Output::Table => print::line(tables::list(&scenarios)),
         Output::Json => {

@@ -1,5 +1,6 @@
 //! The command line of `neuron-e2e`: its arguments, and which part answers. Called by `main`; no library imports it.
 
+mod catalog;
 mod cluster_kind;
 mod doctor;
 mod fuzz;
@@ -7,6 +8,7 @@ mod list;
 mod progress;
 mod run;
 mod selection;
+mod suggest;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -17,9 +19,15 @@ use crate::bench::{self, BenchCommand};
 use crate::kind::conformance;
 use crate::playground;
 
+/// What the help of every command that runs something ends with.
+const EXIT_CODES: &str = "Exit codes:
+  0  everything passed, or was skipped
+  1  something failed: what, and why, is printed
+  2  asked for wrongly, or not carried out or tidied up after: why is on standard error";
+
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
-#[command(name = "neuron-e2e", version, args_conflicts_with_subcommands = true)]
+#[command(name = "neuron-e2e", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -30,19 +38,23 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs scenarios (what happens without a command).
+    #[command(after_help = EXIT_CODES)]
     Run(run::RunArguments),
     /// Says whether this machine can run scenarios on kind, and what to do where it cannot. Pulls the node image where it
     /// is not here.
+    #[command(after_help = EXIT_CODES)]
     Doctor(doctor::DoctorArguments),
     /// A fake Neuron cluster to try things on.
     #[command(subcommand)]
     Cluster(playground::Command),
     /// Runs random scenarios; on the same kind of cluster the same seed makes the same ones.
+    #[command(after_help = EXIT_CODES)]
     Fuzz(fuzz::FuzzArguments),
     /// Measures what the suite costs.
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
+    #[command(after_help = EXIT_CODES)]
     Conformance(conformance::Arguments),
     /// Lists the scenarios.
     List(list::ListArguments),

@@ -6,17 +6,19 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::StreamExt as _;
 use neuron_e2e_engine::embedded::{self, Options};
+use neuron_e2e_engine::outcome::Outcome;
 use neuron_e2e_engine::scenario::Scenario;
 use tokio::time::Instant;
 
-use super::cluster_kind::{ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped};
+use super::cluster_kind::{
+    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped,
+};
 use super::progress;
 use super::selection::Selection;
 use crate::kind;
 use crate::kind::session::Session;
 use crate::kind_arguments::KindArguments;
-use crate::report::tables::{messages, summary, table};
-use crate::report::{Output, Row, drawing, print};
+use crate::report::{Output, Row, drawing, print, tables};
 
 /// The command line of `neuron-e2e run`.
 #[derive(Clone, Debug, Args)]
@@ -35,6 +37,9 @@ pub(super) struct RunArguments {
     /// How to print what came of them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    /// Show a table: the nodes, and what was placed where. One scenario alone is always shown so.
+    #[arg(short, long)]
+    verbose: bool,
     /// The cluster that runs them; on kind each scenario also runs embedded, and the outcomes are compared.
     #[arg(long, value_enum, default_value_t)]
     cluster: ClusterKind,
@@ -60,47 +65,78 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             seeds.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
         })
         .collect();
+    let is_json = arguments.output == Output::Json;
+    // One scenario alone is shown in full.
+    let shows_table = arguments.verbose || runs.len() == 1;
     let progress = progress::bar(runs.len() as u64)?;
-    let mut rows = futures::stream::iter(runs.iter().enumerate())
-        .map(|(place, (scenario, options))| {
-            let progress = &progress;
-            async move {
-                let began = Instant::now();
-                let result = embedded::run(scenario, *options).await;
-                let row = Row::new(scenario, result, began.elapsed().as_secs_f64());
-                progress.inc(1);
-                let word = if row.passed { "passed" } else { "FAILED" };
-                progress.set_message(scenario.name.clone());
-                if !stderr().is_terminal() {
-                    print::progress(format_args!("{word} {:6.2} s  {}", row.seconds, row.scenario));
-                }
-                (place, row)
-            }
+    let mut finished = InOrder::new(runs.len());
+    let mut running = futures::stream::iter(runs.iter().enumerate())
+        .map(async |(place, (scenario, options))| {
+            let began = Instant::now();
+            let result = embedded::run(scenario, *options).await;
+            (place, Row::new(scenario, result, began.elapsed().as_secs_f64()))
         })
-        .buffer_unordered(arguments.jobs.unwrap_or(4).max(1))
-        .collect::<Vec<_>>()
-        .await;
+        .buffer_unordered(arguments.jobs.unwrap_or(4).max(1));
+    while let Some((place, row)) = running.next().await {
+        progress.inc(1);
+        progress.set_message(row.scenario.clone());
+        for row in finished.add(place, row) {
+            if !is_json && !shows_table {
+                progress.suspend(|| print::line(tables::line(row)))?;
+            } else if !stderr().is_terminal() {
+                print::progress(tables::line(row));
+            }
+        }
+    }
     progress.finish_and_clear();
-    rows.sort_by_key(|(place, _)| *place);
-    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+    let rows = finished.rows();
     match arguments.output {
         Output::Json => print::json(&rows)?,
         Output::Table => {
-            print::line(table(&rows))?;
+            if shows_table {
+                print::line(tables::results(&rows))?;
+            }
             if let ([row], [(scenario, _)]) = (&rows[..], &runs[..])
                 && let Some(outcome) = &row.outcome
             {
-                let drawing = drawing::nodes(scenario, outcome);
-                print::line(
-                    format_args!("{}\n\n{drawing}{}", scenario.about, messages(outcome))
-                        .to_string()
-                        .trim_end(),
-                )?;
+                print::line(alone(scenario, outcome))?;
             }
-            print::line(summary(&rows))?;
+            print::line(tables::summary(&rows))?;
         }
     }
     Ok(exit_code(&rows))
+}
+
+/// What is shown of one scenario alone: what it is about, its nodes in the end, and what users were told.
+fn alone(scenario: &Scenario, outcome: &Outcome) -> String {
+    let (drawing, messages) = (drawing::nodes(scenario, outcome), tables::messages(outcome));
+    format!("{}\n\n{drawing}{messages}", scenario.about).trim_end().to_owned()
+}
+
+/// Rows that come in any order, given out in the order of their runs: each as soon as those before it are there.
+struct InOrder {
+    rows: Vec<Option<Row>>,
+    given_out: usize,
+}
+
+impl InOrder {
+    fn new(runs: usize) -> Self {
+        Self { rows: (0..runs).map(|_| None).collect(), given_out: 0 }
+    }
+
+    /// Adds the row of the run at this place; those that can be given out now.
+    fn add(&mut self, place: usize, row: Row) -> impl Iterator<Item = &Row> {
+        if let Some(free) = self.rows.get_mut(place) {
+            *free = Some(row);
+        }
+        let from = self.given_out;
+        self.given_out += self.rows.iter().skip(from).take_while(|row| row.is_some()).count();
+        self.rows.iter().take(self.given_out).skip(from).flatten()
+    }
+
+    fn rows(self) -> Vec<Row> {
+        self.rows.into_iter().flatten().collect()
+    }
 }
 
 async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
@@ -108,10 +144,11 @@ async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         ("--seed", !arguments.seed.is_empty(), "a real kubelet's choices cannot be seeded"),
         ("--adversarial", arguments.adversarial, "a real kubelet makes its own choices"),
         ("--jobs", arguments.jobs.is_some(), SIDE_BY_SIDE),
+        ("--catalog", arguments.selection.catalog.is_given(), CATALOG_ON_KIND),
     ])?;
     let mut scenarios = arguments.selection.scenarios()?;
     scenarios.retain(|scenario| runs_on("kind", scenario));
-    let RunArguments { kind, output, .. } = arguments;
+    let RunArguments { kind, output, verbose, .. } = arguments;
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
     let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
     let rows = match kind::session::run(&scenarios, &ways, kind.options(workers), clusters).await? {
@@ -120,7 +157,14 @@ async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     };
     match output {
         Output::Json => print::json(&rows)?,
-        Output::Table => print::line(format_args!("{}\n{}", table(&rows), summary(&rows)))?,
+        Output::Table => {
+            if verbose {
+                print::line(tables::results(&rows))?;
+            } else {
+                rows.iter().try_for_each(|row| print::line(tables::line(row)))?;
+            }
+            print::line(tables::summary(&rows))?;
+        }
     }
     Ok(exit_code(&rows))
 }

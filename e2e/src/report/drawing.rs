@@ -38,11 +38,12 @@ pub struct Holder {
 /// A drawing of each node of the scenario at its end, without colours.
 pub fn nodes(scenario: &Scenario, outcome: &Outcome) -> String {
     let nodes = scenario.nodes.iter().enumerate();
-    nodes.filter_map(|(place, spec)| at_the_end(&format!("n{}", place + 1), spec, outcome)).collect()
+    let types = scenario.catalog.types();
+    nodes.filter_map(|(place, spec)| at_the_end(&format!("n{}", place + 1), spec, types, outcome)).collect()
 }
 
-fn at_the_end(name: &str, spec: &NodeSpec, outcome: &Outcome) -> Option<String> {
-    let model = Catalog::embedded().find(&spec.instance_type)?;
+fn at_the_end(name: &str, spec: &NodeSpec, types: &Catalog, outcome: &Outcome) -> Option<String> {
+    let model = types.find(&spec.instance_type)?;
     let lnc = spec.lnc.unwrap_or(model.default_lnc);
     let topology = Topology::named(&spec.instance_type, model, lnc, Policy::Documented).ok()?;
     let here = outcome.pods.iter().filter(|(_, pod)| pod.is_running() && pod.node.as_deref() == Some(name));

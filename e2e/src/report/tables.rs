@@ -1,4 +1,4 @@
-//! Finished scenarios as tables and lines for people. Called by the command line.
+//! Finished scenarios for people: a line each, or a table. Called by the command line.
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use neuron_core::record::{Allocation, Recorded};
@@ -12,7 +12,7 @@ use super::sets::set;
 const PODS_SHOWN: usize = 4;
 
 /// The table: scenario, nodes, what was placed where, passed or failed and why.
-pub fn table(rows: &[Row]) -> Table {
+pub fn results(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["scenario", "nodes", "what was placed where", "result"]);
@@ -30,6 +30,19 @@ pub fn table(rows: &[Row]) -> Table {
         table.add_row([Cell::new(&row.scenario), Cell::new(row.nodes.join("\n")), Cell::new(placed), result]);
     }
     table
+}
+
+/// One scenario on one line, `passed   0.52 s  nine-cores`; what was wrong stands below, indented.
+pub fn line(row: &Row) -> String {
+    let Row { scenario, seconds, .. } = row;
+    let cluster = row.cluster.as_ref().map_or(String::new(), |cluster| format!(" on {cluster}"));
+    if let Some(why) = &row.skipped {
+        return format!("skipped           {scenario}{cluster}: {why}");
+    }
+    let word = if row.passed { "passed" } else { "FAILED" };
+    let failures = row.failures.iter().flat_map(|failure| failure.lines());
+    let failures: String = failures.map(|line| format!("\n  {line}")).collect();
+    format!("{word} {seconds:6.2} s  {scenario}{cluster}{failures}")
 }
 
 /// The table of `neuron-e2e list`.
@@ -98,7 +111,7 @@ mod tests {
         let rows = [Row::skipped(scenario, "needs 3 nodes".into())];
         assert!(!rows[0].passed && !rows[0].failed());
         assert_eq!(summary(&rows), "0 passed, 0 failed, 1 skipped");
-        assert!(table(&rows).to_string().contains("skipped: needs 3 nodes"));
+        assert!(results(&rows).to_string().contains("skipped: needs 3 nodes"));
         assert_eq!(serde_json::to_value(&rows[0]).unwrap()["skipped"], "needs 3 nodes");
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use neuron_core::catalog::{Catalog, CatalogError};
+use neuron_core::catalog::Catalog;
 
 /// A catalog, and the file that some of it comes from.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct CatalogSource {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogFileError {
     /// It is not there, or not readable.
-    #[error("catalog file {path} cannot be read: {source}")]
+    #[error("catalog file {path} cannot be read")]
     Unreadable {
         /// As it was given.
         path: PathBuf,
@@ -25,12 +25,12 @@ pub enum CatalogFileError {
         source: std::io::Error,
     },
     /// It is no catalog.
-    #[error("catalog file {path}: {source}")]
+    #[error("catalog file {path}: {why}")]
     Malformed {
         /// As it was given.
         path: PathBuf,
         /// What is wrong and what to compare with.
-        source: CatalogError,
+        why: String,
     },
 }
 
@@ -48,7 +48,7 @@ impl CatalogSource {
         };
         match Catalog::from_json(&text) {
             Ok(types) => Ok(Self { types: Arc::new(types), file: Some(path) }),
-            Err(source) => Err(CatalogFileError::Malformed { path, source }),
+            Err(error) => Err(CatalogFileError::Malformed { path, why: error.to_string() }),
         }
     }
 

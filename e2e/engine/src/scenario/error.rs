@@ -6,12 +6,20 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// A file that is not there, or not readable.
-    #[error("scenario file {path} cannot be read: {source}")]
+    #[error("scenario file {path} cannot be read")]
     Unreadable {
         /// As it was given.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
+    },
+    /// A file that is no scenario.
+    #[error("scenario file {path}: {why}")]
+    InFile {
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// Not YAML, or not of a scenario's form.
     #[error("scenario {name}: {why}")]
