@@ -60,7 +60,7 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
             match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) => return skipped(&why, require),
                 OnKind::Ran(rows) => {
-                    rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(row.line()));
+                    rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(line(row, cluster)));
                     rows
                 }
             }
@@ -72,6 +72,23 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
         Output::Table => print::line(summary(&rows, failed, cluster))?,
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The row as a line; below it, where it failed, what was wrong and how to run it again.
+fn line(row: &Row, cluster: ClusterKind) -> String {
+    let word = if row.passed { "passed" } else { "FAILED" };
+    let mut lines = vec![format!("{word} {:6.2} s  seed {}", row.seconds, row.seed)];
+    lines.extend(row.failures.iter().map(|failure| format!("  {failure}")));
+    if let Some(path) = &row.file {
+        let flags = match cluster {
+            ClusterKind::Kind => " --cluster kind".to_owned(),
+            ClusterKind::Embedded if row.adversarial => format!(" --seed {} --adversarial", row.seed),
+            ClusterKind::Embedded => format!(" --seed {}", row.seed),
+        };
+        let path = path.display();
+        lines.push(format!("  kept as {path}; `neuron-e2e run {path}{flags}` runs it again"));
+    }
+    lines.join("\n")
 }
 
 fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
@@ -95,11 +112,33 @@ async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {
             progress.inc(1);
             progress.set_message(format!("seed {}", row.seed));
             if !row.passed || !stderr().is_terminal() {
-                progress.suspend(|| print::progress(row.line()));
+                progress.suspend(|| print::progress(line(row, ClusterKind::Embedded)));
             }
         }
     };
     let rows = fuzz::on_embedded(fuzz, show).await?;
     progress.finish_and_clear();
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_seed_says_what_was_wrong_and_how_to_run_it_again() {
+        let row = Row {
+            seed: 3,
+            passed: false,
+            compared: false,
+            adversarial: true,
+            failures: vec!["adversarial kubelets: action 2: pod p1 failed".to_owned()],
+            file: Some("fuzz-failures/fuzz-3.yaml".into()),
+            seconds: 1.5,
+        };
+        let expected = "FAILED   1.50 s  seed 3\n  adversarial kubelets: action 2: pod p1 failed\n  \
+                        kept as fuzz-failures/fuzz-3.yaml; \
+                        `neuron-e2e run fuzz-failures/fuzz-3.yaml --seed 3 --adversarial` runs it again";
+        assert_eq!(line(&row, ClusterKind::Embedded), expected);
+    }
 }

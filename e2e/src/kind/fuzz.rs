@@ -65,8 +65,15 @@ async fn rows(
         let compared = comparable::why_not(&plan).is_none();
         let (seed, seconds) = (plan.seed, seconds.remove(&plan.name()).unwrap_or_default());
         let wrong = failures.remove(&plan.name()).unwrap_or_default();
-        let mut row =
-            Row { seed, passed: wrong.is_empty(), compared, failures: Vec::new(), file: None, seconds };
+        let mut row = Row {
+            seed,
+            passed: wrong.is_empty(),
+            compared,
+            adversarial: false,
+            failures: Vec::new(),
+            file: None,
+            seconds,
+        };
         if !row.passed {
             let mut ended = None;
             let smaller = async |plan: &Plan| {

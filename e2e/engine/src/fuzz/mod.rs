@@ -63,23 +63,14 @@ pub struct Row {
     pub passed: bool,
     /// Whether its outcome on kind was compared with the embedded cluster's, and not only held to the invariants.
     pub compared: bool,
+    /// Whether it failed only with kubelets that take the worst of their free choices.
+    pub adversarial: bool,
     /// What was wrong, after the scenario was made smaller.
     pub failures: Vec<String>,
     /// The scenario file of what failed, made smaller.
     pub file: Option<PathBuf>,
     /// Wall time, in seconds.
     pub seconds: f64,
-}
-
-impl Row {
-    /// The row as a line for people; with what was wrong and the file's path below where it failed.
-    pub fn line(&self) -> String {
-        let word = if self.passed { "passed" } else { "FAILED" };
-        let mut lines = vec![format!("{word} {:6.2} s  seed {}", self.seconds, self.seed)];
-        lines.extend(self.failures.iter().map(|text| format!("  {text}")));
-        lines.extend(self.file.iter().map(|path| format!("  kept as {}", path.display())));
-        lines.join("\n")
-    }
 }
 
 /// Runs the random scenarios on the embedded cluster, each with kubelets that choose by the seed and with adversarial
@@ -106,7 +97,15 @@ pub async fn on_embedded(fuzz: &Fuzz, progress: impl Fn(Progress)) -> anyhow::Re
 async fn one(fuzz: &Fuzz, seed: u64, progress: &impl Fn(Progress)) -> anyhow::Result<Row> {
     let began = Instant::now();
     let plan = generate::plan(seed, &fuzz.catalog);
-    let mut row = Row { seed, passed: true, compared: false, failures: Vec::new(), file: None, seconds: 0.0 };
+    let mut row = Row {
+        seed,
+        passed: true,
+        compared: false,
+        adversarial: false,
+        failures: Vec::new(),
+        file: None,
+        seconds: 0.0,
+    };
     for adversarial in [false, true] {
         let options = Options { seed, adversarial };
         let failures = check::failures(&plan, options, None).await;
@@ -122,7 +121,7 @@ async fn one(fuzz: &Fuzz, seed: u64, progress: &impl Fn(Progress)) -> anyhow::Re
         let kubelets = if adversarial { "adversarial kubelets" } else { "kubelets" };
         let about = format!("Seed {seed} with {kubelets}: {}", failures.join("; "));
         row.file = Some(keep(&fuzz.keep_failures, &plan, &about)?);
-        row.passed = false;
+        (row.passed, row.adversarial) = (false, adversarial);
         row.failures = failures.into_iter().map(|text| format!("{kubelets}: {text}")).collect();
         break;
     }

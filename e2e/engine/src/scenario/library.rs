@@ -34,7 +34,8 @@ pub fn read(path: &Path, catalog: &CatalogSource) -> Result<Vec<Scenario>, Scena
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().and_then(Path::file_name);
     let tier = if folder.is_some_and(|name| name == "faults") { Tier::Faults } else { Tier::Placement };
-    let in_file = |error: ScenarioError| ScenarioError::InFile { path: path.to_owned(), why: error.to_string() };
+    let in_file =
+        |error: ScenarioError| ScenarioError::InFile { path: path.to_owned(), why: error.to_string() };
     let scenarios = parse(&name, &text, catalog).map_err(in_file)?;
     Ok(scenarios.into_iter().map(|scenario| Scenario { tier, ..scenario }).collect())
 }
