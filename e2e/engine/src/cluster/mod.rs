@@ -1,4 +1,4 @@
-//! What the runner needs of a cluster. Each kind of cluster fulfils [`Cluster`] once; nothing above this trait knows
+//! What a run needs of a cluster. Each kind of cluster implements [`Cluster`] once; nothing above this trait knows
 //! which one runs.
 
 pub mod wait;
@@ -19,7 +19,8 @@ pub const NAMESPACE: &str = "default";
 
 /// A cluster that runs one scenario at a time, with the suite installed and every node's hardware faked.
 ///
-/// Nodes are given by their place in the scenario, 0 for n1. A run is one task: nothing here has to be `Send`.
+/// Nodes are given by their place in the scenario, 0 for n1. An error of a method names the part and the node, and what
+/// could not be done with it. A run is one task: nothing here has to be `Send`.
 pub trait Cluster {
     /// A client with an administrator's rights.
     fn client(&self) -> Client;
@@ -27,26 +28,26 @@ pub trait Cluster {
     /// The real names of the scenario's nodes, in scenario order.
     fn node_names(&self) -> &[String];
 
-    /// The scheduler that pods must name to be placed by us.
+    /// The `schedulerName` of pods that the suite's extender is to place.
     fn scheduler_name(&self) -> &str;
 
-    /// Parts of scheduling reasons that only nodes outside the scenario give.
+    /// Texts by which a reason in a FailedScheduling event is known to be of nodes outside the scenario.
     fn outside_reasons(&self) -> &[&str];
 
-    /// Whether its scheduler speaks the words that scenarios and the embedded cluster know.
+    /// Whether its scheduler's own texts are those of the embedded cluster.
     fn scheduler_texts(&self) -> SchedulerTexts {
         SchedulerTexts::Compared
     }
 
-    /// The image that the scenarios' `neuron-workload` stands for here.
+    /// The image that takes the place of [`WORKLOAD`] here.
     fn workload_image(&self) -> &str {
         WORKLOAD
     }
 
-    /// Lets a little time pass while the runner waits for a condition.
+    /// Lets a little time pass between two looks at a condition.
     fn pass_time(&self) -> impl Future<Output = ()>;
 
-    /// How long a wait of the runner may take before it is a failure, at the processors' full pace.
+    /// How long the wait for one condition may take, at the processors' full pace.
     fn timeout(&self) -> Duration;
 
     /// Stops a part (on that node, if it is a part of nodes) and returns when it no longer runs.
@@ -86,6 +87,6 @@ pub trait Cluster {
     /// Lets the held calls go on, and later ones pass.
     fn release(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Takes everything down; nothing of ours stays behind.
+    /// Takes everything down. An error where something of the suite or the scenario stays behind.
     fn down(self) -> impl Future<Output = anyhow::Result<()>>;
 }

@@ -58,7 +58,7 @@ impl Cluster for Embedded {
                 self.until_withdrawn(node).await
             }
             Part::Kubelet => self.node(node)?.stop_kubelet().await,
-            Part::Node => self.node(node)?.cut().await,
+            Part::Node => self.node(node)?.lose_power().await,
             Part::ApiServer => {
                 self.api.set_available(false);
                 Ok(())
@@ -105,7 +105,7 @@ impl Cluster for Embedded {
 
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
-            // Before they can tidy up.
+            // Killed, so that they cannot tidy up.
             Part::Extender => {
                 self.proxy.set_target(None);
                 self.extender.take().await?.kill().await?;

@@ -104,7 +104,7 @@ impl Embedded {
         Ok(cluster)
     }
 
-    /// Waits of this cluster end sooner: for callers that expect most of them to fail.
+    /// The same cluster with another timeout: callers that expect most waits to fail want a short one.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }

@@ -129,7 +129,7 @@ impl EmbeddedNode {
         self.take_plugin().await?.stop().await
     }
 
-    /// Ends the plugin where it stands, as the system does that runs out of memory.
+    /// Kills the plugin, as a system does that runs out of memory.
     pub(super) async fn kill_plugin(&self) -> anyhow::Result<()> {
         self.take_plugin().await?.kill().await
     }
@@ -152,9 +152,9 @@ impl EmbeddedNode {
         changed.with_context(|| format!("device {device} of {}", self.name()))
     }
 
-    /// Everything on the node ends and begins again, in the order of a machine that boots. Its containers are gone.
+    /// Ends everything on the node and starts it again, in the order of a machine that boots. Its containers are gone.
     pub(super) async fn reboot(&self, hardware_anew: bool) -> anyhow::Result<()> {
-        self.cut().await?;
+        self.lose_power().await?;
         let containers = self.kubelet_config.containers_file();
         std::fs::remove_file(&containers).with_context(|| format!("removing {}", containers.display()))?;
         if hardware_anew {
@@ -165,9 +165,9 @@ impl EmbeddedNode {
         self.begin().await
     }
 
-    /// Ends kubelet and plugin where they stand, as on a machine that loses its power or its network: neither tells of it,
-    /// nor of the other's end. Containers go on.
-    pub(super) async fn cut(&self) -> anyhow::Result<()> {
+    /// Kills kubelet and plugin at once, as on a machine that loses its power or its network: neither reports its own
+    /// end or the other's. Containers go on.
+    pub(super) async fn lose_power(&self) -> anyhow::Result<()> {
         if let Some(kubelet) = self.kubelet.lock().await.take() {
             kubelet.stop().await;
         }
@@ -177,7 +177,7 @@ impl EmbeddedNode {
         }
     }
 
-    /// Lets kubelet wait before it reads the list of a plugin that has registered (`true`), or go on.
+    /// Makes kubelet wait before it reads the list of a plugin that has registered (`true`), or go on (`false`).
     pub(super) async fn hold_lists(&self, held: bool) -> anyhow::Result<()> {
         self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.hold_lists(held);
         Ok(())

@@ -77,18 +77,27 @@ pub struct ContainerPlan {
 impl Plan {
     /// The scenarios to carry out on one cluster, one after another: one for each action, so that the invariants are
     /// looked at after each, and one that shows that nothing leaked.
+    ///
+    /// # Errors
+    /// The plan cannot be written as a scenario file: a mistake of this crate, which a test looks for.
     pub fn scenarios_by_action(&self) -> anyhow::Result<Vec<Scenario>> {
         let steps = self.actions.iter().map(|action| (self.steps_of(action), BTreeMap::new()));
         steps.chain([self.closing()]).map(|(steps, expect)| self.scenario_of(steps, &expect)).collect()
     }
 
     /// The whole plan as one scenario.
+    ///
+    /// # Errors
+    /// The plan cannot be written as a scenario file: a mistake of this crate, which a test looks for.
     pub fn scenario(&self) -> anyhow::Result<Scenario> {
         let (steps, expect) = self.all_steps();
         self.scenario_of(steps, &expect)
     }
 
     /// The whole plan as the file a user would write.
+    ///
+    /// # Errors
+    /// The plan cannot be written as a scenario file: a mistake of this crate, which a test looks for.
     pub fn to_yaml(&self, about: &str) -> anyhow::Result<String> {
         let (steps, expect) = self.all_steps();
         Ok(serde_saphyr::to_string(&self.file(about, steps, &expect))?)

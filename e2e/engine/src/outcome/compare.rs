@@ -1,5 +1,5 @@
-//! Compares what came of a scenario on a real cluster with what came of it on the embedded cluster. Called by whoever has
-//! both documents.
+//! Compares what came of a scenario on a real cluster with what came of it on the embedded cluster. Called by runs on
+//! real clusters.
 
 use similar::{ChangeTag, TextDiff};
 
@@ -32,6 +32,9 @@ impl SchedulerTexts {
 }
 
 /// The differing lines of the two documents, `-` embedded and `+` kind; none if they are equal.
+///
+/// # Errors
+/// A document cannot be written as JSON.
 pub fn difference(
     embedded: &Outcome,
     kind: &Outcome,

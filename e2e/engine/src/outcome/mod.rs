@@ -86,6 +86,9 @@ impl Outcome {
     }
 
     /// The document as text: JSON, keys sorted, two spaces, a newline at the end.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON, which no document of a run was seen to be.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         // Through a Value, whose objects are sorted maps: field order must not depend on the struct's.
         Ok(serde_json::to_string_pretty(&serde_json::to_value(self)?)? + "\n")

@@ -19,7 +19,10 @@ use crate::scenario::Scenario;
 /// The programs whose events are ours.
 const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
 
-/// The document of all pods that are there now. An error if a container's output cannot be read yet.
+/// The document of all pods that are there now.
+///
+/// # Errors
+/// The API server does not answer, or a container's output cannot be read yet.
 pub async fn outcome<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,
@@ -37,7 +40,10 @@ pub async fn outcome<C: Cluster>(
     Ok(outcome)
 }
 
-/// The part of the document about one pod. An error if a container's output cannot be read yet.
+/// The part of the document about one pod.
+///
+/// # Errors
+/// As [`outcome`], or there is no such pod.
 pub async fn pod<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,
@@ -51,6 +57,9 @@ pub async fn pod<C: Cluster>(
 
 /// Whether every running container of every pod has printed what it got and, where a plugin runs that would correct it,
 /// the pod's record agrees: its kubelet is no longer needed for either.
+///
+/// # Errors
+/// As [`outcome`].
 pub async fn all_settled<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! What a run waits for before its next step: each names a condition that users can see too.
+//! What a run waits for before its next step: conditions that users can see, too. Called by the other files of [`super`].
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -29,7 +29,7 @@ impl<C: Cluster> Run<'_, C> {
         };
         self.pod_until(name, "to run, end or be refused", settled).await?;
         let waits = self.pods().get_opt(name).await?.is_some_and(|pod| !is_bound(&pod) && is_refused(&pod));
-        // A waiting pod has nothing but events to show, so time must tell that none is on its way.
+        // Events are all that a waiting pod shows, and nothing but time tells that no further one is on its way.
         if waits { self.until_unchanged(name).await } else { Ok(()) }
     }
 
@@ -115,7 +115,7 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
-    /// Whether every node's report tells of what happens.
+    /// Whether every node's report is kept up to date.
     fn reports_follow(&self) -> bool {
         !self.is_stopped(Part::Plugin) && !self.is_stopped(Part::Node)
     }

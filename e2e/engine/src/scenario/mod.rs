@@ -65,6 +65,9 @@ pub struct Scenario {
 
 impl Scenario {
     /// The place of n1, n2, n3 in the scenario, 0 for n1.
+    ///
+    /// # Errors
+    /// The scenario has no such node.
     pub fn place_of(&self, node: &str) -> anyhow::Result<usize> {
         let number = node.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
         let place = number.and_then(|number| number.checked_sub(1));
@@ -80,10 +83,9 @@ impl Scenario {
 
     /// The names of pods that it deletes by force.
     pub fn force_deleted(&self) -> impl Iterator<Item = &str> {
-        let names = |step| match step {
-            &Step::ForceDelete(ref names) => names.as_slice(),
-            _ => &[],
-        };
+        fn names(step: &Step) -> &[String] {
+            if let Step::ForceDelete(names) = step { names } else { &[] }
+        }
         self.all_steps().into_iter().flat_map(names).map(String::as_str)
     }
 
