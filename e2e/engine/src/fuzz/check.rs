@@ -74,3 +74,43 @@ fn may_fail_admission(action: &Action, pod: &PodOutcome) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::fuzz::plan::{NodePlan, PodPlan};
+
+    /// A plan that creates `p`, with something that happens before and after.
+    fn plan(before: Action, after: Action) -> Plan {
+        let node = NodePlan { instance_type: "inf2.24xlarge".into(), lnc: None, devices: 6 };
+        let pod = PodPlan { name: "p".into(), containers: Vec::new(), ends_after: None };
+        let actions = vec![before, Action::Apply(vec![pod]), after];
+        Plan { seed: 0, catalog: Default::default(), nodes: vec![node.clone(), node], actions }
+    }
+
+    fn nothing() -> Action {
+        Action::Delete(Vec::new())
+    }
+
+    #[rstest]
+    #[case::nothing_happened(nothing(), nothing(), true)]
+    #[case::the_plugin_was_away_before(Action::Restart(Part::Plugin, 0), nothing(), true)]
+    #[case::the_plugin_was_away(nothing(), Action::Restart(Part::Plugin, 0), false)]
+    #[case::the_plugin_of_another_node_was_away(nothing(), Action::Restart(Part::Plugin, 1), true)]
+    #[case::kubelet_was_stopped(nothing(), Action::Without(Part::Kubelet, 0, Vec::new()), false)]
+    #[case::the_extender_was_away(nothing(), Action::Restart(Part::Extender, 0), true)]
+    #[case::a_device_broke(nothing(), Action::Device(0, 1, DeviceState::Lost), false)]
+    #[case::a_device_was_healed(nothing(), Action::Device(0, 1, DeviceState::Healthy), true)]
+    fn a_pod_that_failed_without_an_excuse_is_found(
+        #[case] before: Action,
+        #[case] after: Action,
+        #[case] is_found: bool,
+    ) {
+        let pod = PodOutcome { phase: "Failed".into(), node: Some("n1".into()), ..PodOutcome::default() };
+        let outcome = Outcome { version: 1, pods: [("p".to_owned(), pod)].into() };
+        let found = not_admitted(&plan(before, after), 2, &outcome);
+        assert_eq!(found, if is_found { vec!["pod p failed: no reason"] } else { Vec::new() });
+    }
+}

@@ -92,22 +92,132 @@ impl fmt::Display for ExpectedSets {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+    use crate::scenario::library;
+
+    const SCENARIO: &str = "
+about: x
+nodes: [{type: inf2.24xlarge}]
+steps: []
+expect:
+  runs: {phase: Running, node: n1, got: {main: {cores: \"2\", nodes: \"1\"}}, event: AllocationCorrected}
+  waits: {phase: Pending, refusal: not enough free}
+interchangeable: [[left, right]]
+";
+
+    fn scenario() -> Scenario {
+        library::parse("expects", SCENARIO, &Default::default()).unwrap().remove(0)
+    }
+
+    /// An outcome that is as the scenario expects.
+    fn outcome() -> Outcome {
+        let report = Report {
+            env: [(names::VISIBLE_CORES.to_owned(), "2".to_owned())].into(),
+            devices: vec!["/dev/neuron1".to_owned()],
+            nodes: Vec::new(),
+        };
+        let runs = PodOutcome {
+            phase: "Running".into(),
+            node: Some("n1".into()),
+            containers: [("main".to_owned(), report)].into(),
+            events: vec!["Normal AllocationCorrected: kubelet chose core 2".to_owned()],
+            ..PodOutcome::default()
+        };
+        let message = Some("0/1 nodes are available: 1 not enough free: cores asked 2.".to_owned());
+        let waits =
+            PodOutcome { phase: "Pending".into(), failed_scheduling: message, ..PodOutcome::default() };
+        let pods = [("runs", runs.clone()), ("waits", waits), ("left", runs.clone()), ("right", runs)];
+        Outcome { version: 1, pods: pods.map(|(name, pod)| (name.to_owned(), pod)).into() }
+    }
 
     #[test]
-    fn another_kubernetes_may_refuse_in_other_words_but_must_refuse_and_repeat_ours() {
-        let unmet_by = |refusal: &str, message: Option<&str>, texts| {
-            let expected = Expected { refusal: Some(refusal.to_owned()), ..Expected::default() };
-            let failed_scheduling = message.map(str::to_owned);
-            let pod = PodOutcome { phase: "Pending".into(), failed_scheduling, ..PodOutcome::default() };
-            unmet_by(&pod, &expected, texts)
-        };
-        let unmet = |message, texts| unmet_by("Insufficient x", message, texts);
-        let theirs = Some("0/1 nodes are available: too few x.");
-        assert_eq!(unmet(theirs, SchedulerTexts::LeftOut), Vec::<String>::new());
-        assert_eq!(unmet(theirs, SchedulerTexts::Compared).len(), 1);
-        assert_eq!(unmet(None, SchedulerTexts::LeftOut).len(), 1);
-        assert_eq!(unmet(Some("1 Insufficient x."), SchedulerTexts::Compared), Vec::<String>::new());
-        assert_eq!(unmet_by("not enough free", theirs, SchedulerTexts::LeftOut).len(), 1);
+    fn an_outcome_may_be_as_expected() {
+        assert_eq!(unmet(&scenario(), &outcome(), SchedulerTexts::Compared), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::no_pod(|outcome: &mut Outcome| drop(outcome.pods.remove("runs")), "pod runs is not there")]
+    #[case::no_interchangeable_pod(
+        |outcome: &mut Outcome| drop(outcome.pods.remove("right")),
+        "pod right is not there"
+    )]
+    #[case::another_phase(
+        |outcome: &mut Outcome| {
+            let pod = outcome.pods.get_mut("runs").unwrap();
+            (pod.phase, pod.failure) = ("Failed".into(), Some("OOMKilled".into()));
+        },
+        "pod runs: is Failed, not Running: OOMKilled"
+    )]
+    #[case::another_node(
+        |outcome: &mut Outcome| outcome.pods.get_mut("runs").unwrap().node = Some("n2".into()),
+        "pod runs: is on n2, not on n1"
+    )]
+    #[case::no_node(
+        |outcome: &mut Outcome| outcome.pods.get_mut("runs").unwrap().node = None,
+        "pod runs: is on no node, not on n1"
+    )]
+    #[case::nothing_printed(
+        |outcome: &mut Outcome| outcome.pods.get_mut("runs").unwrap().containers.clear(),
+        "pod runs: container main printed nothing"
+    )]
+    #[case::another_set(
+        |outcome: &mut Outcome| {
+            let report = outcome.pods.get_mut("runs").unwrap().containers.get_mut("main").unwrap();
+            report.env = [(names::VISIBLE_DEVICES.to_owned(), "1".to_owned())].into();
+        },
+        "pod runs: container main got devices 1; device nodes 1, not cores 2; device nodes 1"
+    )]
+    #[case::nothing_got(
+        |outcome: &mut Outcome| {
+            outcome.pods.get_mut("runs").unwrap().containers.insert("main".into(), Report::default());
+        },
+        "pod runs: container main got nothing, not cores 2; device nodes 1"
+    )]
+    #[case::no_event(
+        |outcome: &mut Outcome| outcome.pods.get_mut("runs").unwrap().events.clear(),
+        "pod runs: has no event with \"AllocationCorrected\" but []"
+    )]
+    #[case::another_refusal(
+        |outcome: &mut Outcome| outcome.pods.get_mut("waits").unwrap().failed_scheduling = Some("busy".into()),
+        "pod waits: was not refused with \"not enough free\" but Some(\"busy\")"
+    )]
+    #[case::no_refusal(
+        |outcome: &mut Outcome| outcome.pods.get_mut("waits").unwrap().failed_scheduling = None,
+        "pod waits: was not refused with \"not enough free\" but None"
+    )]
+    fn whatever_is_not_as_expected_is_found(#[case] change: fn(&mut Outcome), #[case] text: &str) {
+        let mut outcome = outcome();
+        change(&mut outcome);
+        assert_eq!(unmet(&scenario(), &outcome, SchedulerTexts::Compared), [text]);
+    }
+
+    #[rstest]
+    #[case::other_words("Insufficient x", Some("1 node(s) lack x."), SchedulerTexts::LeftOut, true)]
+    #[case::other_words_of_this_version(
+        "Insufficient x",
+        Some("1 node(s) lack x."),
+        SchedulerTexts::Compared,
+        false
+    )]
+    #[case::no_words("Insufficient x", None, SchedulerTexts::LeftOut, false)]
+    #[case::its_words("Insufficient x", Some("1 Insufficient x."), SchedulerTexts::Compared, true)]
+    #[case::not_the_extenders_words(
+        "not enough free",
+        Some("1 node(s) lack x."),
+        SchedulerTexts::LeftOut,
+        false
+    )]
+    fn another_kubernetes_may_refuse_in_other_words_but_must_refuse_and_repeat_ours(
+        #[case] expected: &str,
+        #[case] message: Option<&str>,
+        #[case] texts: SchedulerTexts,
+        #[case] is_met: bool,
+    ) {
+        let expected = Expected { refusal: Some(expected.to_owned()), ..Expected::default() };
+        let failed_scheduling = message.map(str::to_owned);
+        let pod = PodOutcome { phase: "Pending".into(), failed_scheduling, ..PodOutcome::default() };
+        assert_eq!(unmet_by(&pod, &expected, texts).is_empty(), is_met);
     }
 }
