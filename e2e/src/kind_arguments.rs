@@ -1,4 +1,4 @@
-//! The part of a command line that only runs on kind know. Called by [`crate::cli`].
+//! The part of a command line that only runs on kind know. Called by [`crate::command`].
 
 use clap::Args;
 

@@ -2,11 +2,8 @@
 //! them. What a scenario is and what must hold of it is [`neuron_e2e_engine`]'s.
 
 pub mod bench;
-pub mod choice;
-pub mod cli;
-pub mod draw;
+pub mod command;
 pub mod kind;
 mod kind_arguments;
-pub mod output;
-pub mod paint;
 pub mod playground;
+pub mod report;

@@ -5,15 +5,21 @@
 use std::process::{Command, Output};
 
 use neuron_core::request::Role;
-use neuron_e2e_engine::embedded;
-use neuron_e2e_engine::embedded::Options;
-use neuron_e2e_engine::fuzz::comparable;
-use neuron_e2e_engine::fuzz::generate::plan;
+use neuron_e2e_engine::embedded::{self, Options};
 use neuron_e2e_engine::fuzz::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
 use neuron_e2e_engine::fuzz::shrink::{are_alike, shrink};
-use neuron_e2e_engine::scenario::library;
-use neuron_e2e_engine::scenario::{DeviceState, Part};
+use neuron_e2e_engine::fuzz::{comparable, generate};
+use neuron_e2e_engine::scenario::{CatalogSource, DeviceState, Part, library};
 use serde_json::Value;
+
+/// The plan of a seed, of the types in the program.
+fn plan(seed: u64) -> Plan {
+    generate::plan(seed, &CatalogSource::default())
+}
+
+fn comparable_plan(seed: u64) -> Plan {
+    comparable::plan(seed, &CatalogSource::default())
+}
 
 fn fuzz(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_neuron-e2e")).arg("fuzz").args(arguments).output().unwrap()
@@ -32,7 +38,8 @@ fn every_plan_is_a_scenario_file() {
     for seed in 0..300 {
         let plan = plan(seed);
         assert!((3..=12).contains(&plan.actions.len()), "seed {seed}");
-        let scenarios = library::parse("fuzz", &plan.to_yaml("A random scenario.").unwrap()).unwrap();
+        let scenarios =
+            library::parse("fuzz", &plan.to_yaml("A random scenario.").unwrap(), &plan.catalog).unwrap();
         assert_eq!(scenarios.len(), 1);
         assert_eq!(scenarios[0].expect.len(), plan.nodes.len(), "a pod for all devices of each node");
     }
@@ -40,8 +47,8 @@ fn every_plan_is_a_scenario_file() {
 
 #[test]
 fn comparable_plans_have_everything_but_what_goes_by_chance() {
-    let plans: Vec<Plan> = (0..300).map(comparable::plan).collect();
-    assert_eq!(plans, (0..300).map(comparable::plan).collect::<Vec<_>>());
+    let plans: Vec<Plan> = (0..300).map(comparable_plan).collect();
+    assert_eq!(plans, (0..300).map(comparable_plan).collect::<Vec<_>>());
     for plan in &plans {
         assert_eq!(comparable::why_not(plan), None, "seed {}", plan.seed);
         assert!(!plan.to_yaml("A random scenario.").unwrap().contains("invariants_only"));
@@ -64,9 +71,9 @@ fn comparable_plans_have_everything_but_what_goes_by_chance() {
 #[tokio::test(flavor = "multi_thread")]
 async fn comparable_plans_come_out_the_same_whatever_kubelet_chooses() {
     for seed in 0..8 {
-        let scenario = comparable::plan(seed).scenario().unwrap();
+        let scenario = comparable_plan(seed).scenario().unwrap();
         let mut outcomes = Vec::new();
-        for options in [Options { seed: 1, hostile: false }, Options { seed: 2, hostile: false }] {
+        for options in [Options { seed: 1, adversarial: false }, Options { seed: 2, adversarial: false }] {
             let finished = embedded::run(&scenario, options).await.unwrap();
             assert_eq!(finished.failures, Vec::<String>::new(), "seed {seed}");
             outcomes.push(finished.outcome.to_text().unwrap());
@@ -112,6 +119,7 @@ async fn a_failing_plan_keeps_only_what_it_fails_of() {
     let node = NodePlan { instance_type: "inf2.24xlarge".into(), lnc: None, devices: 6 };
     let large = Plan {
         seed: 0,
+        catalog: CatalogSource::default(),
         nodes: vec![node.clone(), node],
         actions: vec![
             Action::Apply(vec![pod("a", &[container(1)])]),

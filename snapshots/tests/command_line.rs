@@ -5,13 +5,11 @@
 use std::collections::BTreeMap;
 
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_e2e::draw;
 use neuron_e2e::kind::conformance::row as conformance;
-use neuron_e2e::output::{self, Row};
+use neuron_e2e::report::{Row, drawing, tables};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::run::Finished;
-use neuron_e2e_engine::scenario::Scenario;
-use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
 
 /// Columns of the terminal that the tables are made for.
 const WIDTH: u16 = 120;
@@ -27,7 +25,7 @@ fn show(name: &str, text: &str) {
 /// A scenario with one node of this type and nothing to do.
 fn scenario(name: &str, instance_type: &str) -> Scenario {
     let text = format!("about: Shows {name}.\nnodes: [{{type: {instance_type}}}]\nsteps: []\n");
-    library::parse(name, &text).unwrap().remove(0)
+    library::parse(name, &text, &CatalogSource::default()).unwrap().remove(0)
 }
 
 /// A pod that runs on n1 with these devices and cores, as comma lists.
@@ -54,7 +52,7 @@ fn fixed() -> Outcome {
 
 #[test]
 fn scenarios_are_listed() {
-    let mut table = output::list(&library::all().unwrap());
+    let mut table = tables::list(&library::all(&CatalogSource::default()).unwrap());
     show("list", &table.force_no_tty().to_string());
 }
 
@@ -86,9 +84,9 @@ fn results_are_a_table() {
             20.0,
         ),
     ];
-    let mut table = output::table(&rows);
+    let mut table = tables::results(&rows);
     let table = table.force_no_tty().set_width(WIDTH);
-    show("results", &format!("{table}\n{}", output::summary(&rows)));
+    show("results", &format!("{table}\n{}", tables::summary(&rows)));
 }
 
 #[test]
@@ -144,6 +142,6 @@ fn every_shape_is_drawn() {
     ];
     for (shape, instance_type) in drawings {
         let pods = if shape == "single" { outcome([("one", running("", "1"))]) } else { fixed() };
-        show(&format!("drawing-{shape}"), &draw::nodes(&scenario(shape, instance_type), &pods));
+        show(&format!("drawing-{shape}"), &drawing::nodes(&scenario(shape, instance_type), &pods));
     }
 }

@@ -3,15 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::Options;
-use neuron_e2e_engine::embedded::{self};
+use neuron_e2e_engine::embedded::{self, Options};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
-use neuron_e2e_engine::scenario::Scenario;
-use neuron_e2e_engine::scenario::library;
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
 use serde_json::{Value, json};
 
 /// Scenarios that run at the same time; they wait more than they work.
@@ -23,7 +21,7 @@ const DOCUMENTED: [&str; 4] = ["documented-cores", "documented-devices", "nine-c
 async fn documents() {
     let mut wrong = Vec::new();
     let mut outcomes = BTreeMap::new();
-    let scenarios = library::all().unwrap();
+    let scenarios = library::all(&CatalogSource::default()).unwrap();
     let mut runs = futures::stream::iter(scenarios.iter().filter(|scenario| runs_here(scenario)))
         .map(|scenario| async move { (scenario, embedded::run(scenario, Options::default()).await) })
         .buffer_unordered(JOBS);
@@ -49,6 +47,19 @@ async fn documents() {
         wrong.extend(mismatch("overviews", "documented", about, &documented(&outcomes)));
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn no_snapshot_is_left_of_a_scenario_that_is_gone() {
+    let scenarios = library::all(&CatalogSource::default()).unwrap();
+    let compared = scenarios.iter().filter(|scenario| same_everywhere(scenario));
+    let compared: BTreeSet<String> =
+        compared.map(|scenario| scenario.name.replace('/', ".") + ".snap").collect();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outcomes");
+    let files =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.filter(|name| name.ends_with(".snap")).collect();
+    assert_eq!(files, compared);
 }
 
 /// Whether the embedded cluster can run it.

@@ -1,5 +1,6 @@
 //! A proxy between a scheduler and the extender, so that a step can fall between two calls. The scheduler is
-//! configured with the proxy's address; the extender behind it may stop and come back at another one.
+//! configured with the proxy's address; the extender behind it may stop and come back at another one. Used by every
+//! cluster.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::scenario::{Moment, Verb};
 
-/// Largest body passed on: 5,000 full nodes are some 100 MB.
+/// Largest body passed on, in bytes: 5,000 full nodes are some 100 MB.
 const LARGEST_BODY: usize = 256 << 20;
 
 /// A running proxy; it ends when dropped.
@@ -32,34 +33,35 @@ pub struct Proxy {
 struct Shared {
     /// Where the extender listens now; none while it is down.
     target: watch::Sender<Option<SocketAddr>>,
-    gates: HashMap<Moment, Gate>,
+    moments: HashMap<Moment, HoldPoint>,
     client: Client<HttpConnector, Body>,
 }
 
-/// What calls wait at.
-struct Gate {
-    closed: watch::Sender<bool>,
+/// A moment at which calls can be held.
+struct HoldPoint {
+    is_held: watch::Sender<bool>,
+    /// Calls that are there now.
     waiting: watch::Sender<usize>,
 }
 
-impl Gate {
-    fn open() -> Self {
-        Gate { closed: watch::Sender::new(false), waiting: watch::Sender::new(0) }
+impl HoldPoint {
+    fn released() -> Self {
+        HoldPoint { is_held: watch::Sender::new(false), waiting: watch::Sender::new(0) }
     }
 
-    /// Returns at once, or when the gate opens.
-    async fn pass(&self) {
+    /// Returns at once, or when calls are no longer held.
+    async fn wait(&self) {
         self.waiting.send_modify(|waiting| *waiting += 1);
-        let _leaves = Leaves(&self.waiting);
+        let _one_fewer_at_the_end = WaitingCall(&self.waiting);
         // The only error is a sender that is gone, and `self` holds it.
-        let _open = self.closed.subscribe().wait_for(|closed| !closed).await.is_ok();
+        let _released = self.is_held.subscribe().wait_for(|is_held| !is_held).await.is_ok();
     }
 }
 
-/// One fewer waits when this is dropped: also when the caller has hung up.
-struct Leaves<'a>(&'a watch::Sender<usize>);
+/// A call that waits; it no longer does when this is dropped, also where the caller has hung up.
+struct WaitingCall<'a>(&'a watch::Sender<usize>);
 
-impl Drop for Leaves<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|waiting| *waiting -= 1);
     }
@@ -67,18 +69,24 @@ impl Drop for Leaves<'_> {
 
 impl Proxy {
     /// Starts a proxy on a free loopback port.
+    ///
+    /// # Errors
+    /// No port is free.
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_at("127.0.0.1").await
     }
 
-    /// Starts a proxy on a free port of this address of the host's.
+    /// Starts a proxy on a free port of an address of this host.
+    ///
+    /// # Errors
+    /// No port is free, or the address is not this host's.
     pub async fn start_at(host: &str) -> anyhow::Result<Self> {
         let listener =
             TcpListener::bind((host, 0)).await.with_context(|| format!("proxy: no free port of {host}"))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             target: watch::Sender::new(None),
-            gates: Moment::ALL.into_iter().map(|at| (at, Gate::open())).collect(),
+            moments: Moment::ALL.into_iter().map(|at| (at, HoldPoint::released())).collect(),
             client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
         });
         let stop = CancellationToken::new();
@@ -100,29 +108,29 @@ impl Proxy {
 
     /// Calls wait at this moment from now on (`true`) or go on (`false`).
     pub fn set_held(&self, at: Moment, held: bool) {
-        if let Some(gate) = self.shared.gates.get(&at) {
-            gate.closed.send_replace(held);
+        if let Some(point) = self.shared.moments.get(&at) {
+            point.is_held.send_replace(held);
         }
     }
 
     /// Whether a call waits there now.
     pub fn is_held(&self, at: Moment) -> bool {
-        self.shared.gates.get(&at).is_some_and(|gate| *gate.waiting.borrow() > 0)
+        self.shared.moments.get(&at).is_some_and(|point| *point.waiting.borrow() > 0)
     }
 }
 
 async fn pass_on(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response<Body> {
     let verb =
         [Verb::Filter, Verb::Bind].into_iter().find(|verb| request.uri().path().ends_with(verb.path()));
-    let gate = |moment: fn(Verb) -> Moment| verb.and_then(|verb| shared.gates.get(&moment(verb)));
-    if let Some(gate) = gate(Moment::Before) {
-        gate.pass().await;
+    let point = |moment: fn(Verb) -> Moment| verb.and_then(|verb| shared.moments.get(&moment(verb)));
+    if let Some(point) = point(Moment::Before) {
+        point.wait().await;
     }
-    // From here on an extender that goes away has not answered, whatever it has done.
+    // An extender that goes away from here on has not answered, whatever it has done.
     let extenders = shared.target.subscribe();
     let mut answer = forward(&shared, request).await;
-    if let (Ok(_), Some(gate)) = (&answer, gate(Moment::After)) {
-        gate.pass().await;
+    if let (Ok(_), Some(point)) = (&answer, point(Moment::After)) {
+        point.wait().await;
         if extenders.has_changed().unwrap_or(true) {
             answer = Err(anyhow!("the extender went away before it answered"));
         }
@@ -144,7 +152,7 @@ async fn forward(shared: &Shared, request: Request<Body>) -> anyhow::Result<Resp
     parts.uri = Uri::from_parts(uri)?;
     let body: Bytes = axum::body::to_bytes(body, LARGEST_BODY).await?;
     let response = shared.client.request(Request::from_parts(parts, Body::from(body))).await?;
-    // To its end: an answer that is held must not keep the extender from ending.
+    // The whole answer is read: one that is held must not keep the extender from ending.
     let (parts, body) = response.into_parts();
     Ok(Response::from_parts(parts, Body::from(axum::body::to_bytes(Body::new(body), LARGEST_BODY).await?)))
 }

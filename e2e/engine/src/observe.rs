@@ -1,4 +1,4 @@
-//! What a pod or a node says of itself, as far as the runner waits for it.
+//! What a pod's or a node's object shows, as far as anybody waits for it. Asked by [`crate::run`] and by real clusters.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use neuron_core::names;
@@ -20,7 +20,7 @@ pub fn is_bound(pod: &Pod) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
-/// Whether kube-scheduler has said why it cannot place the pod, or that it waits for its gates.
+/// Whether kube-scheduler has given a reason why the pod is not scheduled, be it only that its scheduling gates are closed.
 pub fn is_refused(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "PodScheduled" && condition.status == "False")

@@ -81,6 +81,9 @@ struct ManagedResource {
 
 impl SchedulerConfiguration {
     /// my-scheduler's as `deploy/` has it, for HTTP.
+    ///
+    /// # Errors
+    /// The manifest in `deploy/` has no such configuration; a test sees that it has.
     pub fn deployed() -> anyhow::Result<Self> {
         let documents: Vec<serde_json::Value> =
             serde_saphyr::from_multiple(MY_SCHEDULER).context("deploy/my-scheduler.yml")?;
@@ -119,6 +122,9 @@ impl SchedulerConfiguration {
     }
 
     /// As the file that kube-scheduler reads.
+    ///
+    /// # Errors
+    /// It cannot be written as YAML.
     pub fn to_yaml(&self) -> anyhow::Result<String> {
         Ok(serde_saphyr::to_string(self)?)
     }
@@ -126,6 +132,9 @@ impl SchedulerConfiguration {
 
 impl ExtenderEntry {
     /// Ours as `deploy/my-scheduler.yml` has it, at this URL without the verb.
+    ///
+    /// # Errors
+    /// As [`SchedulerConfiguration::deployed`].
     pub fn deployed_at(url: &str) -> anyhow::Result<Self> {
         let deployed = SchedulerConfiguration::deployed()?.extenders.into_iter().next();
         let deployed = deployed.context("my-scheduler's configuration in deploy/ has no extender")?;

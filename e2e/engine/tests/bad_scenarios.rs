@@ -1,7 +1,11 @@
 //! Scenario files that are none: each is refused with a text that names the scenario and what is wrong.
 
-use neuron_e2e_engine::scenario::library::parse;
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario, ScenarioError, library};
 use rstest::rstest;
+
+fn parse(name: &str, text: &str) -> Result<Vec<Scenario>, ScenarioError> {
+    library::parse(name, text, &CatalogSource::default())
+}
 
 const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 
@@ -18,7 +22,15 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `amid`, `reboot`, `restart-unlisted`, `pass`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `during`, `reboot`, `restart-unlisted`, `advance-clock`"
+)]
+#[case::step_amid(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{amid: {bound: 1, apply: [], steps: []}}]",
+    "scenario bad: step `amid` is called `during` now"
+)]
+#[case::step_pass_inside_a_step(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{hold: {before: bind, apply: [], meanwhile: [{pass: 1}]}}]",
+    "scenario bad: step `pass` is called `advance-clock` now"
 )]
 #[case::unknown_part(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",

@@ -7,10 +7,10 @@ use clap::Args;
 
 use super::scheduler::{self, Size};
 use super::variant::Form;
-use crate::cli::Output;
 use crate::kind::session::{unless_ended, with_nothing_left};
 use crate::kind::{bare, doctor};
 use crate::kind_arguments::node_image_of_environment;
+use crate::report::Output;
 
 /// The command line of `bench scheduler`.
 #[derive(Clone, Debug, Args)]

@@ -8,8 +8,8 @@ use anyhow::bail;
 use super::session::{self, Session};
 use super::{Options, Scheduling, evidence};
 use neuron_e2e_engine::fuzz::plan::Plan;
-use neuron_e2e_engine::fuzz::{Fuzz, Row, comparable, generate, judge, keep, shrink};
-use neuron_e2e_engine::scenario::Scenario;
+use neuron_e2e_engine::fuzz::{Fuzz, Row, check, comparable, generate, keep, shrink};
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario};
 
 /// Smaller plans that are tried of one that fails: each takes as long as a session on a cluster that stands.
 const ATTEMPTS: usize = 12;
@@ -30,7 +30,8 @@ pub async fn run(
     options: Options,
     clusters: usize,
 ) -> anyhow::Result<OnKind> {
-    let plans: Vec<Plan> = (0..fuzz.count).map(|place| plan(fuzz.seed.wrapping_add(place))).collect();
+    let plans: Vec<Plan> =
+        (0..fuzz.count).map(|place| plan(fuzz.seed.wrapping_add(place), &fuzz.catalog)).collect();
     let told = match session_of(&plans, ways, options.clone(), clusters).await? {
         Ok(told) => told,
         Err(why) => return Ok(OnKind::Skipped(why)),
@@ -64,8 +65,15 @@ async fn rows(
         let compared = comparable::why_not(&plan).is_none();
         let (seed, seconds) = (plan.seed, seconds.remove(&plan.name()).unwrap_or_default());
         let wrong = failures.remove(&plan.name()).unwrap_or_default();
-        let mut row =
-            Row { seed, passed: wrong.is_empty(), compared, failures: Vec::new(), file: None, seconds };
+        let mut row = Row {
+            seed,
+            passed: wrong.is_empty(),
+            compared,
+            adversarial: false,
+            failures: Vec::new(),
+            file: None,
+            seconds,
+        };
         if !row.passed {
             let mut ended = None;
             let smaller = async |plan: &Plan| {
@@ -96,8 +104,8 @@ async fn rows(
 }
 
 /// The plan of a seed: of every fifth one that leaves as much to chance as it likes.
-fn plan(seed: u64) -> Plan {
-    if seed.is_multiple_of(5) { generate::plan(seed) } else { comparable::plan(seed) }
+fn plan(seed: u64, catalog: &CatalogSource) -> Plan {
+    if seed.is_multiple_of(5) { generate::plan(seed, catalog) } else { comparable::plan(seed, catalog) }
 }
 
 /// Failures and seconds by the plan's name.
@@ -121,7 +129,7 @@ async fn session_of(
         // Where to look is no failure of a kind.
         wrong.retain(|text| !evidence::is_pointer(text));
         if let (Some(plan), Some(outcome)) = (plan, &row.outcome) {
-            wrong.extend(judge::not_admitted(plan, plan.actions.len(), outcome));
+            wrong.extend(check::not_admitted(plan, plan.actions.len(), outcome));
         }
         *seconds.entry(row.scenario.clone()).or_default() += row.seconds;
         let cluster = row.cluster.unwrap_or_default();
@@ -140,8 +148,9 @@ mod tests {
     #[tokio::test]
     async fn a_signal_ends_the_search_and_what_was_found_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned() };
-        let plan = plan(1);
+        let catalog = CatalogSource::default();
+        let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned(), catalog };
+        let plan = plan(1, &fuzz.catalog);
         let failures = BTreeMap::from([(plan.name(), vec!["kind: pod a is lost".to_owned()])]);
         let mut asked = 0;
         let again = async |_: &Plan| {

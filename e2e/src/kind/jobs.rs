@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_scenario_runs_once_in_each_way_but_faults_in_the_first_only() {
-        let scenarios = library::all().unwrap();
+        let scenarios = library::all(&Default::default()).unwrap();
         for clusters in 1..=4 {
             let jobs = Jobs::new(&scenarios, &BOTH);
             let sizes = jobs.sizes(clusters);
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn one_cluster_has_the_most_workers_and_the_others_one() {
-        let scenarios = library::all().unwrap();
+        let scenarios = library::all(&Default::default()).unwrap();
         assert_eq!(Jobs::new(&scenarios, &BOTH).sizes(3), [3, 1, 1]);
         assert_eq!(Jobs::new(&scenarios, &BOTH).sizes(0), [3]);
         let few: Vec<Scenario> = scenarios.into_iter().filter(|one| one.name == "reused").collect();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_cluster_changes_its_way_once_and_all_end_together() {
-        let scenarios = library::all().unwrap();
+        let scenarios = library::all(&Default::default()).unwrap();
         let jobs = Jobs::new(&scenarios, &BOTH);
         let longest = scenarios.iter().map(seconds).max().unwrap();
         let taken = played(&jobs, &jobs.sizes(3));
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn scenarios_with_equal_nodes_follow_each_other() {
-        let scenarios = library::all().unwrap();
+        let scenarios = library::all(&Default::default()).unwrap();
         let jobs = Jobs::new(&scenarios, &BOTH[..1]);
         let taken = played(&jobs, &jobs.sizes(1));
         let order: Vec<&[NodeSpec]> = taken[0].iter().map(nodes).collect();

@@ -18,7 +18,7 @@ use super::phases::Phases;
 use super::pool::{Pool, volumes};
 use super::stage::Stage;
 use super::{KindCluster, Options, Scheduling, doctor, images};
-use crate::output::Row;
+use crate::report::Row;
 use neuron_e2e_engine::cluster::Cluster as _;
 use neuron_e2e_engine::embedded;
 use neuron_e2e_engine::outcome::{Outcome, compare};

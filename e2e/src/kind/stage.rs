@@ -34,7 +34,7 @@ pub(super) struct Stage<'a> {
     /// Whether the scenario leaves nodes other than it got them.
     changes_nodes: bool,
     stopped: Mutex<HashSet<(Part, usize)>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl<'a> Stage<'a> {
@@ -67,7 +67,7 @@ impl<'a> Stage<'a> {
             texts,
             changes_nodes: scenario.steps.iter().any(changes_nodes),
             stopped: Mutex::new(HashSet::new()),
-            patience: match scenario.tier {
+            timeout: match scenario.tier {
                 Tier::Placement => Duration::from_secs(60),
                 // What was killed before is started again ever later: after 10 s, 20 s, 40 s.
                 Tier::Faults => Duration::from_secs(120),
@@ -113,7 +113,7 @@ fn changes_nodes(step: &Step) -> bool {
     match step {
         Step::Device(_) | Step::PatchNode(_) | Step::Reboot(_) => true,
         Step::Hold(hold) => hold.steps.iter().any(changes_nodes),
-        Step::Amid(amid) => amid.steps.iter().any(changes_nodes),
+        Step::During(during) => during.steps.iter().any(changes_nodes),
         _ => false,
     }
 }
@@ -174,8 +174,8 @@ impl Cluster for Stage<'_> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 
-    fn patience(&self) -> Duration {
-        self.patience
+    fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
@@ -244,7 +244,7 @@ impl Cluster for Stage<'_> {
         self.start(Part::Plugin, node).await
     }
 
-    async fn pass(&self, time: Duration) {
+    async fn advance_clock(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 

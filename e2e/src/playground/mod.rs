@@ -17,8 +17,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::cli::Output;
 use crate::kind::standing;
+use crate::report::Output;
 
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]

@@ -7,9 +7,9 @@ use neuron_core::record::ContainerAllocation;
 use neuron_core::report::Health;
 
 use super::view::{Hardware, HolderView, NodeView, View};
-use crate::draw::{self, Holder, Sketch};
-use crate::output::set;
-use crate::paint::Paint;
+use crate::report::colours::Paint;
+use crate::report::drawing::{self, Holder, Sketch};
+use crate::report::sets::set;
 
 /// The drawing of each node, then the pods that wait and those that failed.
 pub(super) fn text(view: &View, paint: Paint) -> String {
@@ -56,7 +56,7 @@ fn drawing(view: &NodeView, hardware: &Hardware, paint: Paint) -> String {
         unhealthy,
     };
     let (faint, bad) = (paint.faint(), paint.bad());
-    let mut text = draw::node(&sketch, paint);
+    let mut text = drawing::node(&sketch, paint);
     // Writing to a String cannot fail.
     let _ = writeln!(text, "  {faint}. = free: {}{faint:#}", free(hardware));
     if !unhealthy.is_empty() {

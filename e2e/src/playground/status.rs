@@ -12,7 +12,7 @@ use kube::Client;
 use super::view::View;
 use super::{DEFAULT_NAME, api, next, say, show};
 use crate::kind::standing;
-use crate::paint::Paint;
+use crate::report::colours::Paint;
 
 /// Changes that come together are drawn together.
 const TOGETHER: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@ use super::{DEFAULT_NAME, api, next, say, show};
 use crate::kind::session::unless_ended;
 use crate::kind::{self, Scheduling, standing};
 use crate::kind_arguments::node_image_of_environment;
-use crate::paint::Paint;
+use crate::report::colours::Paint;
 use neuron_e2e_engine::scenario::NodeSpec;
 
 /// Most nodes: each is a container that runs a kubelet.

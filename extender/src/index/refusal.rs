@@ -2,9 +2,9 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use neuron_core::topology::NodeTopologyError;
 use neuron_core::placement::Refusal;
 use neuron_core::request::RequestError;
+use neuron_core::topology::NodeTopologyError;
 
 /// Why a node does not take a pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

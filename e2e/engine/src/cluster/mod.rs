@@ -1,4 +1,4 @@
-//! What the runner needs of a cluster. Each kind of cluster fulfils [`Cluster`] once; nothing above this trait knows
+//! What a run needs of a cluster. Each kind of cluster implements [`Cluster`] once; nothing above this trait knows
 //! which one runs.
 
 pub mod wait;
@@ -19,41 +19,42 @@ pub const NAMESPACE: &str = "default";
 
 /// A cluster that runs one scenario at a time, with the suite installed and every node's hardware faked.
 ///
-/// Nodes are given by their place in the scenario, 0 for n1.
-pub trait Cluster: Send + Sync {
+/// Nodes are given by their place in the scenario, 0 for n1. An error of a method names the part and the node, and what
+/// could not be done with it. A run is one task: nothing here has to be `Send`.
+pub trait Cluster {
     /// A client with an administrator's rights.
     fn client(&self) -> Client;
 
     /// The real names of the scenario's nodes, in scenario order.
     fn node_names(&self) -> &[String];
 
-    /// The scheduler that pods must name to be placed by us.
+    /// The `schedulerName` of pods that the suite's extender is to place.
     fn scheduler_name(&self) -> &str;
 
-    /// Parts of scheduling reasons that only nodes outside the scenario give.
+    /// Texts by which a reason in a FailedScheduling event is known to be of nodes outside the scenario.
     fn outside_reasons(&self) -> &[&str];
 
-    /// Whether its scheduler speaks the words that scenarios and the embedded cluster know.
+    /// Whether its scheduler's own texts are those of the embedded cluster.
     fn scheduler_texts(&self) -> SchedulerTexts {
         SchedulerTexts::Compared
     }
 
-    /// The image that the scenarios' `neuron-workload` stands for here.
+    /// The image that takes the place of [`WORKLOAD`] here.
     fn workload_image(&self) -> &str {
         WORKLOAD
     }
 
-    /// Lets a little time pass while the runner waits for a condition.
-    fn pass_time(&self) -> impl Future<Output = ()> + Send;
+    /// Lets a little time pass between two looks at a condition.
+    fn pass_time(&self) -> impl Future<Output = ()>;
 
-    /// How long a wait of the runner may take in all before it is a failure.
-    fn patience(&self) -> Duration;
+    /// How long the wait for one condition may take, at the processors' full pace.
+    fn timeout(&self) -> Duration;
 
     /// Stops a part (on that node, if it is a part of nodes) and returns when it no longer runs.
-    fn stop(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn stop(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Starts a part that was stopped and returns when it serves again.
-    fn start(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn start(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Puts a device of a node's fake hardware in another state.
     fn set_device(
@@ -61,31 +62,31 @@ pub trait Cluster: Send + Sync {
         node: usize,
         device: u8,
         state: DeviceState,
-    ) -> impl Future<Output = anyhow::Result<()>> + Send;
+    ) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up.
-    fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Takes a node down with everything on it, brings it back and returns when it offers its devices again; with
+    /// Takes a node down with everything on it, brings it back and returns when its devices are allocatable again; with
     /// `hardware_anew` the files of its hardware are gone first.
-    fn reboot(&self, node: usize, hardware_anew: bool) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn reboot(&self, node: usize, hardware_anew: bool) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Restarts a node's plugin twice: the first one dies after kubelet has taken its registration and before kubelet
     /// reads its first list.
-    fn restart_unlisted(&self, node: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn restart_unlisted(&self, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Lets this much of the cluster's time pass. Nobody is asked anything meanwhile.
-    fn pass(&self, time: Duration) -> impl Future<Output = ()> + Send;
+    fn advance_clock(&self, time: Duration) -> impl Future<Output = ()>;
 
     /// From now on the scheduler's calls wait at this moment.
-    fn hold(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn hold(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Whether a call waits there now.
     fn is_held(&self, at: Moment) -> bool;
 
     /// Lets the held calls go on, and later ones pass.
-    fn release(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>> + Send;
+    fn release(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Takes everything down; nothing of ours stays behind.
-    fn down(self) -> impl Future<Output = anyhow::Result<()>> + Send;
+    /// Takes everything down. An error where something of the suite or the scenario stays behind.
+    fn down(self) -> impl Future<Output = anyhow::Result<()>>;
 }

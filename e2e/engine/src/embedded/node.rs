@@ -10,16 +10,15 @@ use fake_cluster::kubelet::{FreeChoices, Kubelet, KubeletConfig};
 use fake_neuron::{Health, Machine, MachineSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use neuron_core::catalog::Catalog;
 use neuron_core::names;
 use tokio::sync::Mutex;
 
 use super::Options;
 use super::program::Program;
 use super::runtime::WorkloadRuntime;
-use crate::scenario::{DeviceState, NodeSpec};
+use crate::scenario::{CatalogSource, DeviceState, NodeSpec};
 
-/// How long after a change a node's status shows it (docs/reference/kubernetes.md §6: up to 10 s).
+/// How long after a change a node's status shows it: kubelet's `nodeStatusUpdateFrequency`, 10 s by default.
 const STATUS_PERIOD: Duration = Duration::from_secs(10);
 
 /// A node with what runs on it.
@@ -27,6 +26,7 @@ pub(super) struct EmbeddedNode {
     api: ApiServer,
     kubelet_config: KubeletConfig,
     spec: NodeSpec,
+    catalog: CatalogSource,
     machine: Machine,
     kubelet: Mutex<Option<Kubelet>>,
     plugin: Mutex<Option<Program>>,
@@ -40,10 +40,11 @@ impl EmbeddedNode {
         name: &str,
         home: PathBuf,
         spec: &NodeSpec,
+        catalog: &CatalogSource,
         options: Options,
     ) -> anyhow::Result<Self> {
         let root = home.join("root");
-        let machine = hardware(name, &root, spec)?;
+        let machine = machine(name, &root, spec, catalog)?;
         let label = spec.label.clone().unwrap_or_else(|| spec.instance_type.clone());
         let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
         let node = EmbeddedNode {
@@ -51,7 +52,7 @@ impl EmbeddedNode {
             kubelet_config: KubeletConfig {
                 node: name.to_owned(),
                 dir: home.join("kubelet"),
-                free_choices: if options.hostile {
+                free_choices: if options.adversarial {
                     FreeChoices::Adversarial
                 } else {
                     FreeChoices::Seeded(options.seed)
@@ -60,6 +61,7 @@ impl EmbeddedNode {
                 status_period: STATUS_PERIOD,
             },
             spec: spec.clone(),
+            catalog: catalog.clone(),
             machine,
             kubelet: Mutex::new(None),
             plugin: Mutex::new(None),
@@ -78,16 +80,16 @@ impl EmbeddedNode {
     }
 
     /// Whether the plugin has reported and kubelet shows both resources as allocatable.
-    pub(super) async fn advertises(&self, client: &Client) -> anyhow::Result<bool> {
+    pub(super) async fn is_allocatable(&self, client: &Client) -> anyhow::Result<bool> {
         let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
         let reported = node.metadata.annotations.iter().flatten().any(|(key, _)| key == names::NODE_REPORT);
-        Ok(reported && offers(&node, names::NEURON) && offers(&node, names::NEURONCORE))
+        Ok(reported && has_allocatable(&node, names::NEURON) && has_allocatable(&node, names::NEURONCORE))
     }
 
     /// Whether kubelet shows any Neuron resource as allocatable.
-    pub(super) async fn offers_any(&self, client: &Client) -> anyhow::Result<bool> {
+    pub(super) async fn has_any_allocatable(&self, client: &Client) -> anyhow::Result<bool> {
         let node = Api::<Node>::all(client.clone()).get(self.name()).await?;
-        Ok(offers(&node, names::NEURON) || offers(&node, names::NEURONCORE))
+        Ok(has_allocatable(&node, names::NEURON) || has_allocatable(&node, names::NEURONCORE))
     }
 
     pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
@@ -108,6 +110,7 @@ impl EmbeddedNode {
         let config = neuron_device_plugin::Config {
             root: self.machine.root().to_owned(),
             kubelet_dir: self.kubelet_config.dir.clone(),
+            catalog: self.catalog.file().map(ToOwned::to_owned),
             poll: Duration::from_millis(100),
             quiet: Duration::from_millis(50),
             ..neuron_device_plugin::Config::new(self.name())
@@ -123,7 +126,7 @@ impl EmbeddedNode {
         self.take_plugin().await?.stop().await
     }
 
-    /// Ends the plugin where it stands, as the system does that runs out of memory.
+    /// Kills the plugin, as a system does that runs out of memory.
     pub(super) async fn kill_plugin(&self) -> anyhow::Result<()> {
         self.take_plugin().await?.kill().await
     }
@@ -146,22 +149,22 @@ impl EmbeddedNode {
         changed.with_context(|| format!("device {device} of {}", self.name()))
     }
 
-    /// Everything on the node ends and begins again, in the order of a machine that boots. Its containers are gone.
+    /// Ends everything on the node and starts it again, in the order of a machine that boots. Its containers are gone.
     pub(super) async fn reboot(&self, hardware_anew: bool) -> anyhow::Result<()> {
-        self.cut().await?;
+        self.lose_power().await?;
         let containers = self.kubelet_config.containers_file();
         std::fs::remove_file(&containers).with_context(|| format!("removing {}", containers.display()))?;
         if hardware_anew {
             let root = self.machine.root();
             Machine::down_at(root).with_context(|| format!("machine of {}", self.name()))?;
-            hardware(self.name(), root, &self.spec)?;
+            machine(self.name(), root, &self.spec, &self.catalog)?;
         }
         self.begin().await
     }
 
-    /// Ends kubelet and plugin where they stand, as on a machine that loses its power or its network: neither tells of it,
-    /// nor of the other's end. Containers go on.
-    pub(super) async fn cut(&self) -> anyhow::Result<()> {
+    /// Kills kubelet and plugin at once, as on a machine that loses its power or its network: neither reports its own
+    /// end or the other's. Containers go on.
+    pub(super) async fn lose_power(&self) -> anyhow::Result<()> {
         if let Some(kubelet) = self.kubelet.lock().await.take() {
             kubelet.stop().await;
         }
@@ -171,7 +174,7 @@ impl EmbeddedNode {
         }
     }
 
-    /// Lets kubelet wait before it reads the list of a plugin that has registered (`true`), or go on.
+    /// Makes kubelet wait before it reads the list of a plugin that has registered (`true`), or go on (`false`).
     pub(super) async fn hold_lists(&self, held: bool) -> anyhow::Result<()> {
         self.kubelet.lock().await.as_ref().context("kubelet is stopped")?.hold_device_lists(held);
         Ok(())
@@ -203,18 +206,18 @@ impl EmbeddedNode {
     }
 }
 
-fn offers(node: &Node, resource: &str) -> bool {
+fn has_allocatable(node: &Node, resource: &str) -> bool {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     allocatable.and_then(|all| all.get(resource)).is_some_and(|quantity| quantity.0 != "0")
 }
 
-/// The machine of a scenario's node, with the files that it wants otherwise.
-fn hardware(name: &str, root: &Path, spec: &NodeSpec) -> anyhow::Result<Machine> {
+/// Makes the machine of a scenario's node, and replaces the files that the scenario gives.
+fn machine(name: &str, root: &Path, spec: &NodeSpec, catalog: &CatalogSource) -> anyhow::Result<Machine> {
     std::fs::create_dir_all(root).with_context(|| format!("creating {}", root.display()))?;
     let instance_id = Some(format!("i-{name}"));
     let machine = MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id };
     let machine =
-        Machine::up(&machine, root, Catalog::embedded()).with_context(|| format!("machine of {name}"))?;
+        Machine::up(&machine, root, catalog.types()).with_context(|| format!("machine of {name}"))?;
     for (path, text) in &spec.files {
         let path = root.join(path);
         match text {

@@ -1,5 +1,5 @@
-//! A production program in this process, with a thread and a runtime of its own: it can end as asked to, and it can be
-//! killed with everything that it has spawned, as a process is.
+//! A production program in this process, with a thread and a runtime of its own: it can be stopped, and it can be killed
+//! with everything that it has spawned, as a process is.
 
 use std::future::Future;
 use std::thread;
@@ -23,7 +23,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts what `run` makes of the token that tells it to end. An error if there can be no thread for it.
+    /// Starts a program by its main function, which ends when the token is cancelled. An error if there can be no thread for it.
     pub(super) fn start<F>(
         name: &'static str,
         run: impl FnOnce(CancellationToken) -> F + Send + 'static,
@@ -32,29 +32,29 @@ impl Program {
         F: Future<Output = anyhow::Result<()>>,
     {
         let (shutdown, killed) = (CancellationToken::new(), CancellationToken::new());
-        let (say, ended) = oneshot::channel();
-        let (asked, kill) = (shutdown.clone(), killed.clone());
+        let (report_end, ended) = oneshot::channel();
+        let (stop, kill) = (shutdown.clone(), killed.clone());
         let live = move || {
             let runtime = Builder::new_current_thread().enable_all().build().context("no runtime")?;
             let result = runtime.block_on(async {
                 tokio::select! {
                     biased;
                     () = kill.cancelled() => Err(anyhow::anyhow!("killed")),
-                    result = run(asked) => result,
+                    result = run(stop) => result,
                 }
             });
             runtime.shutdown_background();
             result
         };
-        // Whoever does not wait for the end does not want to know.
+        // A caller that does not wait for the end has dropped the receiver.
         thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || drop(say.send(live())))
+            .spawn(move || drop(report_end.send(live())))
             .with_context(|| format!("no thread for the {name}"))?;
         Ok(Self { name, shutdown, ended, life: killed.drop_guard() })
     }
 
-    /// Tells it to end and waits until it has. An error if it failed, or does not end within its grace.
+    /// Stops it as a signal would and waits until it has ended. An error if it failed, or does not end within [`GRACE`].
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         let Self { name, shutdown, ended, life: _life } = self;
         shutdown.cancel();
@@ -64,8 +64,7 @@ impl Program {
         }
     }
 
-    /// Ends it where it stands and waits until nothing of it is left. An error if it has ended by itself before, or
-    /// broke off.
+    /// Kills it and waits until nothing of it is left. An error if it has ended or panicked before.
     pub(super) async fn kill(self) -> anyhow::Result<()> {
         let Self { name, mut ended, life, .. } = self;
         match ended.try_recv() {
@@ -76,8 +75,8 @@ impl Program {
             Err(TryRecvError::Empty) => drop(life),
         }
         match tokio::time::timeout(GRACE, ended).await {
-            // What it says of its end does not matter, but that it says so: one that panicked does not.
-            Ok(said) => said.map(drop).with_context(|| format!("{name} broke off")),
+            // Only a program that panicked sends no result.
+            Ok(result) => result.map(drop).with_context(|| format!("{name} broke off")),
             Err(_) => bail!("{name} could not be killed within {} s", GRACE.as_secs()),
         }
     }
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_ends_untold_is_told_of() {
+    async fn an_end_that_nobody_asked_for_is_an_error() {
         let program = Program::start("test", async |_| bail!("it broke")).unwrap();
         assert_eq!(program.stop().await.unwrap_err().to_string(), "it broke");
         let (say, done) = oneshot::channel::<()>();

@@ -1,9 +1,8 @@
 //! Which random scenarios come out the same wherever they run, so that what came of them on two clusters can be compared
-//! to the letter; and how to make such. Asked by [`super::plan`] and [`super::on_kind`].
+//! to the letter; and how to make such. Asked by [`super::plan`] and by whoever has two clusters.
 
 use std::sync::Arc;
 
-use neuron_core::catalog::Catalog;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
@@ -13,15 +12,15 @@ use neuron_core::topology::{Policy, Topology};
 
 use super::generate;
 use super::plan::{Action, ContainerPlan, Plan, PodPlan};
-use crate::scenario::{DeviceState, Part};
+use crate::scenario::{CatalogSource, DeviceState, Part};
 
 /// Plans that are made of one seed until one is comparable: far more than it takes.
 const ATTEMPTS: u64 = 1000;
 
 /// A comparable plan of this seed; the same one whenever it is asked for.
-pub fn plan(seed: u64) -> Plan {
-    let mut attempts = (0..ATTEMPTS).map(|attempt| generate::tame(seed, attempt));
-    attempts.find(|plan| why_not(plan).is_none()).unwrap_or_else(|| generate::plan(seed))
+pub fn plan(seed: u64, catalog: &CatalogSource) -> Plan {
+    let mut attempts = (0..ATTEMPTS).map(|attempt| generate::repeatable(seed, attempt, catalog));
+    attempts.find(|plan| why_not(plan).is_none()).unwrap_or_else(|| generate::plan(seed, catalog))
 }
 
 /// Why two runs of the plan may differ; none if they must not.
@@ -33,7 +32,7 @@ pub fn why_not(plan: &Plan) -> Option<&'static str> {
     if plan.pods().any(|(_, pod)| hands_down_a_part(pod)) {
         return Some("kubelet chooses what an init container hands down");
     }
-    let Some(model) = Catalog::embedded().find(&node.instance_type) else {
+    let Some(model) = plan.catalog.types().find(&node.instance_type) else {
         return Some("the type is not in the catalog");
     };
     let Ok(topology) = Topology::of(model, node.lnc.unwrap_or(model.default_lnc), Policy::Documented) else {

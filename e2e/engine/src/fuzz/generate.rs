@@ -6,43 +6,59 @@ use neuron_core::request::Role;
 use neuron_core::topology::{Policy, Topology};
 
 use super::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
-use crate::scenario::{DeviceState, Part};
+use crate::scenario::{CatalogSource, DeviceState, Part};
 
-/// Types that most plans use: each shape once, small enough that pods meet.
+/// Types that most plans use: each shape once, small enough that pods meet. With a catalog file its types take their place.
 const USUAL_TYPES: [&str; 6] =
     ["inf1.6xlarge", "inf2.24xlarge", "inf2.48xlarge", "trn1.32xlarge", "trn2.48xlarge", "trn3.48xlarge"];
 /// Parts that a plan restarts or does without.
 const PARTS: [Part; 4] = [Part::Extender, Part::Plugin, Part::Kubelet, Part::Scheduler];
 
 /// The plan of a seed.
-pub fn plan(seed: u64) -> Plan {
+pub fn plan(seed: u64, catalog: &CatalogSource) -> Plan {
     // Neighbouring seeds must not make like plans.
-    make(seed, Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66), false)
+    make(seed, Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66), catalog, false)
 }
 
-/// A plan of a seed that leaves little to chance: one node, equal pods where several are created at once, and no pod
-/// that ends of itself. Every attempt makes another.
-pub fn tame(seed: u64, attempt: u64) -> Plan {
+/// A plan of a seed that most likely comes out the same wherever it runs: one node, equal pods where several are created at
+/// once, and no pod that ends of itself. Every attempt makes another.
+pub fn repeatable(seed: u64, attempt: u64, catalog: &CatalogSource) -> Plan {
     let mut random =
         Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ attempt.wrapping_mul(0xD1B5_4A33));
     // The first numbers of like seeds are alike.
     random.u64(..);
-    make(seed, random, true)
+    make(seed, random, catalog, true)
 }
 
-fn make(seed: u64, mut random: Rng, tame: bool) -> Plan {
+fn make(seed: u64, mut random: Rng, catalog: &CatalogSource, repeatable: bool) -> Plan {
+    let usual = usual_types(catalog);
     let nodes: Vec<(NodePlan, Option<Topology>)> =
-        (0..if random.u8(..4) == 0 && !tame { 2 } else { 1 }).map(|_| node(&mut random)).collect();
-    let mut generator = Generator { random, nodes, there: Vec::new(), named: 0, broken: Vec::new(), tame };
+        (0..if random.u8(..4) == 0 && !repeatable { 2 } else { 1 })
+            .map(|_| node(&mut random, catalog, &usual))
+            .collect();
+    let mut generator =
+        Generator { random, nodes, there: Vec::new(), named: 0, unhealthy: Vec::new(), repeatable };
     let count = generator.random.usize(3..=12);
     let actions = (0..count).map(|_| generator.action(true)).collect();
-    Plan { seed, nodes: generator.nodes.into_iter().map(|(node, _)| node).collect(), actions }
+    let catalog = catalog.clone();
+    Plan { seed, catalog, nodes: generator.nodes.into_iter().map(|(node, _)| node).collect(), actions }
 }
 
-fn node(random: &mut Rng) -> (NodePlan, Option<Topology>) {
-    let catalog = Catalog::embedded();
-    let usual = random.choice(USUAL_TYPES).and_then(|name| catalog.find(name));
+/// The types that most plans use: those that the catalog file brings, if there is one.
+fn usual_types(catalog: &CatalogSource) -> Vec<&InstanceType> {
     let types = catalog.types();
+    let is_changed = |row: &&InstanceType| Catalog::embedded().find(&row.name) != Some(*row);
+    let changed: Vec<_> = types.types().iter().filter(is_changed).collect();
+    if changed.is_empty() {
+        USUAL_TYPES.iter().filter_map(|name| types.find(name)).collect()
+    } else {
+        changed
+    }
+}
+
+fn node(random: &mut Rng, catalog: &CatalogSource, usual: &[&InstanceType]) -> (NodePlan, Option<Topology>) {
+    let usual = random.choice(usual).copied();
+    let types = catalog.types().types();
     let any: &InstanceType = &types[random.usize(..types.len())];
     let model = usual.filter(|_| random.u8(..4) > 0).unwrap_or(any);
     let lnc = (model.default_lnc == 2 && random.u8(..3) == 0).then_some(1);
@@ -57,9 +73,10 @@ struct Generator {
     there: Vec<String>,
     /// Pods named so far.
     named: usize,
-    broken: Vec<(usize, u8)>,
+    /// Nodes and devices that were broken and not healed.
+    unhealthy: Vec<(usize, u8)>,
     /// Whether little is left to chance.
-    tame: bool,
+    repeatable: bool,
 }
 
 impl Generator {
@@ -79,7 +96,7 @@ impl Generator {
                 }
                 14..16 => {
                     let (part, node) = self.part();
-                    let count = if self.tame { 1 } else { self.random.usize(1..=2) };
+                    let count = if self.repeatable { 1 } else { self.random.usize(1..=2) };
                     return Action::Without(part, node, (0..count).map(|_| self.action(false)).collect());
                 }
                 16..20 => {
@@ -107,17 +124,17 @@ impl Generator {
 
     /// Breaks a device or heals one; none where a node would be left with too little.
     fn device(&mut self) -> Option<Action> {
-        if !self.broken.is_empty() && self.random.bool() {
-            let (node, device) = self.broken.swap_remove(self.random.usize(..self.broken.len()));
+        if !self.unhealthy.is_empty() && self.random.bool() {
+            let (node, device) = self.unhealthy.swap_remove(self.random.usize(..self.unhealthy.len()));
             return Some(Action::Device(node, device, DeviceState::Healthy));
         }
         let node = self.random.usize(..self.nodes.len());
         let device = self.random.u8(..self.nodes[node].0.devices);
-        let broken = self.broken.iter().filter(|(other, _)| *other == node).count();
-        if self.nodes[node].0.devices < 4 || broken > 1 || self.broken.contains(&(node, device)) {
+        let unhealthy = self.unhealthy.iter().filter(|(other, _)| *other == node).count();
+        if self.nodes[node].0.devices < 4 || unhealthy > 1 || self.unhealthy.contains(&(node, device)) {
             return None;
         }
-        self.broken.push((node, device));
+        self.unhealthy.push((node, device));
         let state = if self.random.bool() { DeviceState::Lost } else { DeviceState::Unhealthy };
         Some(Action::Device(node, device, state))
     }
@@ -131,7 +148,7 @@ impl Generator {
 
     fn equal_pods(&mut self) -> Vec<PodPlan> {
         let model = self.unnamed();
-        let equal = self.tame || self.random.u8(..4) > 0;
+        let equal = self.repeatable || self.random.u8(..4) > 0;
         (0..self.random.usize(2..=4))
             .map(|_| {
                 let pod = if equal { model.clone() } else { self.unnamed() };
@@ -168,7 +185,7 @@ impl Generator {
                 ContainerPlan { role, devices, cores }
             })
             .collect();
-        let ends_after = (!self.tame && self.random.u8(..5) == 0).then(|| self.random.u32(0..=20));
+        let ends_after = (!self.repeatable && self.random.u8(..5) == 0).then(|| self.random.u32(0..=20));
         PodPlan { name: String::new(), containers, ends_after }
     }
 

@@ -1,5 +1,5 @@
 //! A random scenario before it is a file: nodes, pods and what happens to them, as values that can be made smaller.
-//! Made by [`super::generate`], run by [`super::judge`], made smaller by [`super::shrink`].
+//! Made by [`super::generate`], run by [`super::check`], made smaller by [`super::shrink`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,15 @@ use neuron_core::request::Role;
 use serde_json::{Map, Value, json};
 
 use super::comparable;
-use crate::scenario::library;
-use crate::scenario::{DeviceState, Part, Scenario};
+use crate::scenario::{CatalogSource, DeviceState, Part, Scenario, library};
 
 /// A random scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What it was made from; the same seed always makes the same plan.
+    /// What it was made from; the same seed and instance types always make the same plan.
     pub seed: u64,
+    /// The instance types that its nodes are of.
+    pub catalog: CatalogSource,
     /// One or two nodes.
     pub nodes: Vec<NodePlan>,
     /// What happens, in order.
@@ -75,19 +76,28 @@ pub struct ContainerPlan {
 
 impl Plan {
     /// The scenarios to carry out on one cluster, one after another: one for each action, so that the invariants are
-    /// judged after each, and one that shows that nothing leaked.
-    pub fn chapters(&self) -> anyhow::Result<Vec<Scenario>> {
+    /// looked at after each, and one that shows that nothing leaked.
+    ///
+    /// # Errors
+    /// The plan cannot be written as a scenario file: a mistake of this crate, which a test looks for.
+    pub fn scenarios_by_action(&self) -> anyhow::Result<Vec<Scenario>> {
         let steps = self.actions.iter().map(|action| (self.steps_of(action), BTreeMap::new()));
         steps.chain([self.closing()]).map(|(steps, expect)| self.scenario_of(steps, &expect)).collect()
     }
 
     /// The whole plan as one scenario.
+    ///
+    /// # Errors
+    /// The plan cannot be written as a scenario file: a mistake of this crate, which a test looks for.
     pub fn scenario(&self) -> anyhow::Result<Scenario> {
         let (steps, expect) = self.all_steps();
         self.scenario_of(steps, &expect)
     }
 
     /// The whole plan as the file a user would write.
+    ///
+    /// # Errors
+    /// The plan cannot be written as a scenario file: a mistake of this crate, which a test looks for.
     pub fn to_yaml(&self, about: &str) -> anyhow::Result<String> {
         let (steps, expect) = self.all_steps();
         Ok(serde_saphyr::to_string(&self.file(about, steps, &expect))?)
@@ -101,7 +111,7 @@ impl Plan {
     fn scenario_of(&self, steps: Vec<Value>, expect: &BTreeMap<String, Value>) -> anyhow::Result<Scenario> {
         // Through the text, so that what runs is what the file would say.
         let text = serde_saphyr::to_string(&self.file("A random scenario.", steps, expect))?;
-        library::parse(&self.name(), &text)?.pop().context("a file without a scenario")
+        library::parse(&self.name(), &text, &self.catalog)?.pop().context("a file without a scenario")
     }
 
     fn all_steps(&self) -> (Vec<Value>, BTreeMap<String, Value>) {
@@ -155,15 +165,15 @@ impl Plan {
 
     /// The steps that end every plan: devices are healed, pods deleted, and pods that ask for everything must run.
     fn closing(&self) -> (Vec<Value>, BTreeMap<String, Value>) {
-        let mut broken = BTreeSet::new();
+        let mut unhealthy = BTreeSet::new();
         let mut there: Vec<&str> = Vec::new();
         for action in self.actions.iter().flat_map(Action::flat) {
             match action {
                 Action::Device(node, device, DeviceState::Healthy) => {
-                    broken.remove(&(*node, *device));
+                    unhealthy.remove(&(*node, *device));
                 }
                 Action::Device(node, device, _) => {
-                    broken.insert((*node, *device));
+                    unhealthy.insert((*node, *device));
                 }
                 Action::Apply(pods) | Action::Together(pods) => {
                     there.extend(pods.iter().map(|pod| pod.name.as_str()));
@@ -172,7 +182,7 @@ impl Plan {
                 Action::Restart(..) | Action::Without(..) => {}
             }
         }
-        let mut steps: Vec<Value> = broken
+        let mut steps: Vec<Value> = unhealthy
             .into_iter()
             .flat_map(|(node, device)| Action::Device(node, device, DeviceState::Healthy).steps())
             .collect();

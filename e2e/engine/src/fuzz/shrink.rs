@@ -37,16 +37,15 @@ pub async fn shrink(
     }
 }
 
-/// Words of a failure that say of what kind it is.
+/// How many words of a failure tell what kind it is of.
 const GIST: usize = 5;
 
-/// Whether one of the failures is of the same kind in both: a timeout on a busy machine must not take the place of
-/// what was found.
+/// Whether both have a failure of the same kind: a timeout on a busy machine must not take the place of what was found.
 pub fn are_alike(found: &[String], now: &[String]) -> bool {
     now.iter().any(|now| found.iter().any(|found| gist(found) == gist(now)))
 }
 
-/// The first words from the pod or step on, or of a failure that names neither, without names and numbers.
+/// A failure's first words without names and numbers, from the pod or step on that it names.
 fn gist(failure: &str) -> Vec<&str> {
     let words: Vec<&str> = failure.split_whitespace().collect();
     let from = words.iter().position(|word| matches!(*word, "pod" | "pods" | "step")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Compares what came of a scenario on a real cluster with what came of it on the embedded cluster. Called by whoever has
-//! both documents.
+//! Compares what came of a scenario on a real cluster with what came of it on the embedded cluster. Called by runs on
+//! real clusters.
 
 use similar::{ChangeTag, TextDiff};
 
@@ -14,12 +14,12 @@ const LONGEST: usize = 60;
 /// The Kubernetes whose texts the embedded cluster speaks, major and minor.
 const EMBEDDED: (&str, &str) = ("1", "34");
 
-/// Whether what kube-scheduler itself says is compared.
+/// Whether the words of kube-scheduler itself are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerTexts {
     /// To the letter.
     Compared,
-    /// Only whether it has said something: every version of Kubernetes has its own words and counts.
+    /// Only whether there are any: every version of Kubernetes has its own words and counts.
     LeftOut,
 }
 
@@ -32,6 +32,9 @@ impl SchedulerTexts {
 }
 
 /// The differing lines of the two documents, `-` embedded and `+` kind; none if they are equal.
+///
+/// # Errors
+/// A document cannot be written as JSON.
 pub fn difference(
     embedded: &Outcome,
     kind: &Outcome,
@@ -65,8 +68,8 @@ fn text(outcome: &Outcome, texts: SchedulerTexts) -> anyhow::Result<String> {
         return Ok(outcome.to_text()?);
     }
     let mut outcome = outcome.clone();
-    for said in outcome.pods.values_mut().filter_map(|pod| pod.failed_scheduling.as_mut()) {
-        *said = REDACTED.to_owned();
+    for message in outcome.pods.values_mut().filter_map(|pod| pod.failed_scheduling.as_mut()) {
+        *message = REDACTED.to_owned();
     }
     Ok(outcome.to_text()?)
 }

@@ -2,6 +2,7 @@
 //! Made by [`crate::run::collect`], compared by tests, printed by the command line.
 
 pub mod compare;
+pub mod expectations;
 pub mod redaction;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,11 @@ impl PodOutcome {
     pub fn is_running(&self) -> bool {
         self.phase == "Running" && !self.deleted
     }
+
+    /// Why it failed or is not scheduled; none if neither kubelet, API server nor scheduler has given a reason.
+    pub fn refusal_text(&self) -> Option<&str> {
+        self.failure.as_deref().or(self.failed_scheduling.as_deref())
+    }
 }
 
 // Serde hands the field by reference.
@@ -80,6 +86,9 @@ impl Outcome {
     }
 
     /// The document as text: JSON, keys sorted, two spaces, a newline at the end.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON, which no document of a run was seen to be.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         // Through a Value, whose objects are sorted maps: field order must not depend on the struct's.
         Ok(serde_json::to_string_pretty(&serde_json::to_value(self)?)? + "\n")

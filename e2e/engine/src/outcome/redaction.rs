@@ -1,10 +1,10 @@
-//! What an outcome document leaves out because it differs from run to run: real names, UIDs, addresses, and what nodes outside the
+//! What an outcome document leaves out because it differs from run to run: real names, UIDs, and what nodes outside the
 //! scenario add to kube-scheduler's texts. Called by [`crate::run::collect`].
 
 /// What stands in a document for a text that differs from run to run.
 pub const REDACTED: &str = "[redacted]";
 
-/// The texts of one run made equal for every run: real node names become n1, n2.., UIDs and addresses are redacted.
+/// The texts of one run made equal for every run: real node names become n1, n2.., UIDs are redacted.
 pub struct Redaction {
     replacements: Vec<(String, String)>,
 }

@@ -10,10 +10,10 @@ use crate::cluster::wait::until;
 use crate::cluster::{Cluster, WORKLOAD};
 use crate::scenario::Scenario;
 
-/// Label of every pod that scenarios create, so that nobody takes it for somebody else's.
+/// Label of every pod that scenarios create, by which a cluster that others use too tells them apart.
 pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "neuron-e2e");
 
-/// Says in a pod's manifest that it is ours.
+/// Adds the label [`OURS`] to a manifest.
 pub(crate) fn sign(manifest: &mut Value) {
     manifest["metadata"]["labels"][OURS.0] = json!(OURS.1);
 }
@@ -54,7 +54,7 @@ impl<'a, C: Cluster> Applier<'a, C> {
     pub(crate) async fn create_once_served(self, manifest: &Value) -> anyhow::Result<()> {
         until(self.cluster, "the API server to take a pod", async || match self.post(manifest).await? {
             (_, Ok(_)) => Ok(true),
-            // An answer that was lost: the try before has created it.
+            // The try before has created it, and its answer was lost.
             (_, Err(kube::Error::Api(status))) if status.reason == "AlreadyExists" => Ok(true),
             (name, Err(error)) => Err(error).with_context(|| format!("creating pod {name}")),
         })

@@ -1,57 +1,28 @@
 //! Makes the outcome document from what the API server, the events and the containers' own output say.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, LogParams};
 use neuron_core::names;
+use neuron_workload::{NodeSeen, Report};
 
-use crate::cluster::Cluster;
-use crate::cluster::NAMESPACE;
-use crate::invariants::exclusivity::Lives;
-use crate::invariants::record_unlike_reality;
+use super::reports::Reports;
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::invariants::record;
 use crate::outcome::redaction::{REDACTED, Redaction, scheduling_text};
 use crate::outcome::{Outcome, PodOutcome};
 use crate::scenario::Scenario;
-use neuron_workload::{NodeSeen, Report};
 
 /// The programs whose events are ours.
 const OUR_REPORTERS: [&str; 2] = ["neuron-extender", "neuron-device-plugin"];
 
-/// What containers have said of themselves so far, and when they ran. A container says it once, and cannot be asked while
-/// its kubelet is stopped.
-#[derive(Debug, Default)]
-pub struct Reports {
-    said: Mutex<BTreeMap<ContainerRun, Report>>,
-    /// When they ran.
-    pub(crate) lives: Lives,
-}
-
-/// One run of a container: its pod's UID, its name, how often it was restarted before.
-type ContainerRun = (String, String, i32);
-
-impl Reports {
-    fn get(&self, run: &ContainerRun) -> Option<Report> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
-    }
-
-    /// The last that each container of the pod said.
-    fn of_pod(&self, uid: &str) -> BTreeMap<String, Report> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let runs = said.iter().filter(|((of, _, _), _)| of == uid);
-        // In the order of their restarts: the last stays.
-        runs.map(|((_, container, _), report)| (container.clone(), report.clone())).collect()
-    }
-
-    fn keep(&self, run: ContainerRun, report: &Report) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(run, report.clone());
-    }
-}
-
-/// The document of all pods that are there now. An error if a container's output cannot be read yet.
+/// The document of all pods that are there now.
+///
+/// # Errors
+/// The API server does not answer, or a container's output cannot be read yet.
 pub async fn outcome<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,
@@ -59,7 +30,7 @@ pub async fn outcome<C: Cluster>(
 ) -> anyhow::Result<Outcome> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
     let pods = pods.list(&ListParams::default()).await.context("listing pods")?.items;
-    reports.lives.look_again();
+    reports.history.begin_look();
     let mut outcome = Outcome { version: 1, pods: BTreeMap::new() };
     let collector = Collector::new(cluster, scenario, reports, &pods).await?;
     for pod in &pods {
@@ -69,7 +40,10 @@ pub async fn outcome<C: Cluster>(
     Ok(outcome)
 }
 
-/// The part of the document about one pod. An error if a container's output cannot be read yet.
+/// The part of the document about one pod.
+///
+/// # Errors
+/// As [`outcome`], or there is no such pod.
 pub async fn pod<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,
@@ -81,8 +55,11 @@ pub async fn pod<C: Cluster>(
     Collector::new(cluster, scenario, reports, std::slice::from_ref(&pod)).await?.pod(&pod).await
 }
 
-/// Whether every running container of every pod has said what it got and, where a plugin runs that would correct it,
+/// Whether every running container of every pod has printed what it got and, where a plugin runs that would correct it,
 /// the pod's record agrees: its kubelet is no longer needed for either.
+///
+/// # Errors
+/// As [`outcome`].
 pub async fn all_settled<C: Cluster>(
     cluster: &C,
     scenario: &Scenario,
@@ -97,14 +74,14 @@ pub async fn all_settled<C: Cluster>(
         let now = collector.pod(pod).await?;
         let mut running = statuses(pod).filter(|one| one.state.as_ref().is_some_and(|s| s.running.is_some()));
         let silent = running.any(|container| !now.containers.contains_key(&container.name));
-        if silent || (plugin_runs && now.is_running() && !record_unlike_reality(name, &now).is_empty()) {
+        if silent || (plugin_runs && now.is_running() && !record::mismatches_of(name, &now).is_empty()) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Whether the container has begun, and kubelet knows where it is: one that it could not find again has no log.
+/// Whether the container has begun and kubelet knows where it is: a container that kubelet could not find again has no log.
 fn has_a_log(container: &ContainerStatus) -> bool {
     let state = container.state.clone().unwrap_or_default();
     let lost = |reason: &Option<String>| reason.as_deref() == Some("ContainerStatusUnknown");
@@ -171,7 +148,7 @@ impl<'a, C: Cluster> Collector<'a, C> {
             events: self.our_events(pod),
             failed_scheduling: if spec.node_name.is_none() { self.failed_scheduling(pod) } else { None },
         };
-        self.reports.lives.seen(pod, &outcome, statuses(pod));
+        self.reports.history.add(pod, &outcome, statuses(pod));
         Ok(outcome)
     }
 
@@ -207,7 +184,7 @@ impl<'a, C: Cluster> Collector<'a, C> {
                     bail!("container {name}/{}: {wrong}", container.name);
                 }
                 let report = report.of_neuron();
-                self.reports.keep(run, &report);
+                self.reports.add(run, &report);
                 reports.insert(container.name.clone(), report);
             }
         }

@@ -1,4 +1,4 @@
-//! What a run waits for before its next step: each names a condition that users can see too.
+//! What a run waits for before its next step: conditions that users can see, too. Called by the other files of [`super`].
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -7,12 +7,11 @@ use neuron_core::names;
 use neuron_core::report::Health;
 use tokio::time::Instant;
 
-use super::{NAMESPACE, Run, STILL};
-use crate::cluster::Cluster;
+use super::{Run, UNCHANGED_FOR, collect};
 use crate::cluster::wait::until;
+use crate::cluster::{Cluster, NAMESPACE};
 use crate::observe::{is_bound, is_refused, phase, report};
 use crate::outcome::PodOutcome;
-use crate::run::collect;
 use crate::scenario::{DeviceState, Part};
 
 impl<C: Cluster> Run<'_, C> {
@@ -30,24 +29,25 @@ impl<C: Cluster> Run<'_, C> {
         };
         self.pod_until(name, "to run, end or be refused", settled).await?;
         let waits = self.pods().get_opt(name).await?.is_some_and(|pod| !is_bound(&pod) && is_refused(&pod));
-        // A waiting pod has nothing but events to show, so time must tell that none is on its way.
-        if waits { self.still(name).await } else { Ok(()) }
+        // Events are all that a waiting pod shows, and nothing but time tells that no further one is on its way.
+        if waits { self.until_unchanged(name).await } else { Ok(()) }
     }
 
-    /// Waits until what there is to say about a pod holds still.
-    pub(super) async fn still(&self, name: &str) -> anyhow::Result<()> {
-        let mut seen = PodOutcome::default();
+    /// Waits until what there is to say about a pod no longer changes.
+    async fn until_unchanged(&self, name: &str) -> anyhow::Result<()> {
+        let mut before = PodOutcome::default();
         let mut since = Instant::now();
-        until(self.cluster, &format!("pod {name} to hold still"), async || {
+        until(self.cluster, &format!("pod {name} to change no more"), async || {
             let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
-            if now != seen {
-                (seen, since) = (now, Instant::now());
+            if now != before {
+                (before, since) = (now, Instant::now());
             }
-            Ok(since.elapsed() >= STILL)
+            Ok(since.elapsed() >= UNCHANGED_FOR)
         })
         .await
     }
 
+    /// Waits until the pod is there and the condition holds of it.
     pub(super) async fn pod_until(
         &self,
         name: &str,
@@ -61,6 +61,7 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
+    /// Waits until the API server no longer has the pod.
     pub(super) async fn until_gone(&self, name: &str) -> anyhow::Result<()> {
         let pods = self.pods();
         until(self.cluster, &format!("pod {name} to be gone"), async || {
@@ -69,7 +70,8 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
-    /// What containers say can be read, and what kubelet chose corrected, through kubelet only.
+    /// Waits until everything is read and corrected for which the node's kubelet is needed: what containers print, and records
+    /// that say something else than kubelet chose.
     pub(super) async fn all_settled(&self, place: usize) -> anyhow::Result<()> {
         let plugin_runs = !self.stopped.contains(&(Part::Plugin, place));
         until(self.cluster, "every container to say what it got and every record to agree", async || {
@@ -113,7 +115,7 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
-    /// Whether every node's report tells of what happens.
+    /// Whether every node's report is kept up to date.
     fn reports_follow(&self) -> bool {
         !self.is_stopped(Part::Plugin) && !self.is_stopped(Part::Node)
     }

@@ -1,17 +1,29 @@
-//! A scenario as its file says it: nodes, steps with the manifests a user would write, and what must come of it.
-//! Read by [`crate::scenario::library`], carried out by [`crate::run`]. Nothing here knows which cluster runs it.
+//! The form of a scenario file: nodes, steps with the manifests that a user would write, and expectations. [`library`]
+//! reads it, [`crate::run`] carries it out. Nothing here knows which cluster runs it.
 
+mod catalog;
+mod error;
+mod expand;
+mod expected;
+mod hold;
 pub mod library;
-pub mod step;
+mod node;
+mod part;
+mod step;
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use serde::Deserialize;
+use serde_json::Value;
 
-pub use crate::scenario::step::{
-    Amid, DeviceState, DeviceStep, Hold, Moment, Part, Patch, Reboot, Step, Target, Unlisted, Verb,
-};
+pub use self::catalog::{CatalogFileError, CatalogSource};
+pub use self::error::ScenarioError;
+pub use self::expected::{Expected, ExpectedSets};
+pub use self::hold::{Hold, Moment, Verb};
+pub use self::node::NodeSpec;
+pub use self::part::{DeviceState, Part};
+pub use self::step::{DeviceStep, During, Patch, Reboot, Step, Target, Unlisted};
 
 /// One scenario, after `for_each` and `repeat` are written out.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,6 +35,9 @@ pub struct Scenario {
     /// The tier it belongs to: the folder its file is in.
     #[serde(skip)]
     pub tier: Tier,
+    /// The instance types that it may name.
+    #[serde(skip)]
+    pub catalog: CatalogSource,
     /// What it shows, in one sentence.
     pub about: String,
     /// One to three nodes; in manifests, steps and documents they are n1, n2, n3 in this order.
@@ -50,6 +65,9 @@ pub struct Scenario {
 
 impl Scenario {
     /// The place of n1, n2, n3 in the scenario, 0 for n1.
+    ///
+    /// # Errors
+    /// The scenario has no such node.
     pub fn place_of(&self, node: &str) -> anyhow::Result<usize> {
         let number = node.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
         let place = number.and_then(|number| number.checked_sub(1));
@@ -58,21 +76,43 @@ impl Scenario {
         })
     }
 
+    /// The manifests of every object that it applies, in order; those of steps inside a step come after the step's own.
+    pub fn manifests(&self) -> impl Iterator<Item = &Value> {
+        self.all_steps().into_iter().flat_map(|step| step.applies().0)
+    }
+
+    /// The names of pods that it deletes by force.
+    pub fn force_deleted(&self) -> impl Iterator<Item = &str> {
+        fn names(step: &Step) -> &[String] {
+            if let Step::ForceDelete(names) = step { names } else { &[] }
+        }
+        self.all_steps().into_iter().flat_map(names).map(String::as_str)
+    }
+
+    /// Every step, each before the steps inside it.
+    fn all_steps(&self) -> Vec<&Step> {
+        fn collect<'s>(steps: &'s [Step], all: &mut Vec<&'s Step>) {
+            for step in steps {
+                all.push(step);
+                collect(step.applies().1, all);
+            }
+        }
+        let mut all = Vec::new();
+        collect(&self.steps, &mut all);
+        all
+    }
+
     /// Whether the pod may be refused when it is applied: the scenario expects it to stay pending, says nothing of it,
     /// or waits for it in a later step.
     pub fn may_wait(&self, pod: &str) -> bool {
-        fn awaited(steps: &[Step], pod: &str) -> bool {
-            steps.iter().any(|step| match step {
-                Step::Running(names) | Step::Ended(names) | Step::Bound(names) => {
-                    names.iter().any(|name| name == pod)
-                }
-                Step::Hold(hold) => awaited(&hold.steps, pod),
-                Step::Amid(amid) => awaited(&amid.steps, pod),
-                _ => false,
-            })
-        }
+        let is_awaited = self.all_steps().into_iter().any(|step| match step {
+            Step::Running(names) | Step::Ended(names) | Step::Bound(names) => {
+                names.iter().any(|name| name == pod)
+            }
+            _ => false,
+        });
         let expected = self.expect.get(pod).and_then(|expected| expected.phase.as_deref());
-        expected.is_none_or(|phase| phase == "Pending") || awaited(&self.steps, pod)
+        is_awaited || expected.is_none_or(|phase| phase == "Pending")
     }
 }
 
@@ -104,74 +144,4 @@ pub struct Only {
     pub cluster: String,
     /// Why the other cannot.
     pub because: String,
-}
-
-/// A node and its fake hardware.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NodeSpec {
-    /// Instance type of the hardware: what DMI says.
-    #[serde(rename = "type")]
-    pub instance_type: String,
-    /// Physical cores per logical core, 1 or 2; the type's default if not given.
-    #[serde(default)]
-    pub lnc: Option<u8>,
-    /// What the node's instance-type label says; the hardware's type if not given, no label if empty.
-    #[serde(default)]
-    pub label: Option<String>,
-    /// Files below the machine's root that are replaced before the plugin starts (path: text; null removes it).
-    #[serde(default)]
-    pub files: BTreeMap<String, Option<String>>,
-    /// A node on which no device plugin runs.
-    #[serde(default)]
-    pub without_plugin: bool,
-}
-
-impl NodeSpec {
-    /// A node of this type, with nothing out of the ordinary.
-    pub fn of(instance_type: &str) -> Self {
-        Self {
-            instance_type: instance_type.to_owned(),
-            lnc: None,
-            label: None,
-            files: BTreeMap::new(),
-            without_plugin: false,
-        }
-    }
-}
-
-/// What a pod must have come to.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Expected {
-    /// `Running`, `Pending`, `Succeeded` or `Failed`; `Refused` where the API server refuses the manifest.
-    #[serde(default)]
-    pub phase: Option<String>,
-    /// n1, n2 or n3.
-    #[serde(default)]
-    pub node: Option<String>,
-    /// By container: the sets it really got.
-    #[serde(default)]
-    pub got: BTreeMap<String, ExpectedSets>,
-    /// Text that the last FailedScheduling event, the failure message or the API server's refusal contains.
-    #[serde(default)]
-    pub refusal: Option<String>,
-    /// Text that one of our own events on the pod contains.
-    #[serde(default)]
-    pub event: Option<String>,
-}
-
-/// What a container must have got. A field that is not given must be absent in the container too.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExpectedSets {
-    /// `NEURON_RT_VISIBLE_CORES`.
-    #[serde(default)]
-    pub cores: Option<String>,
-    /// `AWS_NEURON_VISIBLE_DEVICES`.
-    #[serde(default)]
-    pub devices: Option<String>,
-    /// The device nodes, as numbers: `/dev/neuron1` is `1`.
-    #[serde(default)]
-    pub nodes: Option<String>,
 }

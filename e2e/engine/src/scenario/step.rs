@@ -1,14 +1,20 @@
-//! The steps of a scenario, as its file writes them. Carried out by [`crate::run`] and [`crate::FAULTS`]; nothing here
-//! knows which cluster runs it.
+//! The steps of a scenario, as its file writes them. Carried out by [`crate::run`]; nothing here knows which cluster runs
+//! them.
 
-use std::fmt;
-
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// One step. Each waits until what it did is visible before the next begins.
+use super::hold::Hold;
+use super::part::{DeviceState, Part};
+
+/// Steps that have another name than they had in files of before: the old one and the new one.
+const RENAMED: [(&str, &str); 2] = [("amid", "during"), ("pass", "advance-clock")];
+
+/// One step. Each waits until its effect is visible before the next begins.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+// Derives an inherent function; the trait's, below, first looks for names that steps no longer have.
+#[serde(remote = "Self", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
     /// Creates objects one after another, each waiting until its pod runs, has ended or is refused.
     Apply(Vec<Value>),
@@ -36,19 +42,31 @@ pub enum Step {
     Stop(Target),
     /// Starts a part that was stopped.
     Start(Target),
-    /// Does something to a node's hardware.
+    /// Breaks or heals a device of a node.
     Device(DeviceStep),
     /// Applies pods, holds the scheduler's call before it reaches the extender, or the extender's answer before it
     /// reaches the scheduler, carries the inner steps out, then lets it go on.
     Hold(Hold),
     /// Carries steps out while pods are being placed.
-    Amid(Amid),
+    During(During),
     /// Restarts a node.
     Reboot(Reboot),
     /// Restarts a node's plugin so that one dies between its registration and the first list that kubelet reads.
     RestartUnlisted(Unlisted),
-    /// Lets this many seconds of the cluster's time pass: what happens is that nothing happens.
-    Pass(u64),
+    /// Lets this many seconds of the cluster's time pass, in which nothing should happen.
+    AdvanceClock(u64),
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let step = Value::deserialize(deserializer)?;
+        let renamed = RENAMED.iter().find(|(old, _)| step.get(old).is_some());
+        if let Some((old, new)) = renamed {
+            return Err(D::Error::custom(format!("step `{old}` is called `{new}` now")));
+        }
+        // The inherent function, which the derive has made.
+        Step::deserialize(step).map_err(D::Error::custom)
+    }
 }
 
 impl Step {
@@ -57,13 +75,13 @@ impl Step {
         match self {
             Step::Apply(manifests) | Step::ApplyTogether(manifests) => (manifests, &[]),
             Step::Hold(hold) => (&hold.apply, &hold.steps),
-            Step::Amid(amid) => (&amid.apply, &amid.steps),
+            Step::During(during) => (&during.apply, &during.steps),
             _ => (&[], &[]),
         }
     }
 
-    /// The step's name in its file.
-    pub fn label(&self) -> &'static str {
+    /// Its name in a scenario file.
+    pub fn name(&self) -> &'static str {
         match self {
             Step::Apply(_) => "apply",
             Step::ApplyTogether(_) => "apply-together",
@@ -80,10 +98,10 @@ impl Step {
             Step::Device(_) => "device",
             Step::Hold(_) => "hold",
             Step::ForceDelete(_) => "force-delete",
-            Step::Amid(_) => "amid",
+            Step::During(_) => "during",
             Step::Reboot(_) => "reboot",
             Step::RestartUnlisted(_) => "restart-unlisted",
-            Step::Pass(_) => "pass",
+            Step::AdvanceClock(_) => "advance-clock",
         }
     }
 }
@@ -113,44 +131,6 @@ fn first_node() -> String {
     "n1".into()
 }
 
-/// The parts of the suite and of Kubernetes that scenarios stop and start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// The scheduler extender.
-    Extender,
-    /// A node's device plugin.
-    Plugin,
-    /// A node's kubelet; containers go on.
-    Kubelet,
-    /// A whole node: while it is stopped nothing on it moves and nobody reaches it; then all of it goes on.
-    Node,
-    /// The scheduler that the pods name.
-    Scheduler,
-    /// A node's container runtime; it can be restarted, not stopped.
-    Containerd,
-    /// The API server.
-    ApiServer,
-    /// What the API server keeps everything in; it can be restarted, not stopped.
-    Etcd,
-}
-
-impl Part {
-    /// As scenario files write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Extender => "extender",
-            Part::Plugin => "plugin",
-            Part::Kubelet => "kubelet",
-            Part::Node => "node",
-            Part::Scheduler => "scheduler",
-            Part::Containerd => "containerd",
-            Part::ApiServer => "api-server",
-            Part::Etcd => "etcd",
-        }
-    }
-}
-
 /// What happens to a device.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -164,109 +144,10 @@ pub struct DeviceStep {
     pub becomes: DeviceState,
 }
 
-/// States that a scenario can put a device in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeviceState {
-    /// Reports a broken component.
-    Unhealthy,
-    /// Works again.
-    Healthy,
-    /// Its files are gone.
-    Lost,
-}
-
-/// A call that is held.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "HoldFields")]
-pub struct Hold {
-    /// Where it is held.
-    pub at: Moment,
-    /// What is applied first; its call is the one held.
-    pub apply: Vec<Value>,
-    /// What happens meanwhile.
-    pub steps: Vec<Step>,
-}
-
-/// Where a call between scheduler and extender can be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Moment {
-    /// Before it reaches the extender.
-    Before(Verb),
-    /// After the extender has done what it asks, before the scheduler hears so. An extender that ends meanwhile
-    /// has never answered.
-    After(Verb),
-}
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Moment::Before(verb) => write!(f, "before {}", verb.path()),
-            Moment::After(verb) => write!(f, "after {}", verb.path()),
-        }
-    }
-}
-
-impl Moment {
-    /// Every moment.
-    pub const ALL: [Moment; 4] = [
-        Moment::Before(Verb::Filter),
-        Moment::Before(Verb::Bind),
-        Moment::After(Verb::Filter),
-        Moment::After(Verb::Bind),
-    ];
-}
-
-/// A [`Hold`] as its file writes it: `before: bind` or `after: bind`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HoldFields {
-    #[serde(default)]
-    before: Option<Verb>,
-    #[serde(default)]
-    after: Option<Verb>,
-    apply: Vec<Value>,
-    meanwhile: Vec<Step>,
-}
-
-impl TryFrom<HoldFields> for Hold {
-    type Error = &'static str;
-
-    fn try_from(fields: HoldFields) -> Result<Self, Self::Error> {
-        let HoldFields { before, after, apply, meanwhile: steps } = fields;
-        let at = match (before, after) {
-            (Some(verb), None) => Moment::Before(verb),
-            (None, Some(verb)) => Moment::After(verb),
-            _ => return Err("a hold is either `before` or `after` filter or bind"),
-        };
-        Ok(Hold { at, apply, steps })
-    }
-}
-
-/// Extender verbs that can be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verb {
-    /// `POST /filter`.
-    Filter,
-    /// `POST /bind`.
-    Bind,
-}
-
-impl Verb {
-    /// The last part of the path it is posted to.
-    pub const fn path(self) -> &'static str {
-        match self {
-            Verb::Filter => "filter",
-            Verb::Bind => "bind",
-        }
-    }
-}
-
 /// Steps in the middle of a placement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Amid {
+pub struct During {
     /// Pods that are created one after another, without waiting. The last quarter is held back until the steps begin,
     /// so that they always fall among pods that are bound and pods that are not.
     pub apply: Vec<Value>,
@@ -276,7 +157,7 @@ pub struct Amid {
     pub steps: Vec<Step>,
 }
 
-impl Amid {
+impl During {
     /// The pods that are created before the steps begin, those created meanwhile, and those created when they are done.
     pub fn groups(&self) -> [&[Value]; 3] {
         let (first, others) = self.apply.split_at(self.apply.len() - self.apply.len() / 4);

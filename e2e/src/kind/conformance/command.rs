@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::row::{Verdict, failures, summary, table};
 use super::{CASES, Case, FEATURE_GATES, Session, session};
-use crate::cli::Output;
 use crate::kind;
 use crate::kind_arguments::node_image_of_environment;
+use crate::report::Output;
 
 /// The command line of `neuron-e2e conformance`.
 #[derive(Clone, Debug, Args)]

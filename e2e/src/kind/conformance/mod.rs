@@ -135,7 +135,7 @@ async fn prepared<'a>(cluster: &'a KindCluster, case: &Case) -> anyhow::Result<S
 /// One node with the case's hardware, and nothing to do.
 fn scenario(case: &Case) -> anyhow::Result<Scenario> {
     let text = format!("about: {:?}\nnodes: [{{type: {}}}]\nsteps: []\n", case.name, case.hardware);
-    library::parse("conformance", &text)?.into_iter().next().context("no scenario")
+    library::parse("conformance", &text, &Default::default())?.into_iter().next().context("no scenario")
 }
 
 #[cfg(test)]

@@ -1,0 +1,79 @@
+//! Creates, changes and deletes a scenario's pods. Called by [`super::steps`] and [`super::interleaved`].
+
+use anyhow::{Context as _, bail};
+use kube::api::{DeleteParams, Patch as ApiPatch, PatchParams};
+use serde_json::Value;
+
+use super::{Run, collect};
+use crate::cluster::Cluster;
+use crate::cluster::wait::until;
+use crate::invariants::record;
+use crate::outcome::PodOutcome;
+use crate::scenario::{Part, Patch};
+
+impl<C: Cluster> Run<'_, C> {
+    /// Creates the pod; its name.
+    pub(super) async fn create(&mut self, manifest: &Value) -> anyhow::Result<String> {
+        let (name, result) = self.applier().post(manifest).await?;
+        result.with_context(|| format!("creating pod {name}"))?;
+        self.gone.remove(&name);
+        Ok(name)
+    }
+
+    pub(super) async fn refused(&mut self, manifest: &Value) -> anyhow::Result<()> {
+        match self.applier().post(manifest).await? {
+            (name, Ok(_)) => bail!("the API server took pod {name}, which it should refuse"),
+            (name, Err(kube::Error::Api(status))) => {
+                let outcome = PodOutcome {
+                    phase: "Refused".into(),
+                    failure: Some(status.message.clone()),
+                    ..PodOutcome::default()
+                };
+                self.gone.insert(name, outcome);
+                Ok(())
+            }
+            (name, Err(error)) => Err(error).with_context(|| format!("creating pod {name}")),
+        }
+    }
+
+    pub(super) async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut before = PodOutcome::default();
+        // The document shows a running pod with its record corrected, if kubelet chose otherwise.
+        until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
+            let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
+            let has_settled =
+                now == before && (!now.is_running() || record::mismatches_of(name, &now).is_empty());
+            before = now;
+            Ok(has_settled)
+        })
+        .await?;
+        self.gone.insert(name.to_owned(), PodOutcome { deleted: true, ..before });
+        let pods = self.pods();
+        let node = pods.get(name).await?.spec.and_then(|spec| spec.node_name);
+        pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("deleting pod {name}"))?;
+        if self.is_stopped(Part::Kubelet) || self.is_stopped(Part::Node) {
+            return Ok(());
+        }
+        self.until_gone(name).await?;
+        self.no_longer_reported(name, node.as_deref()).await
+    }
+
+    /// The document does not show the pod: nobody can ask a node that is away what it ran.
+    pub(super) async fn force_delete(&self, name: &str) -> anyhow::Result<()> {
+        let pods = self.pods();
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(name, &now).await.with_context(|| format!("deleting pod {name} at once"))?;
+        self.until_gone(name).await
+    }
+
+    pub(super) async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {
+        self.reported(name).await?;
+        let mut patch = patch.clone();
+        self.applier().name_nodes(&mut patch);
+        let pods = self.pods();
+        pods.patch(name, &PatchParams::default(), &ApiPatch::Merge(&patch))
+            .await
+            .with_context(|| format!("patching pod {name}"))?;
+        Ok(())
+    }
+}

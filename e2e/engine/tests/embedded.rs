@@ -1,0 +1,68 @@
+//! The embedded cluster and a run on it: what the options change, and that a run can fail.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failing helper of a test should say where")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use neuron_e2e_engine::cluster::Cluster as _;
+use neuron_e2e_engine::embedded::{self, Embedded, Options};
+use neuron_e2e_engine::run;
+use neuron_e2e_engine::scenario::{CatalogSource, Scenario, Tier, library};
+
+/// kubelet hands any one of the init container's four devices down.
+const ONE_OF_FOUR: &str = include_str!("../../scenarios/init-one-of-four.yaml");
+
+fn scenario(text: &str) -> Scenario {
+    library::parse("test", text, &CatalogSource::default()).unwrap().remove(0)
+}
+
+/// The device that was handed down.
+async fn handed_down(options: Options) -> String {
+    let finished = embedded::run(&scenario(ONE_OF_FOUR), options).await.unwrap();
+    assert_eq!(finished.failures, Vec::<String>::new());
+    finished.outcome.pods["shrinks"].containers["main"].env["AWS_NEURON_VISIBLE_DEVICES"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_seed_decides_what_kubelet_chooses() {
+    let mut chosen = Vec::new();
+    for seed in 0..5 {
+        chosen.push(handed_down(Options { seed, adversarial: false }).await);
+    }
+    assert!(chosen.iter().collect::<BTreeSet<_>>().len() > 1, "{chosen:?}");
+    assert_eq!(handed_down(Options { seed: 4, adversarial: false }).await, chosen[4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adversarial_kubelets_choose_the_last_whatever_the_seed() {
+    for seed in 0..3 {
+        assert_eq!(handed_down(Options { seed, adversarial: true }).await, "3");
+    }
+}
+
+/// What is wrong with a scenario, on a cluster whose waits end soon.
+async fn failures(scenario: &Scenario) -> Vec<String> {
+    let cluster = Embedded::up(scenario, Options::default()).await.unwrap();
+    let cluster = cluster.with_timeout(Duration::from_secs(1));
+    let finished = run::run(&cluster, scenario).await.unwrap();
+    cluster.down().await.unwrap();
+    finished.failures
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expectation_that_is_not_met_fails_the_scenario() {
+    let text = "about: x\nnodes: [{type: inf2.xlarge}]\nsteps: []\nexpect: {one: {phase: Running}}\n";
+    assert_eq!(failures(&scenario(text)).await, ["pod one is not there"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_stays_lost_fails_a_scenario_of_the_fault_tier_only() {
+    let text = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{device: {device: 2, becomes: lost}}]\n";
+    let placement = scenario(text);
+    assert_eq!(failures(&placement).await, Vec::<String>::new());
+    let failures = failures(&Scenario { tier: Tier::Faults, ..placement }).await;
+    let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+    let expected = "cores 0,1,2,3,4,5,6,7,8,9,10,11 cannot be had: pod asks-for-the-rest-of-n1 is Pending: ";
+    assert!(failure.starts_with(expected), "{failure}");
+}

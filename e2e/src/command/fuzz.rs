@@ -1,0 +1,144 @@
+//! `neuron-e2e fuzz`: random scenarios, on either kind of cluster.
+
+use std::io::{IsTerminal as _, stderr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use neuron_e2e_engine::fuzz::{self, Fuzz, Progress, Row};
+
+use super::catalog::CatalogArguments;
+use super::cluster_kind::{
+    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped,
+};
+use super::progress;
+use crate::kind;
+use crate::kind::fuzz::OnKind;
+use crate::kind_arguments::KindArguments;
+use crate::report::{Output, print};
+
+/// The command line of `neuron-e2e fuzz`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct FuzzArguments {
+    /// Seed of the first scenario; the next ones have the next numbers.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many scenarios.
+    #[arg(long, default_value_t = 50)]
+    count: u64,
+    /// Scenarios that run at the same time [default: 2].
+    #[arg(long, help_heading = EMBEDDED_HEADING)]
+    jobs: Option<usize>,
+    /// How to print what came of them.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// Folder for the scenario files of those that fail, made smaller.
+    #[arg(long, value_name = "DIR", default_value = "fuzz-failures")]
+    keep_failures: PathBuf,
+    /// The cluster that runs them; on kind most also run embedded, and the outcomes are compared.
+    #[arg(long, value_enum, default_value_t)]
+    cluster: ClusterKind,
+    #[command(flatten)]
+    catalog: CatalogArguments,
+    #[command(flatten)]
+    kind: KindArguments,
+}
+
+/// Runs them and prints what came of it. Exit code 1 if one failed.
+pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
+    let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, catalog, kind } = arguments;
+    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures, catalog: catalog.read()? };
+    let rows = match cluster {
+        ClusterKind::Embedded => on_embedded(&fuzz).await?,
+        ClusterKind::Kind => {
+            refuse_embedded_only(&[
+                ("--jobs", jobs.is_some(), SIDE_BY_SIDE),
+                ("--catalog", catalog.is_given(), CATALOG_ON_KIND),
+            ])?;
+            // Plans have two nodes at most.
+            let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
+            match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {
+                OnKind::Skipped(why) => return skipped(&why, require),
+                OnKind::Ran(rows) => {
+                    rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(line(row, cluster)));
+                    rows
+                }
+            }
+        }
+    };
+    let failed = rows.iter().filter(|row| !row.passed).count();
+    match output {
+        Output::Json => print::json(&rows)?,
+        Output::Table => print::line(summary(&rows, failed, cluster))?,
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The row as a line; below it, where it failed, what was wrong and how to run it again.
+fn line(row: &Row, cluster: ClusterKind) -> String {
+    let word = if row.passed { "passed" } else { "FAILED" };
+    let mut lines = vec![format!("{word} {:6.2} s  seed {}", row.seconds, row.seed)];
+    lines.extend(row.failures.iter().map(|failure| format!("  {failure}")));
+    if let Some(path) = &row.file {
+        let flags = match cluster {
+            ClusterKind::Kind => " --cluster kind".to_owned(),
+            ClusterKind::Embedded if row.adversarial => format!(" --seed {} --adversarial", row.seed),
+            ClusterKind::Embedded => format!(" --seed {}", row.seed),
+        };
+        let path = path.display();
+        lines.push(format!("  kept as {path}; `neuron-e2e run {path}{flags}` runs it again"));
+    }
+    lines.join("\n")
+}
+
+fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
+    let compared = match cluster {
+        ClusterKind::Embedded => String::new(),
+        ClusterKind::Kind => {
+            let compared = rows.iter().filter(|row| row.compared).count();
+            format!("; {compared} compared with the embedded cluster")
+        }
+    };
+    format!("{} passed, {failed} failed{compared}", rows.len() - failed)
+}
+
+async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {
+    let progress = progress::bar(fuzz.count)?;
+    let show = |event: Progress| match event {
+        Progress::Shrinking { seed, failures } => progress.suspend(|| {
+            print::progress(format_args!("seed {seed} fails and is made smaller: {}", failures.join("; ")));
+        }),
+        Progress::Done(row) => {
+            progress.inc(1);
+            progress.set_message(format!("seed {}", row.seed));
+            if !row.passed || !stderr().is_terminal() {
+                progress.suspend(|| print::progress(line(row, ClusterKind::Embedded)));
+            }
+        }
+    };
+    let rows = fuzz::on_embedded(fuzz, show).await?;
+    progress.finish_and_clear();
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_seed_says_what_was_wrong_and_how_to_run_it_again() {
+        let row = Row {
+            seed: 3,
+            passed: false,
+            compared: false,
+            adversarial: true,
+            failures: vec!["adversarial kubelets: action 2: pod p1 failed".to_owned()],
+            file: Some("fuzz-failures/fuzz-3.yaml".into()),
+            seconds: 1.5,
+        };
+        let expected = "FAILED   1.50 s  seed 3\n  adversarial kubelets: action 2: pod p1 failed\n  \
+                        kept as fuzz-failures/fuzz-3.yaml; \
+                        `neuron-e2e run fuzz-failures/fuzz-3.yaml --seed 3 --adversarial` runs it again";
+        assert_eq!(line(&row, ClusterKind::Embedded), expected);
+    }
+}

@@ -1,0 +1,63 @@
+//! What came of one scenario on one cluster: a line of the table, an element of the JSON. Made by whoever runs scenarios.
+
+use neuron_e2e_engine::outcome::Outcome;
+use neuron_e2e_engine::run::Finished;
+use neuron_e2e_engine::scenario::Scenario;
+use serde::Serialize;
+
+/// One line of the table, one element of the JSON.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The cluster it ran on and the scheduler; none for the embedded cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// What it shows.
+    pub about: String,
+    /// The instance types of n1, n2, n3.
+    pub nodes: Vec<String>,
+    /// Whether everything was as it must be.
+    pub passed: bool,
+    /// What was not, one sentence each.
+    pub failures: Vec<String>,
+    /// Why it was not run on this cluster; none if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    /// Wall time in seconds.
+    pub seconds: f64,
+    /// The outcome document; none if the scenario did not come to its end.
+    pub outcome: Option<Outcome>,
+}
+
+impl Row {
+    /// The row of a scenario that was run.
+    pub fn new(scenario: &Scenario, result: anyhow::Result<Finished>, seconds: f64) -> Self {
+        let (outcome, failures) = match result {
+            Ok(finished) => (Some(finished.outcome), finished.failures),
+            Err(error) => (None, vec![format!("{error:#}")]),
+        };
+        Row {
+            scenario: scenario.name.clone(),
+            cluster: None,
+            about: scenario.about.clone(),
+            nodes: scenario.nodes.iter().map(|node| node.instance_type.clone()).collect(),
+            passed: failures.is_empty(),
+            failures,
+            skipped: None,
+            seconds,
+            outcome,
+        }
+    }
+
+    /// The row of a scenario that this cluster cannot run, and why.
+    pub fn skipped(scenario: &Scenario, why: String) -> Self {
+        let nothing = anyhow::anyhow!("not run");
+        Row { failures: Vec::new(), skipped: Some(why), ..Row::new(scenario, Err(nothing), 0.0) }
+    }
+
+    /// Whether it was run and something was not as it must be.
+    pub fn failed(&self) -> bool {
+        !self.passed && self.skipped.is_none()
+    }
+}
