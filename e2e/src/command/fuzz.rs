@@ -39,21 +39,22 @@ pub(super) struct FuzzArguments {
     kind: KindArguments,
 }
 
-/// Runs them and prints what came of it. Exit code 1 if one failed.
+/// Runs them and prints what came of it. Exit code 1 if one failed, 2 if none did and no cluster could be prepared for one.
 pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, kind } = arguments;
     let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures };
-    let rows = match cluster {
-        ClusterKind::Embedded => on_embedded(&fuzz).await?,
+    let (rows, not_prepared) = match cluster {
+        ClusterKind::Embedded => (on_embedded(&fuzz).await?, Vec::new()),
         ClusterKind::Kind => {
             refuse_embedded_only(&[("--jobs", jobs.is_some(), SIDE_BY_SIDE)])?;
             // Plans have two nodes at most.
-            let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
-            match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {
+            let (schedulings, clusters, require) = (kind.schedulings(), kind.clusters, kind.require);
+            match kind::fuzz::run(&fuzz, &schedulings, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) => return skipped(&why, require),
-                OnKind::Ran(rows) => {
+                OnKind::Ran { rows, not_prepared } => {
                     rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(row.line()));
-                    rows
+                    not_prepared.iter().for_each(print::progress);
+                    (rows, not_prepared)
                 }
             }
         }
@@ -61,12 +62,17 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let failed = rows.iter().filter(|row| !row.passed).count();
     match output {
         Output::Json => print::json(&rows)?,
-        Output::Table => print::line(summary(&rows, failed, cluster))?,
+        Output::Table => print::line(summary(&rows, failed, not_prepared.len(), cluster))?,
     }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (failed, not_prepared.len()) {
+        (0, 0) => ExitCode::SUCCESS,
+        // As a run that could not be carried out: nothing is known of these seeds.
+        (0, _) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    })
 }
 
-fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
+fn summary(rows: &[Row], failed: usize, not_prepared: usize, cluster: ClusterKind) -> String {
     let compared = match cluster {
         ClusterKind::Embedded => String::new(),
         ClusterKind::Kind => {
@@ -74,7 +80,9 @@ fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
             format!("; {compared} compared with the embedded cluster")
         }
     };
-    format!("{} passed, {failed} failed{compared}", rows.len() - failed)
+    let not_prepared =
+        if not_prepared == 0 { String::new() } else { format!(", {not_prepared} not prepared") };
+    format!("{} passed, {failed} failed{not_prepared}{compared}", rows.len() - failed)
 }
 
 async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {

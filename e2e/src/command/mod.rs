@@ -1,5 +1,6 @@
 //! The command line of `neuron-e2e`: its arguments, and which part answers. Called by `main`; no library imports it.
 
+mod bench;
 mod cluster_kind;
 mod doctor;
 mod fuzz;
@@ -13,9 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::bench::{self, BenchCommand};
-use crate::kind::conformance;
-use crate::playground;
+use crate::{conformance, playground};
 
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
@@ -41,7 +40,7 @@ enum Command {
     Fuzz(fuzz::FuzzArguments),
     /// Measures what the suite costs.
     #[command(subcommand)]
-    Bench(BenchCommand),
+    Bench(bench::BenchCommand),
     /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
     Conformance(conformance::Arguments),
     /// Lists the scenarios.
@@ -62,7 +61,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Fuzz(arguments) => wait_for(fuzz::run(arguments)),
         Command::Conformance(arguments) => wait_for(conformance::run(arguments)),
         Command::Cluster(command) => wait_for(playground::run(command)),
-        Command::Bench(command) => bench::runtime(&command)?.block_on(bench::run(command)),
+        Command::Bench(command) => bench::run(command),
     }
 }
 

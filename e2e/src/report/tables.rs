@@ -20,6 +20,8 @@ pub fn table(rows: &[Row]) -> Table {
         let placed = row.outcome.as_ref().map_or(String::new(), placements);
         let result = if let Some(why) = &row.skipped {
             Cell::new(format!("skipped: {why}")).fg(Color::Yellow)
+        } else if let Some(why) = &row.not_prepared {
+            Cell::new(format!("{}\n{why}", row.word())).fg(Color::Magenta).add_attribute(Attribute::Bold)
         } else if row.passed {
             Cell::new("passed").fg(Color::Green)
         } else {
@@ -53,14 +55,17 @@ pub fn told(outcome: &Outcome) -> String {
     lines.concat()
 }
 
-/// The last line: `N passed, N failed`, and `N skipped` where some were.
+/// The last line: `N passed, N failed`, then `N not prepared` and `N skipped` where some were.
 pub fn summary(rows: &[Row]) -> String {
     let passed = rows.iter().filter(|row| row.passed).count();
     let failed = rows.iter().filter(|row| row.failed()).count();
-    match rows.len() - passed - failed {
-        0 => format!("{passed} passed, {failed} failed"),
-        skipped => format!("{passed} passed, {failed} failed, {skipped} skipped"),
-    }
+    let others = [
+        (rows.iter().filter(|row| row.not_prepared.is_some()).count(), "not prepared"),
+        (rows.iter().filter(|row| row.skipped.is_some()).count(), "skipped"),
+    ];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    let others: String = others.map(|(count, word)| format!(", {count} {word}")).collect();
+    format!("{passed} passed, {failed} failed{others}")
 }
 
 fn placements(outcome: &Outcome) -> String {
@@ -91,6 +96,16 @@ fn placement(pod: &PodOutcome) -> String {
 mod tests {
     use super::*;
     use neuron_e2e_engine::scenario::library;
+
+    #[test]
+    fn a_scenario_that_no_cluster_could_be_prepared_for_has_not_failed() {
+        let scenario = &library::all().unwrap()[0];
+        let rows = [Row::not_prepared(scenario, "waited 120 s for node w1".into(), 2.0)];
+        assert!(!rows[0].passed && !rows[0].failed());
+        assert_eq!(summary(&rows), "0 passed, 0 failed, 1 not prepared");
+        assert!(table(&rows).to_string().contains("waited 120 s for node w1"));
+        assert_eq!(serde_json::to_value(&rows[0]).unwrap()["not_prepared"], "waited 120 s for node w1");
+    }
 
     #[test]
     fn a_scenario_that_was_skipped_has_neither_passed_nor_failed() {
