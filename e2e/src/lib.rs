@@ -7,4 +7,5 @@ pub mod kind;
 mod kind_arguments;
 pub mod playground;
 pub mod report;
+pub mod verify;
 pub mod view;

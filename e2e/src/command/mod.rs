@@ -8,6 +8,7 @@ mod list;
 mod progress;
 mod run;
 mod selection;
+mod verify;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -43,6 +44,9 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
     Conformance(conformance::Arguments),
+    /// Says whether a suite that is installed works, on real hardware or fake: runs a handful of pods on an existing
+    /// cluster and deletes them. Installs and relabels nothing.
+    Verify(verify::VerifyArguments),
     /// Lists the scenarios.
     List(list::ListArguments),
 }
@@ -59,6 +63,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => wait_for(doctor::run(arguments)),
         Command::Fuzz(arguments) => wait_for(fuzz::run(arguments)),
+        Command::Verify(arguments) => wait_for(verify::run(arguments)),
         Command::Conformance(arguments) => wait_for(conformance::run(arguments)),
         Command::Cluster(command) => wait_for(playground::run(command)),
         Command::Bench(command) => bench::run(command),
