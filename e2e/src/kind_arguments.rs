@@ -1,8 +1,10 @@
 //! The part of a command line that only runs on kind know. Called by [`crate::command`].
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use crate::kind::{self, Scheduling};
+use crate::kind::{ImageSource, Options, Scheduling, needs};
 
 /// What only runs on kind know.
 #[derive(Clone, Debug, Args)]
@@ -13,7 +15,7 @@ pub(crate) struct KindArguments {
     pub(crate) scheduling: Vec<Scheduling>,
     /// Kind clusters side by side, at most: NAME, NAME-2, NAME-3. The first has as many workers as a scenario needs,
     /// the others one if that does. With three, two cores are busy and some 6 GiB of memory are used.
-    #[arg(long, default_value_t = kind::pool::CLUSTERS)]
+    #[arg(long, default_value_t = needs::CLUSTERS)]
     pub(crate) clusters: usize,
     /// Name of the kind clusters.
     #[arg(long, default_value = "neuron-e2e")]
@@ -24,32 +26,60 @@ pub(crate) struct KindArguments {
     /// Node image of the clusters; what NEURON_E2E_NODE_IMAGE says if not given.
     #[arg(long)]
     node_image: Option<String>,
-    /// Do not build the suite's images again where they are there.
-    #[arg(long)]
-    pub(crate) skip_images: bool,
+    #[command(flatten)]
+    images: ImageArguments,
     /// Fail where this machine cannot run kind, instead of skipping.
     #[arg(long)]
     pub(crate) require: bool,
 }
 
+/// Where the suite's images come from; built from the checkout that this program was built in where nothing is given.
+#[derive(Clone, Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct ImageArguments {
+    /// Do not build the suite's images again where Docker has them.
+    #[arg(long)]
+    skip_images: bool,
+    /// The suite's images as a file that `docker save` made.
+    #[arg(long, value_name = "FILE.tar")]
+    images: Option<PathBuf>,
+    /// A checkout of this project to build the suite's images from.
+    #[arg(long, value_name = "DIR")]
+    source: Option<PathBuf>,
+}
+
 impl KindArguments {
-    /// The ways of scheduling, in the order in which they are taken.
-    pub(crate) fn ways(&self) -> Vec<Scheduling> {
-        let asked = self.scheduling.clone();
-        if asked.is_empty() { vec![Scheduling::MyScheduler, Scheduling::Default] } else { asked }
+    /// The schedulers, in the order in which they are taken.
+    pub(crate) fn schedulings(&self) -> Vec<Scheduling> {
+        if self.scheduling.is_empty() {
+            vec![Scheduling::MyScheduler, Scheduling::Default]
+        } else {
+            self.scheduling.clone()
+        }
     }
 
     /// How the clusters are made, with so many workers.
-    pub(crate) fn options(self, workers: usize) -> kind::Options {
-        let KindArguments { name, keep, node_image, skip_images, clusters: _, scheduling: _, require: _ } =
-            self;
+    pub(crate) fn options(self, workers: usize) -> Options {
+        let KindArguments { name, keep, node_image, images, clusters: _, scheduling: _, require: _ } = self;
         let node_image = node_image.or_else(node_image_of_environment);
-        kind::Options { name, workers, keep, node_image, skip_images, feature_gates: &[] }
+        Options { name, workers, keep, node_image, images: images.source(), feature_gates: Vec::new() }
+    }
+}
+
+impl ImageArguments {
+    /// What was given.
+    pub(crate) fn source(self) -> ImageSource {
+        match self {
+            ImageArguments { images: Some(file), .. } => ImageSource::Archive(file),
+            ImageArguments { source: Some(folder), .. } => ImageSource::Checkout(folder),
+            ImageArguments { skip_images: true, .. } => ImageSource::Docker,
+            ImageArguments { skip_images: false, .. } => ImageSource::Newest,
+        }
     }
 }
 
 /// What NEURON_E2E_NODE_IMAGE says; none where it is empty. Not read by the command line's own means: set for other
 /// runs, it must not conflict with `--use`, and empty it would be an image without a name.
 pub(crate) fn node_image_of_environment() -> Option<String> {
-    std::env::var("NEURON_E2E_NODE_IMAGE").ok().filter(|image| !image.is_empty())
+    std::env::var(needs::NODE_IMAGE_VARIABLE).ok().filter(|image| !image.is_empty())
 }

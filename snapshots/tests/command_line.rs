@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_e2e::kind::conformance::row as conformance;
 use neuron_e2e::report::{Row, drawing, tables};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::run::Finished;
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
+use plugin_conformance::results as conformance;
 
 /// Columns of the terminal that the tables are made for.
 const WIDTH: u16 = 120;
@@ -108,20 +108,20 @@ fn a_conformance_table_stays_narrow_whatever_failed() {
         row(
             file,
             "Can schedule a pod that requires a device",
-            conformance::Verdict::Passed,
+            conformance::CaseResult::Passed,
             "neuron0 in the container and in kubelet's podresources",
         ),
         row(
             file,
             "can make a CDI device accessible in a container",
-            conformance::Verdict::NotApplicable,
+            conformance::CaseResult::NotApplicable,
             "this plugin hands out device nodes, no CDI devices; this node has containerd://1.6.20, CDI needs 1.7",
         ),
-        row(file, restarted, conformance::Verdict::Failed, long),
+        row(file, restarted, conformance::CaseResult::Failed, long),
         row(
             failures,
             "when device plugin is stopped after provisioning devices, node allocatable will be set to zero",
-            conformance::Verdict::Failed,
+            conformance::CaseResult::Failed,
             "allocatable 6 of 6, not 0 of 6",
         ),
     ];

@@ -19,7 +19,7 @@ pub(super) struct DoctorArguments {
 /// Prints every finding. Exit code 1 if something is missing.
 pub(super) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let image = node_image_of_environment();
-    let findings = kind::doctor::look(image.as_deref(), kind::pool::CLUSTERS).await;
+    let findings = kind::needs::look(image.as_deref(), kind::needs::CLUSTERS).await;
     match arguments.output {
         Output::Table => {
             for finding in &findings {

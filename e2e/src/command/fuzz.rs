@@ -44,24 +44,25 @@ pub(super) struct FuzzArguments {
     kind: KindArguments,
 }
 
-/// Runs them and prints what came of it. Exit code 1 if one failed.
+/// Runs them and prints what came of it. Exit code 1 if one failed, 2 if none did and no cluster could be prepared for one.
 pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, catalog, kind } = arguments;
     let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures, catalog: catalog.read()? };
-    let rows = match cluster {
-        ClusterKind::Embedded => on_embedded(&fuzz).await?,
+    let (rows, not_prepared) = match cluster {
+        ClusterKind::Embedded => (on_embedded(&fuzz).await?, Vec::new()),
         ClusterKind::Kind => {
             refuse_embedded_only(&[
                 ("--jobs", jobs.is_some(), SIDE_BY_SIDE),
                 ("--catalog", catalog.is_given(), CATALOG_ON_KIND),
             ])?;
             // Plans have two nodes at most.
-            let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
-            match kind::fuzz::run(&fuzz, &ways, kind.options(2), clusters).await? {
+            let (schedulings, clusters, require) = (kind.schedulings(), kind.clusters, kind.require);
+            match kind::fuzz::run(&fuzz, &schedulings, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) => return skipped(&why, require),
-                OnKind::Ran(rows) => {
+                OnKind::Ran { rows, not_prepared } => {
                     rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(line(row, cluster)));
-                    rows
+                    not_prepared.iter().for_each(print::progress);
+                    (rows, not_prepared)
                 }
             }
         }
@@ -69,9 +70,14 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
     let failed = rows.iter().filter(|row| !row.passed).count();
     match output {
         Output::Json => print::json(&rows)?,
-        Output::Table => print::line(summary(&rows, failed, cluster))?,
+        Output::Table => print::line(summary(&rows, failed, not_prepared.len(), cluster))?,
     }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (failed, not_prepared.len()) {
+        (0, 0) => ExitCode::SUCCESS,
+        // As a run that could not be carried out: nothing is known of these seeds.
+        (0, _) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// The row as a line; below it, where it failed, what was wrong and how to run it again.
@@ -91,7 +97,7 @@ fn line(row: &Row, cluster: ClusterKind) -> String {
     lines.join("\n")
 }
 
-fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
+fn summary(rows: &[Row], failed: usize, not_prepared: usize, cluster: ClusterKind) -> String {
     let compared = match cluster {
         ClusterKind::Embedded => String::new(),
         ClusterKind::Kind => {
@@ -99,7 +105,9 @@ fn summary(rows: &[Row], failed: usize, cluster: ClusterKind) -> String {
             format!("; {compared} compared with the embedded cluster")
         }
     };
-    format!("{} passed, {failed} failed{compared}", rows.len() - failed)
+    let not_prepared =
+        if not_prepared == 0 { String::new() } else { format!(", {not_prepared} not prepared") };
+    format!("{} passed, {failed} failed{not_prepared}{compared}", rows.len() - failed)
 }
 
 async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {

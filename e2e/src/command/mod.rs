@@ -1,5 +1,6 @@
 //! The command line of `neuron-e2e`: its arguments, and which part answers. Called by `main`; no library imports it.
 
+mod bench;
 mod catalog;
 mod cluster_kind;
 mod doctor;
@@ -9,15 +10,14 @@ mod progress;
 mod run;
 mod selection;
 mod suggest;
+mod verify;
 
 use std::future::Future;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::bench::{self, BenchCommand};
-use crate::kind::conformance;
-use crate::playground;
+use crate::{conformance, playground};
 
 /// What the help of every command that runs something ends with.
 const EXIT_CODES: &str = "Exit codes:
@@ -52,10 +52,13 @@ enum Command {
     Fuzz(fuzz::FuzzArguments),
     /// Measures what the suite costs.
     #[command(subcommand)]
-    Bench(BenchCommand),
+    Bench(bench::BenchCommand),
     /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
     #[command(after_help = EXIT_CODES)]
     Conformance(conformance::Arguments),
+    /// Says whether a suite that is installed works, on real hardware or fake: runs a handful of pods on an existing
+    /// cluster and deletes them. Installs and relabels nothing.
+    Verify(verify::VerifyArguments),
     /// Lists the scenarios.
     List(list::ListArguments),
 }
@@ -72,9 +75,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => wait_for(doctor::run(arguments)),
         Command::Fuzz(arguments) => wait_for(fuzz::run(arguments)),
+        Command::Verify(arguments) => wait_for(verify::run(arguments)),
         Command::Conformance(arguments) => wait_for(conformance::run(arguments)),
         Command::Cluster(command) => wait_for(playground::run(command)),
-        Command::Bench(command) => bench::runtime(&command)?.block_on(bench::run(command)),
+        Command::Bench(command) => bench::run(command),
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct RunArguments {
     kind: KindArguments,
 }
 
-/// Runs them and prints what came of it. Exit code 1 if one failed.
+/// Runs them and prints what came of it. Exit code 1 if one failed, 2 if none did and no cluster could be prepared for one.
 pub(super) async fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     match arguments.cluster {
         ClusterKind::Embedded => on_embedded(arguments).await,
@@ -150,8 +150,8 @@ async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     scenarios.retain(|scenario| runs_on("kind", scenario));
     let RunArguments { kind, output, verbose, .. } = arguments;
     let workers = scenarios.iter().map(|scenario| scenario.nodes.len()).max().unwrap_or(1);
-    let (ways, clusters, require) = (kind.ways(), kind.clusters, kind.require);
-    let rows = match kind::session::run(&scenarios, &ways, kind.options(workers), clusters).await? {
+    let (schedulings, clusters, require) = (kind.schedulings(), kind.clusters, kind.require);
+    let rows = match kind::session::run(&scenarios, &schedulings, kind.options(workers), clusters).await? {
         Session::Skipped(why) => return skipped(&why, require),
         Session::Ran(rows) => rows,
     };
@@ -170,7 +170,11 @@ async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn exit_code(rows: &[Row]) -> ExitCode {
-    if rows.iter().any(Row::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if rows.iter().any(Row::failed) {
+        return ExitCode::FAILURE;
+    }
+    // As a run that could not be carried out: nothing is known of the scenario.
+    if rows.iter().any(|row| row.not_prepared.is_some()) { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
 /// Whether this kind of cluster can run it; says why not.

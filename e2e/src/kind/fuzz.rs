@@ -4,67 +4,97 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-
-use super::session::{self, Session};
-use super::{Options, Scheduling, evidence};
+use kind_driver::evidence;
 use neuron_e2e_engine::fuzz::plan::Plan;
 use neuron_e2e_engine::fuzz::{Fuzz, Row, check, comparable, generate, keep, shrink};
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario};
+
+use super::session::{self, Session};
+use super::{ImageSource, Options, Scheduling};
 
 /// Smaller plans that are tried of one that fails: each takes as long as a session on a cluster that stands.
 const ATTEMPTS: usize = 12;
 
 /// What came of the random scenarios.
 pub enum OnKind {
-    /// One row a seed, in order.
-    Ran(Vec<Row>),
+    /// They were run.
+    Ran {
+        /// One row a seed, in order, of those that a cluster could be prepared for.
+        rows: Vec<Row>,
+        /// Of the other seeds, why none could be.
+        not_prepared: Vec<String>,
+    },
     /// This machine lacks something; what, and what to do about it.
     Skipped(String),
 }
 
-/// Runs the random scenarios on at most so many kind clusters in every way of scheduling. `jobs` means nothing here:
-/// one scenario has a cluster at a time. An error where a signal ended it; nothing stays then either.
+/// What came of one plan, with all schedulers.
+#[derive(Debug, Default)]
+struct PlanResult {
+    failures: Vec<String>,
+    not_prepared: Option<String>,
+    /// Wall time.
+    seconds: f64,
+}
+
+/// Runs the random scenarios on at most so many kind clusters with every scheduler. `jobs` means nothing here: one
+/// scenario has a cluster at a time.
+///
+/// # Errors
+/// A signal ended it, a cluster could not be had, or something stayed behind.
 pub async fn run(
     fuzz: &Fuzz,
-    ways: &[Scheduling],
+    schedulings: &[Scheduling],
     options: Options,
     clusters: usize,
 ) -> anyhow::Result<OnKind> {
     let plans: Vec<Plan> =
         (0..fuzz.count).map(|place| plan(fuzz.seed.wrapping_add(place), &fuzz.catalog)).collect();
-    let told = match session_of(&plans, ways, options.clone(), clusters).await? {
-        Ok(told) => told,
+    let results = match session_of(&plans, schedulings, options.clone(), clusters).await? {
+        Ok(results) => results,
         Err(why) => return Ok(OnKind::Skipped(why)),
     };
-    let has_failed = told.0.values().any(|wrong| !wrong.is_empty());
-    // Smaller plans are tried on clusters that stay until all is told.
-    let standing = Options { keep: true, skip_images: true, ..options.clone() };
-    let rows = rows(fuzz, plans, told, async |plan: &Plan| {
-        match session_of(std::slice::from_ref(plan), ways, standing.clone(), clusters).await? {
-            Ok((mut failures, _)) => Ok(failures.remove(&plan.name()).unwrap_or_default()),
+    let not_prepared = |plan: &Plan| {
+        let why = results.get(&plan.name())?.not_prepared.as_ref()?;
+        Some(format!("seed {}: no cluster could be prepared: {why}", plan.seed))
+    };
+    let not_prepared: Vec<String> = plans.iter().filter_map(not_prepared).collect();
+    let has_failed = results.values().any(|result| !result.failures.is_empty());
+    // What was built once is not built again.
+    let images = match &options.images {
+        ImageSource::Archive(file) => ImageSource::Archive(file.clone()),
+        ImageSource::Docker | ImageSource::Checkout(_) | ImageSource::Newest => ImageSource::Docker,
+    };
+    // Smaller plans are tried on clusters that stay until all is done.
+    let standing = Options { keep: true, images, ..options.clone() };
+    let rows = rows(fuzz, plans, results, async |plan: &Plan| {
+        match session_of(std::slice::from_ref(plan), schedulings, standing.clone(), clusters).await? {
+            Ok(mut results) => Ok(results.remove(&plan.name()).unwrap_or_default().failures),
             Err(why) => bail!("{why}"),
         }
     })
     .await;
-    if has_failed && !options.keep {
-        return session::cleared(rows, &options).await.map(OnKind::Ran);
-    }
-    rows.map(OnKind::Ran)
+    let rows = if has_failed && !options.keep { session::cleared(rows, &options).await } else { rows };
+    rows.map(|rows| OnKind::Ran { rows, not_prepared })
 }
 
-/// One row a plan, of those that failed the smallest that still does. `again` says what is wrong with a smaller plan;
-/// its error, such as a signal's, ends the search, and is given when what was found so far is kept.
+/// One row a plan that a cluster could be prepared for, of those that failed the smallest that still does. `again` says
+/// what is wrong with a smaller plan; its error, such as a signal's, ends the search, and is given when what was found so
+/// far is kept.
 async fn rows(
     fuzz: &Fuzz,
     plans: Vec<Plan>,
-    (mut failures, mut seconds): Told,
+    mut results: BTreeMap<String, PlanResult>,
     mut again: impl AsyncFnMut(&Plan) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for plan in plans {
         let compared = comparable::why_not(&plan).is_none();
-        let (seed, seconds) = (plan.seed, seconds.remove(&plan.name()).unwrap_or_default());
-        let wrong = failures.remove(&plan.name()).unwrap_or_default();
+        let result = results.remove(&plan.name()).unwrap_or_default();
+        if result.not_prepared.is_some() {
+            continue;
+        }
+        let (seed, seconds, wrong) = (plan.seed, result.seconds, result.failures);
         let mut row = Row {
             seed,
             passed: wrong.is_empty(),
@@ -108,37 +138,34 @@ fn plan(seed: u64, catalog: &CatalogSource) -> Plan {
     if seed.is_multiple_of(5) { generate::plan(seed, catalog) } else { comparable::plan(seed, catalog) }
 }
 
-/// Failures and seconds by the plan's name.
-type Told = (BTreeMap<String, Vec<String>>, BTreeMap<String, f64>);
-
+/// What came of each plan, by its name, or what this machine lacks.
 async fn session_of(
     plans: &[Plan],
-    ways: &[Scheduling],
+    schedulings: &[Scheduling],
     options: Options,
     clusters: usize,
-) -> anyhow::Result<Result<Told, String>> {
+) -> anyhow::Result<Result<BTreeMap<String, PlanResult>, String>> {
     let scenarios: Vec<Scenario> = plans.iter().map(Plan::scenario).collect::<Result<_, _>>()?;
-    let rows = match session::run(&scenarios, ways, options, clusters).await? {
+    let rows = match session::run(&scenarios, schedulings, options, clusters).await? {
         Session::Skipped(why) => return Ok(Err(why)),
         Session::Ran(rows) => rows,
     };
-    let (mut failures, mut seconds) = Told::default();
+    let mut results: BTreeMap<String, PlanResult> = BTreeMap::new();
     for row in rows {
         let plan = plans.iter().find(|plan| plan.name() == row.scenario);
-        let mut wrong = row.failures;
+        let mut failures = row.failures;
         // Where to look is no failure of a kind.
-        wrong.retain(|text| !evidence::is_pointer(text));
+        failures.retain(|text| !evidence::is_pointer(text));
         if let (Some(plan), Some(outcome)) = (plan, &row.outcome) {
-            wrong.extend(check::not_admitted(plan, plan.actions.len(), outcome));
+            failures.extend(check::not_admitted(plan, plan.actions.len(), outcome));
         }
-        *seconds.entry(row.scenario.clone()).or_default() += row.seconds;
         let cluster = row.cluster.unwrap_or_default();
-        failures
-            .entry(row.scenario)
-            .or_default()
-            .extend(wrong.into_iter().map(|text| format!("{cluster}: {text}")));
+        let result = results.entry(row.scenario).or_default();
+        result.seconds += row.seconds;
+        result.failures.extend(failures.into_iter().map(|text| format!("{cluster}: {text}")));
+        result.not_prepared = result.not_prepared.take().or(row.not_prepared);
     }
-    Ok(Ok((failures, seconds)))
+    Ok(Ok(results))
 }
 
 #[cfg(test)]
@@ -151,13 +178,14 @@ mod tests {
         let catalog = CatalogSource::default();
         let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned(), catalog };
         let plan = plan(1, &fuzz.catalog);
-        let failures = BTreeMap::from([(plan.name(), vec!["kind: pod a is lost".to_owned()])]);
+        let failures = vec!["kind: pod a is lost".to_owned()];
+        let results = BTreeMap::from([(plan.name(), PlanResult { failures, ..PlanResult::default() })]);
         let mut asked = 0;
         let again = async |_: &Plan| {
             asked += 1;
             bail!("interrupted")
         };
-        let error = rows(&fuzz, vec![plan.clone()], (failures, BTreeMap::new()), again).await.unwrap_err();
+        let error = rows(&fuzz, vec![plan.clone()], results, again).await.unwrap_err();
         let file = folder.path().join(format!("{}.yaml", plan.name()));
         assert_eq!(
             format!("{error:#}"),
@@ -165,5 +193,17 @@ mod tests {
         );
         assert!(file.exists());
         assert_eq!(asked, 1);
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_no_cluster_could_be_prepared_for_is_not_made_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = CatalogSource::default();
+        let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned(), catalog };
+        let plan = plan(1, &fuzz.catalog);
+        let not_prepared = Some("waited 120 s for node w1".to_owned());
+        let results = BTreeMap::from([(plan.name(), PlanResult { not_prepared, ..PlanResult::default() })]);
+        let again = async |_: &Plan| bail!("nothing is to be tried");
+        assert_eq!(rows(&fuzz, vec![plan], results, again).await.unwrap().len(), 0);
     }
 }

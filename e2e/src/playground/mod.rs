@@ -1,13 +1,10 @@
 //! `neuron-e2e cluster`: a fake Neuron cluster in one command, to try things on. `up` makes it, `status` draws it,
 //! or any other cluster with Neuron nodes. Called by the command line.
 
-mod api;
 mod next;
 mod show;
 mod status;
 mod up;
-pub mod view;
-mod waiting;
 
 use std::io::{ErrorKind, Write as _, stdout};
 use std::path::PathBuf;
@@ -17,7 +14,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::kind::standing;
+use crate::kind::OWNER;
 use crate::report::Output;
 
 /// What to do.
@@ -59,16 +56,16 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(arguments) => up::run(arguments).await?,
         Command::Status(arguments) => status::run(arguments).await?,
         Command::Down(Name { name }) => {
-            standing::take_down(&name).await?;
+            OWNER.take_down(&name).await?;
             say(&format!("cluster {name} is gone\n"))?;
         }
-        Command::List(Printed { output }) => list(&standing::ours().await?, output)?,
+        Command::List(Printed { output }) => list(&OWNER.clusters().await?, output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn list(names: &[String], output: Output) -> anyhow::Result<()> {
-    let clusters = names.iter().map(|name| (name, standing::kubeconfig(name)));
+    let clusters = names.iter().map(|name| (name, OWNER.kubeconfig(name)));
     match output {
         Output::Table => clusters
             .map(|(name, path)| format!("{name}  {}\n", path.display()))

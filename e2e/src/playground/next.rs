@@ -4,7 +4,7 @@ use neuron_core::catalog::Catalog;
 use neuron_core::names;
 
 use super::DEFAULT_NAME;
-use crate::kind::{Scheduling, WORKLOAD, standing};
+use crate::kind::{OWNER, Scheduling, WORKLOAD};
 use neuron_e2e_engine::scenario::NodeSpec;
 
 /// Most devices that the example asks for: more show nothing else.
@@ -57,7 +57,7 @@ EOF
 kubectl logs train   # what its container really got
 {program} cluster status{option}
 {program} cluster down{option}",
-        kubeconfig = standing::kubeconfig(name).display(),
+        kubeconfig = OWNER.kubeconfig(name).display(),
         resource = names::NEURON,
     )
 }

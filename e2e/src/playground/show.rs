@@ -6,10 +6,10 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::record::ContainerAllocation;
 use neuron_core::report::Health;
 
-use super::view::{Hardware, HolderView, NodeView, View};
 use crate::report::colours::Paint;
 use crate::report::drawing::{self, Holder, Sketch};
 use crate::report::sets::set;
+use crate::view::{Hardware, HolderView, NodeView, View};
 
 /// The drawing of each node, then the pods that wait and those that failed.
 pub(super) fn text(view: &View, paint: Paint) -> String {

@@ -9,10 +9,11 @@ use clap::{Args, ValueEnum};
 use futures::StreamExt as _;
 use kube::Client;
 
-use super::view::View;
-use super::{DEFAULT_NAME, api, next, say, show};
-use crate::kind::standing;
+use super::{DEFAULT_NAME, next, say, show};
+use crate::kind::OWNER;
 use crate::report::colours::Paint;
+use crate::view::look::{changes, look};
+use crate::view::{View, client};
 
 /// Changes that come together are drawn together.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -50,24 +51,24 @@ enum Output {
 
 /// Shows the cluster, once or until Ctrl-C.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let client = client(&arguments).await?;
+    let client = chosen(&arguments).await?;
     if arguments.watch {
         return watch(&client, arguments.output).await;
     }
-    let view = api::look(&client).await?;
+    let view = look(&client).await?;
     match arguments.output {
         Output::Drawing => say(&show::text(&view, Paint::of_stdout())),
         Output::Json => say(&(serde_json::to_string_pretty(&view)? + "\n")),
     }
 }
 
-async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
+async fn chosen(arguments: &Arguments) -> anyhow::Result<Client> {
     let context = arguments.context.as_deref();
     match &arguments.kubeconfig {
-        Some(file) => api::client_of(file, context).await,
-        None if context.is_some() => api::client_by_environment(context).await,
+        Some(file) => client::client(Some(file), context).await,
+        None if context.is_some() => client::client(None, context).await,
         None => {
-            let (name, file) = (&arguments.name, standing::kubeconfig(&arguments.name));
+            let (name, file) = (&arguments.name, OWNER.kubeconfig(&arguments.name));
             if !file.exists() {
                 bail!(
                     "there is no cluster {name:?} of `{you} cluster up`; `{you} cluster list` shows those there are, \
@@ -75,20 +76,20 @@ async fn client(arguments: &Arguments) -> anyhow::Result<Client> {
                     you = next::program()
                 );
             }
-            api::client_of(&file, None).await
+            client::client(Some(&file), None).await
         }
     }
 }
 
 /// Shows the cluster each time that it is not as it was shown last.
 async fn watch(client: &Client, output: Output) -> anyhow::Result<()> {
-    let mut changes = api::changes(client);
+    let mut changes = changes(client);
     let mut shown: Option<View> = None;
     let mut told: Option<String> = None;
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     loop {
-        match api::look(client).await {
+        match look(client).await {
             Ok(view) => {
                 if shown.as_ref() != Some(&view) {
                     show(&view, output)?;

@@ -3,13 +3,15 @@
 use anyhow::bail;
 use clap::Args;
 use fake_neuron::MachineSpec;
+use kind_driver::unless_ended;
 use neuron_core::catalog::Catalog;
 
-use super::{DEFAULT_NAME, api, next, say, show};
-use crate::kind::session::unless_ended;
-use crate::kind::{self, Scheduling, standing};
-use crate::kind_arguments::node_image_of_environment;
+use super::{DEFAULT_NAME, next, say, show};
+use crate::kind::{OWNER, Options, Scheduling, needs, standing};
+use crate::kind_arguments::{ImageArguments, node_image_of_environment};
 use crate::report::colours::Paint;
+use crate::view::client;
+use crate::view::look::look;
 use neuron_e2e_engine::scenario::NodeSpec;
 
 /// Most nodes: each is a container that runs a kubelet.
@@ -30,41 +32,39 @@ pub struct Arguments {
     /// Node image of the cluster; what NEURON_E2E_NODE_IMAGE says if not given.
     #[arg(long)]
     node_image: Option<String>,
-    /// Do not build the suite's images again where they are there.
-    #[arg(long)]
-    skip_images: bool,
+    #[command(flatten)]
+    images: ImageArguments,
 }
 
 /// Makes the cluster and says what to type next. Errors: a type that is not known, a cluster of that name, something
 /// that this machine lacks; nothing stays then.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { nodes, name, scheduling, node_image, skip_images } = arguments;
+    let Arguments { nodes, name, scheduling, node_image, images } = arguments;
+    let images = images.source();
     let node_image = node_image.or_else(node_image_of_environment);
     let nodes = checked(&nodes)?;
-    for finding in kind::doctor::look(node_image.as_deref(), 1).await {
-        if let Err(why) = finding.found {
-            bail!("{}: {why}", finding.what);
-        }
+    if let Some(why) = needs::missing(node_image.as_deref(), &images, 1).await {
+        bail!("{why}");
     }
     let you = next::program();
-    if standing::is_there(&name).await? {
+    if kind_driver::is_there(&name).await? {
         bail!(
             "cluster {name:?} is there already; look at it: `{you} cluster status{option}`, delete it: \
              `{you} cluster down{option}`, or make another: --name",
             option = next::name_option(&name)
         );
     }
-    let options = kind::Options {
+    let options = Options {
         name: name.clone(),
         workers: nodes.len(),
         keep: false,
         node_image,
-        skip_images,
-        feature_gates: &[],
+        images,
+        feature_gates: Vec::new(),
     };
     unless_ended(standing::stand(&options, &nodes, scheduling)).await?;
-    let client = api::client_of(&standing::kubeconfig(&name), None).await?;
-    let drawing = show::text(&api::look(&client).await?, Paint::of_stdout());
+    let client = client::client(Some(&OWNER.kubeconfig(&name)), None).await?;
+    let drawing = show::text(&look(&client).await?, Paint::of_stdout());
     say(&format!("{drawing}\n{}\n", next::text(&name, &nodes, scheduling)))
 }
 

@@ -24,6 +24,9 @@ pub struct Row {
     /// Why it was not run on this cluster; none if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    /// Why no cluster could be prepared for it, so that it was not run; none if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_prepared: Option<String>,
     /// Wall time in seconds.
     pub seconds: f64,
     /// The outcome document; none if the scenario did not come to its end.
@@ -45,6 +48,7 @@ impl Row {
             passed: failures.is_empty(),
             failures,
             skipped: None,
+            not_prepared: None,
             seconds,
             outcome,
         }
@@ -56,8 +60,29 @@ impl Row {
         Row { failures: Vec::new(), skipped: Some(why), ..Row::new(scenario, Err(nothing), 0.0) }
     }
 
+    /// The row of a scenario that no cluster could be prepared for, and why.
+    pub fn not_prepared(scenario: &Scenario, why: String, seconds: f64) -> Self {
+        let row = Row::skipped(scenario, String::new());
+        Row { skipped: None, not_prepared: Some(why), seconds, ..row }
+    }
+
     /// Whether it was run and something was not as it must be.
     pub fn failed(&self) -> bool {
-        !self.passed && self.skipped.is_none()
+        !self.passed && self.skipped.is_none() && self.not_prepared.is_none()
+    }
+
+    /// What became of it, in a word or two.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Row { skipped: Some(_), .. } => "skipped",
+            Row { not_prepared: Some(_), .. } => "NOT PREPARED",
+            Row { passed: true, .. } => "passed",
+            Row { passed: false, .. } => "FAILED",
+        }
+    }
+
+    /// What was not as it must be, of the scenario or of its preparation.
+    pub fn wrong(&self) -> impl Iterator<Item = &str> {
+        self.failures.iter().chain(&self.not_prepared).map(String::as_str)
     }
 }

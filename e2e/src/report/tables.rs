@@ -20,6 +20,8 @@ pub fn results(rows: &[Row]) -> Table {
         let placed = row.outcome.as_ref().map_or(String::new(), placements);
         let result = if let Some(why) = &row.skipped {
             Cell::new(format!("skipped: {why}")).fg(Color::Yellow)
+        } else if let Some(why) = &row.not_prepared {
+            Cell::new(format!("{}\n{why}", row.word())).fg(Color::Magenta).add_attribute(Attribute::Bold)
         } else if row.passed {
             Cell::new("passed").fg(Color::Green)
         } else {
@@ -39,10 +41,8 @@ pub fn line(row: &Row) -> String {
     if let Some(why) = &row.skipped {
         return format!("skipped           {scenario}{cluster}: {why}");
     }
-    let word = if row.passed { "passed" } else { "FAILED" };
-    let failures = row.failures.iter().flat_map(|failure| failure.lines());
-    let failures: String = failures.map(|line| format!("\n  {line}")).collect();
-    format!("{word} {seconds:6.2} s  {scenario}{cluster}{failures}")
+    let wrong: String = row.wrong().flat_map(str::lines).map(|line| format!("\n  {line}")).collect();
+    format!("{} {seconds:6.2} s  {scenario}{cluster}{wrong}", row.word())
 }
 
 /// The table of `neuron-e2e list`.
@@ -66,14 +66,17 @@ pub fn messages(outcome: &Outcome) -> String {
     lines.concat()
 }
 
-/// The last line: `N passed, N failed`, and `N skipped` where some were.
+/// The last line: `N passed, N failed`, then `N not prepared` and `N skipped` where some were.
 pub fn summary(rows: &[Row]) -> String {
     let passed = rows.iter().filter(|row| row.passed).count();
     let failed = rows.iter().filter(|row| row.failed()).count();
-    match rows.len() - passed - failed {
-        0 => format!("{passed} passed, {failed} failed"),
-        skipped => format!("{passed} passed, {failed} failed, {skipped} skipped"),
-    }
+    let others = [
+        (rows.iter().filter(|row| row.not_prepared.is_some()).count(), "not prepared"),
+        (rows.iter().filter(|row| row.skipped.is_some()).count(), "skipped"),
+    ];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    let others: String = others.map(|(count, word)| format!(", {count} {word}")).collect();
+    format!("{passed} passed, {failed} failed{others}")
 }
 
 fn placements(outcome: &Outcome) -> String {
@@ -104,6 +107,18 @@ fn placement(pod: &PodOutcome) -> String {
 mod tests {
     use super::*;
     use neuron_e2e_engine::scenario::library;
+
+    #[test]
+    fn a_scenario_that_no_cluster_could_be_prepared_for_has_not_failed() {
+        let scenario = &library::all(&Default::default()).unwrap()[0];
+        let rows = [Row::not_prepared(scenario, "waited 120 s for node w1".into(), 2.0)];
+        assert!(!rows[0].passed && !rows[0].failed());
+        assert_eq!(summary(&rows), "0 passed, 0 failed, 1 not prepared");
+        assert!(results(&rows).to_string().contains("waited 120 s for node w1"));
+        assert!(line(&rows[0]).ends_with("\n  waited 120 s for node w1"));
+        assert!(line(&rows[0]).starts_with("NOT PREPARED"));
+        assert_eq!(serde_json::to_value(&rows[0]).unwrap()["not_prepared"], "waited 120 s for node w1");
+    }
 
     #[test]
     fn a_scenario_that_was_skipped_has_neither_passed_nor_failed() {

@@ -30,25 +30,16 @@ impl Wait {
     ///
     /// # Errors
     /// The timeout is over, named with `what` was waited for and the error of the last look, if it had one.
-    pub async fn found<T>(
+    // Not an `AsyncFnMut`: the compiler cannot tell that a future which waits for one may go to another thread.
+    pub async fn found<T, F: Future<Output = anyhow::Result<Option<T>>>>(
         &self,
         what: &str,
-        mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+        mut look: impl FnMut() -> F,
     ) -> anyhow::Result<T> {
-        let mut spent = Spent::new();
+        let mut waiting = Waiting::begin(*self, what);
         loop {
-            // A server that never answers would be waited for without end.
-            let answer = timeout(self.timeout.mul_f64(pace::LARGEST_SLOWDOWN), look()).await;
-            let looked = answer.unwrap_or_else(|_| bail!("no answer for {} s", self.timeout.as_secs()));
-            let is_over = spent.until_now() >= self.timeout;
-            match looked {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) if is_over => bail!("waited {} s for {what}", self.timeout.as_secs()),
-                Err(error) if is_over => {
-                    return Err(error)
-                        .with_context(|| format!("waited {} s for {what}", self.timeout.as_secs()));
-                }
-                Ok(None) | Err(_) => sleep(self.poll).await,
+            if let Some(found) = waiting.result_of(look()).await? {
+                return Ok(found);
             }
         }
     }
@@ -57,12 +48,53 @@ impl Wait {
     ///
     /// # Errors
     /// As [`Self::found`].
-    pub async fn until(
+    pub async fn until<F: Future<Output = anyhow::Result<bool>>>(
         &self,
         what: &str,
-        mut condition: impl AsyncFnMut() -> anyhow::Result<bool>,
+        mut condition: impl FnMut() -> F,
     ) -> anyhow::Result<()> {
-        self.found(what, async || Ok(condition().await?.then_some(()))).await
+        let mut waiting = Waiting::begin(*self, what);
+        loop {
+            let held = condition();
+            if waiting.result_of(async { Ok(held.await?.then_some(())) }).await?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A wait under way.
+struct Waiting<'a> {
+    wait: Wait,
+    what: &'a str,
+    spent: Spent,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(wait: Wait, what: &'a str) -> Self {
+        Self { wait, what, spent: Spent::new() }
+    }
+
+    /// What a look found. Nothing where it is to be repeated, which it then is time for; an error once the timeout is over.
+    async fn result_of<T>(
+        &mut self,
+        look: impl Future<Output = anyhow::Result<Option<T>>>,
+    ) -> anyhow::Result<Option<T>> {
+        let Wait { timeout: longest, poll } = self.wait;
+        // A server that never answers would be waited for without end.
+        let answer = timeout(longest.mul_f64(pace::LARGEST_SLOWDOWN), look).await;
+        let looked = answer.unwrap_or_else(|_| bail!("no answer for {} s", longest.as_secs()));
+        let is_over = self.spent.until_now() >= longest;
+        match looked {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) if is_over => bail!("waited {} s for {}", longest.as_secs(), self.what),
+            Err(error) if is_over => {
+                return Err(error)
+                    .with_context(|| format!("waited {} s for {}", longest.as_secs(), self.what));
+            }
+            Ok(None) | Err(_) => sleep(poll).await,
+        }
+        Ok(None)
     }
 }
 
@@ -101,9 +133,15 @@ pub fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> imp
     let wait = Wait { timeout: TEST_TIMEOUT, poll: TEST_POLL };
     let at = std::panic::Location::caller();
     async move {
-        let found = wait.found(what, async || Ok(ask().await)).await;
-        #[expect(clippy::panic, reason = "it is a test's assertion")]
-        found.unwrap_or_else(|error| panic!("{at}: {error:#}"))
+        let mut waiting = Waiting::begin(wait, what);
+        loop {
+            match waiting.result_of(async { Ok(ask().await) }).await {
+                Ok(Some(found)) => return found,
+                Ok(None) => {}
+                #[expect(clippy::panic, reason = "it is a test's assertion")]
+                Err(error) => panic!("{at}: {error:#}"),
+            }
+        }
     }
 }
 
@@ -132,6 +170,8 @@ pub fn within<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Out
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
 
@@ -139,22 +179,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_fails_first_is_looked_at_again() {
-        let mut looks = 0;
-        let found = WAIT.found("it", async || {
-            looks += 1;
-            if looks < 3 { bail!("away") } else { Ok(Some(looks)) }
+        let looks = AtomicU32::new(0);
+        let found = WAIT.found("it", async || match looks.fetch_add(1, Relaxed) {
+            looks @ ..2 => bail!("away at look {looks}"),
+            looks => Ok(Some(looks + 1)),
         });
         assert_eq!(found.await.unwrap(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_of_a_wait_says_what_for_and_what_was_said_last() {
-        let error = WAIT.found::<()>("the node", async || bail!("connection refused")).await.unwrap_err();
+        let error = WAIT.found::<(), _>("the node", async || bail!("connection refused")).await.unwrap_err();
         assert_eq!(format!("{error:#}"), "waited 2 s for the node: connection refused");
         let error = WAIT.until("the node", async || Ok(false)).await.unwrap_err();
         assert_eq!(format!("{error:#}"), "waited 2 s for the node");
         let error = WAIT.until("the node", async || pending().await).await.unwrap_err();
         assert_eq!(format!("{error:#}"), "waited 2 s for the node: no answer for 2 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_may_go_on_in_another_thread() {
+        async fn wait(name: &str) -> anyhow::Result<()> {
+            WAIT.until("a name", async || Ok(!name.is_empty())).await
+        }
+        tokio::spawn(async { wait("n1").await }).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use testkit_support::Wait;
+use tokio::sync::Mutex;
 
 use crate::cluster::Cluster;
 
@@ -13,12 +14,14 @@ use crate::cluster::Cluster;
 pub async fn until<C: Cluster>(
     cluster: &C,
     what: &str,
-    mut condition: impl AsyncFnMut() -> anyhow::Result<bool>,
+    condition: impl AsyncFnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     // The cluster itself waits between two looks.
     let wait = Wait { timeout: cluster.timeout(), poll: Duration::ZERO };
+    // Looks never overlap. The lock lends the condition to one look after another, which a closure that owns it cannot.
+    let condition = Mutex::new(condition);
     wait.until(what, async || {
-        let looked = condition().await;
+        let looked = (condition.lock().await)().await;
         if !matches!(looked, Ok(true)) {
             cluster.pass_time().await;
         }

@@ -1,0 +1,186 @@
+//! The pods: made while no scheduler serves them, watched as they are bound, looked at once they are, and removed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kind_driver::WAIT;
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use neuron_core::ids::DeviceSet;
+use neuron_core::names::NEURON;
+use neuron_core::record::{Allocation, Recorded};
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use super::machine::ProcessorTime;
+use super::pace::Pace;
+
+/// The scheduler that the pods name.
+pub(super) const SCHEDULER: &str = "neuron-bench";
+const NAMESPACE: &str = "default";
+const LABEL: &str = "neuron-bench=waiting";
+/// Requests to the API server at the same time.
+const AT_ONCE: usize = 16;
+/// Longest wait for all pods to be bound; the watch lasts a little longer.
+const LONGEST: Duration = Duration::from_secs(270);
+const WATCH_SECONDS: u32 = 285;
+
+/// The pods of one measurement after the other.
+#[derive(Clone)]
+pub(super) struct Pods {
+    api: Api<Pod>,
+    accounts: Api<ServiceAccount>,
+    count: usize,
+}
+
+impl Pods {
+    /// So many pods.
+    pub(super) fn new(client: &Client, count: usize) -> Self {
+        let api = Api::namespaced(client.clone(), NAMESPACE);
+        Self { api, accounts: Api::namespaced(client.clone(), NAMESPACE), count }
+    }
+
+    /// Makes them; each asks for one device.
+    pub(super) async fn create(&self) -> anyhow::Result<()> {
+        // Before the account is there pods are refused.
+        WAIT.until("the account of pods", async || Ok(self.accounts.get_opt("default").await?.is_some()))
+            .await?;
+        let one = json!({
+            "metadata": {"generateName": "bench-", "labels": {"neuron-bench": "waiting"}},
+            "spec": {
+                "schedulerName": SCHEDULER,
+                "automountServiceAccountToken": false,
+                "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+                "containers": [{"name": "main", "image": "none", "resources": {"limits": {NEURON: "1"}}}],
+            },
+        });
+        let pod: Pod = serde_json::from_value(one)?;
+        futures::stream::iter(0..self.count)
+            .map(|_| async { self.api.create(&PostParams::default(), &pod).await.map(|_| ()) })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await
+            .context("making the pods")
+    }
+
+    /// Begins to watch them being bound.
+    pub(super) async fn watch(&self) -> anyhow::Result<BindWatch> {
+        let now = self.api.list_metadata(&ListParams::default().limit(1)).await?;
+        let version = now.metadata.resource_version.context("a list without a version")?;
+        let events = bindings(&self.api, &version).await?;
+        let api = self.api.clone();
+        Ok(BindWatch { api, version, events, bound: HashSet::new(), wanted: self.count, first: None })
+    }
+
+    /// Whether every pod has a record that names devices of its own; an error says which has not.
+    pub(super) async fn check_records(&self) -> anyhow::Result<()> {
+        let mut taken: BTreeMap<String, DeviceSet> = BTreeMap::new();
+        for pod in self.api.list(&ListParams::default().labels(LABEL)).await?.items {
+            let name = pod.metadata.name.unwrap_or_default();
+            let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+            let annotations = pod.metadata.annotations.unwrap_or_default();
+            let Ok(Some(Recorded::Ours(allocation))) = Allocation::parse(&annotations) else {
+                bail!("pod {name} on node {node} has no record");
+            };
+            let devices = allocation.union_devices();
+            let before = taken.entry(node.clone()).or_default();
+            if devices.len() != 1 || before.intersects(devices) {
+                bail!("pod {name} on node {node} has {devices}, others there have {before}");
+            }
+            *before = before.union(devices);
+        }
+        Ok(())
+    }
+
+    /// Removes them and waits until they are gone.
+    pub(super) async fn remove(&self) -> anyhow::Result<()> {
+        let at_once = DeleteParams::default().grace_period(0);
+        let ours = ListParams::default().labels(LABEL);
+        WAIT.until("the pods to be gone", async || {
+            self.api.delete_collection(&at_once, &ours).await?;
+            Ok(self.api.list_metadata(&ours).await?.items.is_empty())
+        })
+        .await
+    }
+}
+
+type Bindings = BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Pod>>>>;
+
+/// The pods that are bound after `version`.
+async fn bindings(api: &Api<Pod>, version: &str) -> anyhow::Result<Bindings> {
+    // A pod that is bound enters the selection. Metadata alone: less for everybody to do.
+    let params = WatchParams::default()
+        .labels(LABEL)
+        .fields("spec.nodeName!=")
+        .timeout(WATCH_SECONDS)
+        .disable_bookmarks();
+    Ok(api.watch_metadata(&params, version).await.context("watching the pods")?.boxed())
+}
+
+/// A watch of pods being bound.
+pub(super) struct BindWatch {
+    api: Api<Pod>,
+    /// How far it has come.
+    version: String,
+    events: Bindings,
+    bound: HashSet<String>,
+    wanted: usize,
+    /// What began with the first event.
+    first: Option<Begun>,
+}
+
+/// What is looked at while pods are bound.
+struct Begun {
+    at: Instant,
+    processors: Option<ProcessorTime>,
+    pace: Pace,
+}
+
+/// What it took to bind the pods, from the first one to the last one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    /// Time.
+    pub(super) time: Duration,
+    /// Share of the processors' time that other machines had meanwhile; none where the system does not say.
+    pub(super) stolen: Option<f64>,
+    /// Processor time of the same small piece of work, done over and over meanwhile.
+    pub(super) pace: Option<Duration>,
+}
+
+impl BindWatch {
+    /// Waits until all are bound. An error after some minutes, with how many were.
+    pub(super) async fn all_bound(mut self) -> anyhow::Result<Took> {
+        let deadline = Instant::now() + LONGEST;
+        while self.bound.len() < self.wanted {
+            let counted = format!("{} of {} pods were bound", self.bound.len(), self.wanted);
+            let Some(next) = timeout_at(deadline, self.events.next()).await.context(counted)? else {
+                // The API server ends the watch of a reader that falls behind.
+                self.events = bindings(&self.api, &self.version).await?;
+                continue;
+            };
+            let pod = match next.context("watching the pods")? {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
+                WatchEvent::Error(error) => bail!("watching the pods: {}", error.message),
+                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
+            };
+            self.version = pod.metadata.resource_version.unwrap_or(self.version);
+            self.bound.insert(pod.metadata.uid.unwrap_or_default());
+            self.first.get_or_insert_with(Begun::now);
+        }
+        let Begun { at, processors, pace } = self.first.context("there are no pods to bind")?;
+        let time = at.elapsed();
+        let stolen = ProcessorTime::now().zip(processors).map(|(now, before)| now.stolen_since(before));
+        Ok(Took { time, stolen, pace: pace.end().await })
+    }
+}
+
+impl Begun {
+    fn now() -> Self {
+        Self { at: Instant::now(), processors: ProcessorTime::now(), pace: Pace::begin() }
+    }
+}

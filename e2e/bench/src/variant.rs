@@ -1,0 +1,137 @@
+//! What is compared: no extender, one that only passes and binds, ours; and in which order a round tries them.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::pods::SCHEDULER;
+use neuron_e2e_engine::scheduler_configuration::{ExtenderEntry, SchedulerConfiguration};
+
+/// One way to schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Variant {
+    /// kube-scheduler alone.
+    NoExtender,
+    /// The passing extender, given node names.
+    PassingNames,
+    /// Ours, given node names.
+    OursNames,
+    /// The passing extender, given full Nodes.
+    PassingNodes,
+    /// Ours, given full Nodes.
+    OursNodes,
+}
+
+/// Which extender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Extender {
+    /// Passes every node and binds.
+    Passing,
+    /// The one of this suite.
+    Ours,
+}
+
+/// What kube-scheduler sends an extender of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// Their names.
+    Names,
+    /// Whole Nodes.
+    Nodes,
+}
+
+/// Requests to the API server that kube-scheduler may send in a second; its own default of 50 would be what is measured.
+const QPS: u32 = 10_000;
+
+impl Variant {
+    /// Every variant, those that are compared with each other side by side.
+    pub(super) const ALL: [Variant; 5] = [
+        Variant::NoExtender,
+        Variant::PassingNames,
+        Variant::OursNames,
+        Variant::PassingNodes,
+        Variant::OursNodes,
+    ];
+
+    /// The order of a round, of the variants with this form and without extender; all if it is not given. Every second
+    /// one goes backwards, so that none always follows the same other.
+    pub(super) fn order(round: usize, form: Option<Form>) -> Vec<Variant> {
+        let wanted = |variant: &Variant| form.is_none() || variant.form().is_none() || variant.form() == form;
+        let mut order: Vec<Variant> = Variant::ALL.into_iter().filter(wanted).collect();
+        if !round.is_multiple_of(2) {
+            order.reverse();
+        }
+        order
+    }
+
+    /// Its name in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Variant::NoExtender => "no extender",
+            Variant::PassingNames => "passing, names",
+            Variant::OursNames => "ours, names",
+            Variant::PassingNodes => "passing, full Nodes",
+            Variant::OursNodes => "ours, full Nodes",
+        }
+    }
+
+    /// The extender it takes.
+    pub(super) fn extender(self) -> Option<Extender> {
+        match self {
+            Variant::NoExtender => None,
+            Variant::PassingNames | Variant::PassingNodes => Some(Extender::Passing),
+            Variant::OursNames | Variant::OursNodes => Some(Extender::Ours),
+        }
+    }
+
+    /// What the extender is sent, if there is one.
+    fn form(self) -> Option<Form> {
+        match self {
+            Variant::NoExtender => None,
+            Variant::PassingNames | Variant::OursNames => Some(Form::Names),
+            Variant::PassingNodes | Variant::OursNodes => Some(Form::Nodes),
+        }
+    }
+
+    /// kube-scheduler's configuration: the extender's entry is the one of `deploy/my-scheduler.yml`, at this address.
+    pub(super) fn configuration(self, address: &str) -> anyhow::Result<SchedulerConfiguration> {
+        let url = format!("http://{address}");
+        let extenders = match self.form() {
+            None => Vec::new(),
+            Some(Form::Names) => vec![ExtenderEntry::deployed_at(&url)?],
+            Some(Form::Nodes) => vec![ExtenderEntry::deployed_at(&url)?.with_whole_nodes()],
+        };
+        Ok(SchedulerConfiguration::of_bench(SCHEDULER, QPS, extenders))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_extenders_are_configured_alike_but_for_what_they_are_sent() {
+        let extenders = |variant: Variant| variant.configuration("10.0.0.1:1").unwrap().extenders;
+        let passing = extenders(Variant::PassingNames);
+        assert_eq!(passing, extenders(Variant::OursNames));
+        assert_eq!(extenders(Variant::PassingNodes), extenders(Variant::OursNodes));
+        let [names, nodes] = [passing, extenders(Variant::OursNodes)].map(|mut one| one.remove(0));
+        assert!(names.node_cache_capable && !nodes.node_cache_capable);
+        assert_eq!(names.with_whole_nodes(), nodes);
+        assert_eq!(extenders(Variant::NoExtender), []);
+    }
+
+    #[test]
+    fn two_rounds_go_both_ways() {
+        let mut backwards = Variant::order(1, None);
+        backwards.reverse();
+        assert_eq!(Variant::order(0, None), backwards);
+    }
+
+    #[test]
+    fn one_form_is_compared_with_no_extender_alone() {
+        use Variant::{NoExtender, OursNames, OursNodes, PassingNames, PassingNodes};
+        assert_eq!(Variant::order(0, Some(Form::Names)), [NoExtender, PassingNames, OursNames]);
+        assert_eq!(Variant::order(1, Some(Form::Nodes)), [OursNodes, PassingNodes, NoExtender]);
+    }
+}

@@ -1,0 +1,72 @@
+//! `neuron-e2e bench`: what the suite costs. Measured by `neuron_e2e_bench`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use neuron_e2e_bench::{ExtenderArguments, MeasureArguments, Measurement, Setting};
+use tokio::runtime::Builder;
+
+use super::cluster_kind::skipped;
+use super::wait_for;
+use crate::kind::OWNER;
+use crate::kind::needs::NODE_IMAGE_VARIABLE;
+use crate::kind_arguments::node_image_of_environment;
+use crate::report::{Output, print};
+
+/// What can be measured.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum BenchCommand {
+    /// Pods per second through the real kube-scheduler: without an extender, with one that only passes and binds,
+    /// and with ours.
+    Scheduler(SchedulerArguments),
+    /// One of the extenders that are compared, as a process of its own; `bench scheduler` starts it.
+    #[command(hide = true)]
+    Extender(ExtenderArguments),
+}
+
+/// The command line of `bench scheduler`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SchedulerArguments {
+    #[command(flatten)]
+    measure: MeasureArguments,
+    /// How to print what came of it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// Fail where this machine cannot run kind or kwok, instead of skipping.
+    #[arg(long)]
+    require: bool,
+}
+
+/// Measures. Exit code 0 also where this machine lacks something and nothing was measured, unless it is required.
+pub(super) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        BenchCommand::Scheduler(arguments) => wait_for(scheduler(arguments)),
+        BenchCommand::Extender(arguments) => {
+            // On one thread, as neuron-extender itself.
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(neuron_e2e_bench::serve_extender(arguments)).map(|()| ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn scheduler(arguments: SchedulerArguments) -> anyhow::Result<ExitCode> {
+    let SchedulerArguments { measure, output, require } = arguments;
+    if cfg!(debug_assertions) {
+        print::progress(
+            "neuron-e2e: this is a debug build, and so are the extenders it compares; build with --release",
+        );
+    }
+    let setting = Setting {
+        owner: OWNER,
+        node_image: node_image_of_environment(),
+        node_image_setting: NODE_IMAGE_VARIABLE,
+    };
+    match neuron_e2e_bench::measure(measure, setting).await? {
+        Measurement::Lacking(why) => return skipped(&why, require),
+        Measurement::Done(report) => match output {
+            Output::Json => print::json(&report)?,
+            Output::Table => print::line(report.text().trim_end())?,
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,151 @@
+//! A cluster of kind with the suite installed. The methods lie in a file for each thing that a scenario, or who prepares
+//! its nodes, does to the cluster.
+
+mod evidence;
+mod extender;
+mod faults;
+mod hardware;
+mod healing;
+mod https;
+pub(crate) mod install;
+pub(crate) mod plugin;
+mod rights;
+pub mod scheduling;
+
+use anyhow::Context as _;
+use kind_driver::phases::Phases;
+use kind_driver::{Cluster, PortForward, network};
+use kube::Client;
+use neuron_e2e_engine::extender_proxy::Proxy;
+use neuron_e2e_engine::outcome::SchedulerTexts;
+use neuron_e2e_engine::scenario::NodeSpec;
+use neuron_e2e_engine::scheduler_configuration::SchedulerConfiguration;
+use tokio::sync::{Mutex, OnceCell};
+use tokio::time::Instant;
+
+use super::images::Images;
+use super::{OWNER, Options};
+use scheduling::{Route, Scheduling};
+
+/// A running cluster with the suite installed.
+pub struct KindCluster {
+    proxy: Proxy,
+    /// How the schedulers are configured now; none until a scenario is staged.
+    route: Mutex<Option<(Scheduling, Route)>>,
+    /// The proxy's way to the extender, where calls go through the proxy.
+    forward: Mutex<Option<PortForward>>,
+    /// What hardware each worker has now; none where it must be made anew.
+    staged: Mutex<Vec<Option<NodeSpec>>>,
+    /// Whether its kube-scheduler's texts are compared; asked once.
+    texts: OnceCell<SchedulerTexts>,
+    // Last: deletes the cluster when everything above is gone.
+    driver: Cluster,
+}
+
+impl KindCluster {
+    /// Makes the cluster and installs the suite, as one of several clusters whose phases are reported together. Nothing is
+    /// waited for: each scenario waits for what it needs.
+    ///
+    /// # Errors
+    /// The cluster cannot be made, or the suite not be installed; then with where the evidence lies.
+    pub async fn up(options: &Options, images: &Images, phases: &Phases) -> anyhow::Result<Self> {
+        let mut began = Instant::now();
+        let mut done = |what: &str| {
+            phases.done(format!("{}: {what}", options.name), began);
+            began = Instant::now();
+        };
+        let driver = Cluster::up(OWNER, &driver_options(options)?).await?;
+        if !driver.is_used_again() {
+            done("kind create cluster");
+        }
+        let cluster = Self {
+            proxy: Proxy::start_at(&network::host_address().await?).await?,
+            route: Mutex::new(None),
+            forward: Mutex::new(None),
+            staged: Mutex::new(vec![None; driver.workers().len()]),
+            texts: OnceCell::new(),
+            driver,
+        };
+        let furnished = async {
+            tokio::try_join!(
+                cluster.driver.forget_early_calls(),
+                cluster.let_pods_reach_the_proxy(),
+                images.load(cluster.driver.name()),
+            )?;
+            done("kube-proxy and images into nodes");
+            cluster.install(cluster.driver.is_used_again()).await
+        };
+        if let Err(error) = furnished.await.context("installing the suite") {
+            return Err(cluster.with_evidence("installing", error).await);
+        }
+        done("suite installed");
+        Ok(cluster)
+    }
+
+    /// The cluster itself, whatever is installed on it.
+    pub fn driver(&self) -> &Cluster {
+        &self.driver
+    }
+
+    /// The cluster's name.
+    pub fn name(&self) -> &str {
+        self.driver.name()
+    }
+
+    /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.
+    ///
+    /// # Errors
+    /// The thread that deletes it has broken.
+    pub async fn down(self) -> anyhow::Result<()> {
+        self.driver.down().await
+    }
+
+    /// Deletes the cluster, also where it was to be kept: it is broken.
+    pub(super) async fn discard(&mut self) -> anyhow::Result<()> {
+        self.driver.discard().await
+    }
+
+    /// Leaves the cluster running, for whoever takes it down by name.
+    pub(super) fn release_to_user(self) {
+        self.driver.release_to_user();
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.driver.client()
+    }
+
+    pub(super) fn workers(&self) -> &[String] {
+        self.driver.workers()
+    }
+
+    /// The harness proxy between schedulers and the extender.
+    pub(super) fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    /// Whether what kube-scheduler says here is compared with the embedded cluster's texts: by the server's version.
+    pub(super) async fn scheduler_texts(&self) -> anyhow::Result<SchedulerTexts> {
+        let ask = async || {
+            let version =
+                self.client().apiserver_version().await.context("asking for the server's version")?;
+            anyhow::Ok(SchedulerTexts::of_version(&version.major, &version.minor))
+        };
+        self.texts.get_or_try_init(ask).await.copied()
+    }
+}
+
+/// The default scheduler's configuration is a file, so that scenarios can give it an extender.
+fn driver_options(options: &Options) -> anyhow::Result<kind_driver::Options> {
+    let Options { name, workers, keep, node_image, images: _, feature_gates } = options.clone();
+    let scheduler_configuration = Some(SchedulerConfiguration::of_default(Vec::new()).to_yaml()?);
+    let mounts = Vec::new();
+    Ok(kind_driver::Options {
+        name,
+        workers,
+        keep,
+        node_image,
+        feature_gates,
+        mounts,
+        scheduler_configuration,
+    })
+}

@@ -1,0 +1,195 @@
+//! The clusters of a run at work: each takes jobs while there are any for it, and is replaced where it cannot be prepared.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use kind_driver::Pool;
+use kind_driver::phases::Phases;
+use neuron_e2e_engine::run::Finished;
+use neuron_e2e_engine::scenario::Scenario;
+use tokio::time::Instant;
+
+use super::both::OnEmbedded;
+use super::jobs::{Job, Jobs};
+use crate::kind::images::Images;
+use crate::kind::stage::Stage;
+use crate::kind::{KindCluster, Options, Scheduling};
+use crate::report::{Row, print};
+
+/// What the clusters of one run share.
+pub(super) struct Running<'s> {
+    jobs: Jobs<'s>,
+    pub(super) phases: Phases,
+    embedded: OnEmbedded<'s>,
+    /// Whether a scenario has come to its end.
+    placed: AtomicBool,
+    /// What Docker made for the nodes.
+    pub(super) volumes: Mutex<BTreeSet<String>>,
+}
+
+/// One cluster of a run.
+struct Member<'r> {
+    cluster: KindCluster,
+    options: Options,
+    images: &'r Images,
+    /// A cluster made anew could not be prepared either: what is wrong is not the cluster.
+    replaced_in_vain: bool,
+}
+
+impl<'s> Running<'s> {
+    /// With nothing done yet.
+    pub(super) fn new(jobs: Jobs<'s>, scenarios: &'s [Scenario]) -> Self {
+        Self {
+            jobs,
+            phases: Phases::begin(),
+            embedded: OnEmbedded::of(scenarios),
+            placed: AtomicBool::new(false),
+            volumes: Mutex::default(),
+        }
+    }
+
+    /// Every job, on every cluster of the pool, of which each has so many workers; rows with their places.
+    pub(super) async fn all(
+        &self,
+        pool: &Pool,
+        sizes: &[usize],
+        options: &Options,
+    ) -> anyhow::Result<Vec<(usize, Row)>> {
+        let began = Instant::now();
+        let images = options.images.ready().await?;
+        self.phases.done("images", began);
+        if !options.keep {
+            pool.clear().await?;
+        }
+        let members = pool.names().iter().zip(sizes).enumerate();
+        let rows =
+            try_join_all(members.map(|(place, (name, workers))| {
+                let options = Options { name: name.clone(), workers: *workers, ..options.clone() };
+                let images = &images;
+                async move {
+                    self.on_cluster(place, options, images).await.with_context(|| format!("cluster {name}"))
+                }
+            }));
+        Ok(rows.await?.into_iter().flatten().collect())
+    }
+
+    /// One cluster, from its making to its end.
+    async fn on_cluster(
+        &self,
+        place: usize,
+        options: Options,
+        images: &Images,
+    ) -> anyhow::Result<Vec<(usize, Row)>> {
+        let cluster = self.up(&options, images).await?;
+        let mut member = Member { cluster, options, images, replaced_in_vain: false };
+        let rows = self.serve(&mut member, place).await?;
+        let (name, began) = (member.cluster.name().to_owned(), Instant::now());
+        let is_deleted = !member.options.keep;
+        member.cluster.down().await?;
+        if is_deleted {
+            self.phases.done(format!("{name}: deleted"), began);
+        }
+        Ok(rows)
+    }
+
+    async fn up(&self, options: &Options, images: &Images) -> anyhow::Result<KindCluster> {
+        let cluster = KindCluster::up(options, images, &self.phases).await?;
+        let made = cluster.driver().volumes().await?;
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
+        Ok(cluster)
+    }
+
+    /// The cluster at this place takes jobs while there are any for it.
+    async fn serve(&self, member: &mut Member<'_>, place: usize) -> anyhow::Result<Vec<(usize, Row)>> {
+        let mut rows = Vec::new();
+        let mut began = Instant::now();
+        let mut since: Option<(Scheduling, usize)> = None;
+        let name = member.options.name.clone();
+        let done = |(scheduling, count): (Scheduling, usize), began| {
+            self.phases
+                .done(format!("{name}: {count} scenarios with {}", scheduling.scheduler_name()), began);
+        };
+        while let Some(job) = self.jobs.take(place, member.options.workers) {
+            if let Some(ended) = since.filter(|(scheduling, _)| *scheduling != job.scheduling) {
+                done(ended, began);
+                (since, began) = (None, Instant::now());
+            }
+            rows.push((job.place, self.job(member, &job).await?));
+            since = Some((job.scheduling, since.map_or(0, |(_, count)| count) + 1));
+        }
+        if let Some(ended) = since {
+            done(ended, began);
+        }
+        Ok(rows)
+    }
+
+    async fn job(&self, member: &mut Member<'_>, job: &Job<'_>) -> anyhow::Result<Row> {
+        let began = Instant::now();
+        let seconds = || began.elapsed().as_secs_f64();
+        let mut row = match self.carried_out(member, job).await? {
+            Ok(result) => Row::new(job.scenario, result, seconds()),
+            Err(why) => Row::not_prepared(job.scenario, format!("{why:#}"), seconds()),
+        };
+        row.cluster = Some(format!("kind, {}", job.scheduling.scheduler_name()));
+        if !self.placed.swap(true, Ordering::Relaxed) {
+            self.phases.reached(format!("until the first scenario, {}, was over", job.scenario.name));
+        }
+        if row.failed() {
+            row.failures.push(member.cluster.evidence(&of(job)).await);
+        }
+        report(&member.options.name, job, &row);
+        Ok(row)
+    }
+
+    /// What came of the scenario on a cluster that was prepared for it, or why none could be. The outer error is that of a
+    /// cluster that cannot be made.
+    async fn carried_out(
+        &self,
+        member: &mut Member<'_>,
+        job: &Job<'_>,
+    ) -> anyhow::Result<Result<anyhow::Result<Finished>, anyhow::Error>> {
+        let why = match Stage::set(&member.cluster, job.scenario, job.scheduling).await {
+            Ok(stage) => return Ok(Ok(self.embedded.compared(&member.cluster, stage, job).await)),
+            Err(why) => member.cluster.with_evidence(&of(job), why).await,
+        };
+        if member.replaced_in_vain {
+            return Ok(Err(why));
+        }
+        print::progress(format_args!("replacing cluster {}: {why:#}", member.options.name));
+        self.replace(member).await?;
+        match Stage::set(&member.cluster, job.scenario, job.scheduling).await {
+            Ok(stage) => Ok(Ok(self.embedded.compared(&member.cluster, stage, job).await)),
+            Err(why) => {
+                member.replaced_in_vain = true;
+                Ok(Err(member.cluster.with_evidence(&of(job), why).await))
+            }
+        }
+    }
+
+    async fn replace(&self, member: &mut Member<'_>) -> anyhow::Result<()> {
+        member.cluster.discard().await?;
+        let cluster = self.up(&member.options, member.images).await;
+        member.cluster = cluster.context("making the cluster anew")?;
+        Ok(())
+    }
+}
+
+/// What evidence of a job is called.
+fn of(job: &Job<'_>) -> String {
+    format!("{}-{}", job.scenario.name, job.scheduling.scheduler_name())
+}
+
+/// One call: other clusters' lines must not come in between.
+fn report(cluster: &str, job: &Job<'_>, row: &Row) {
+    let lines: String = row.wrong().map(|line| format!("\n{line}")).collect();
+    print::progress(format_args!(
+        "{} {:6.2} s  {cluster:12}  {:17}  {}{lines}",
+        row.word(),
+        row.seconds,
+        job.scheduling.scheduler_name(),
+        row.scenario
+    ));
+}

@@ -1,0 +1,48 @@
+//! Deployments and DaemonSets: scaled, and waited for.
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::Cluster;
+use crate::WAIT;
+use crate::status::is_ready;
+
+impl Cluster {
+    /// Gives a Deployment this many replicas and waits until there are so many, ready, and none that is leaving.
+    ///
+    /// # Errors
+    /// There is no such Deployment, or its pods are not ready in time.
+    pub async fn scale(&self, namespace: &str, name: &str, replicas: i32) -> anyhow::Result<()> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client(), namespace);
+        let patch = json!({"spec": {"replicas": replicas}});
+        let deployment = deployments
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("scaling {name} to {replicas}"))?;
+        let labels = deployment.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
+        let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let pods: Api<Pod> = Api::namespaced(self.client(), namespace);
+        let filter = ListParams::default().labels(&selector.join(","));
+        WAIT.until(&format!("{name} to have {replicas} pods"), async || {
+            let pods = pods.list(&filter).await?.items;
+            Ok(pods.len() == replicas.unsigned_abs() as usize && pods.iter().all(is_ready))
+        })
+        .await
+    }
+
+    /// Waits until every pod of a workload, such as `deployment/coredns`, is ready in its newest form.
+    ///
+    /// # Errors
+    /// There is no such workload, or not all are ready in time.
+    pub async fn rolled_out(&self, namespace: &str, workload: &str) -> anyhow::Result<()> {
+        // In pieces: kubectl counts by the clock, and the wait by the processors' pace.
+        let status = ["-n", namespace, "rollout", "status", workload, "--timeout=10s"];
+        WAIT.until(&format!("{workload} to be rolled out"), async || {
+            self.kubectl(&status, "").await.map(|_| true)
+        })
+        .await
+    }
+}
