@@ -3,6 +3,7 @@
 
 mod branch_and_bound;
 mod depth_first;
+mod diagnose;
 mod free_runs;
 mod free_sets;
 mod hand_down;
@@ -107,8 +108,8 @@ impl Placement {
 /// # Errors
 /// Why the node cannot take the pod, in the words that the pod's FailedScheduling event shows.
 pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, Refusal> {
-    refusal::check_containers(request)?;
-    let refused = || refusal::diagnose(request, occupancy);
+    diagnose::check_containers(request)?;
+    let refused = || diagnose::diagnose(request, occupancy);
     let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(refused)?;
     let mut scorer = Scorer::new(occupancy);
     let mut moves = depth_first::find(&problem, Some(&mut scorer)).ok_or_else(refused)?;
@@ -147,11 +148,11 @@ pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, R
 /// # Errors
 /// The same refusal as [`place`].
 pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> {
-    refusal::check_containers(request)?;
+    diagnose::check_containers(request)?;
     if is_possible(request, occupancy, KubeletsChoice::Any) {
         return Ok(());
     }
-    Err(refusal::diagnose(request, occupancy))
+    Err(diagnose::diagnose(request, occupancy))
 }
 
 /// The best candidate set of `count` of the resource that contains the cores `must` and otherwise lies in the free

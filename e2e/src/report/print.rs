@@ -18,7 +18,7 @@ pub fn line(text: impl Display) -> anyhow::Result<()> {
 /// Writes a value as indented JSON, and a newline, to standard output.
 ///
 /// # Errors
-/// The value is not JSON, or as [`line`].
+/// The value is not JSON, or as [`line()`].
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(serde_json::to_string_pretty(value)?)
 }

@@ -38,6 +38,8 @@ pub(super) const ROWS: &[Row] = &[
     // Kubernetes, nothing of Neuron.
     Row::of_testkit("testkit-support", &[]),
     Row::of_testkit("fake-cluster", &["kubelet-api", "testkit-support"]),
+    Row::of_testkit("kind-driver", &["kubelet-api", "testkit-support"]),
+    Row::of_testkit("plugin-conformance", &["kind-driver", "kubelet-api", "testkit-support"]),
     // The harness. The engine knows neither kind nor the command line.
     Row::new(
         "neuron-e2e-engine",
@@ -52,22 +54,35 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     Row::new(
-        "neuron-e2e",
+        "neuron-e2e-bench",
         &[
             "neuron-core",
             "neuron-extender",
-            "neuron-device-plugin",
-            "fake-neuron",
-            "neuron-workload",
             "neuron-e2e-engine",
             "fake-cluster",
-            "kubelet-api",
+            "kind-driver",
             "runtime",
             "testkit-support",
         ],
     ),
+    Row::new(
+        "neuron-e2e",
+        &[
+            "neuron-core",
+            "fake-neuron",
+            "neuron-workload",
+            "neuron-e2e-engine",
+            "neuron-e2e-bench",
+            "kind-driver",
+            "plugin-conformance",
+            "testkit-support",
+        ],
+    ),
+    // What others can do with testkit.
+    Row::of_testkit("other-extender", &[]),
     // Only tests, which know everybody; and chores, which know nobody.
     Row::new("snapshots", &[]),
     Row::new("image-tests", &[]),
+    Row::new("docs", &[]),
     Row::new("xtask", &[]),
 ];

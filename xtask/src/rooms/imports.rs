@@ -159,7 +159,7 @@ mod tests {
     fn a_re_export_leads_to_the_file_that_declares_and_is_no_import_itself() {
         let files = [
             ("lib.rs", "mod error; mod a; mod b; pub use error::Error; pub use b::*;"),
-            ("error.rs", "pub struct Error;"),
+            ("error.rs", "pub(in crate::b) struct Error;"),
             ("a.rs", "use crate::{Deep, Error}; fn f() -> super::B { todo!() }"),
             ("b.rs", "mod deep; pub use deep::Deep; pub struct B;"),
             ("b/deep.rs", "pub struct Deep;"),

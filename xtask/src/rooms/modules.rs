@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, ItemUse, Meta, UseTree, Visibility};
+use syn::{Attribute, Item, ItemMod, ItemUse, Meta, UseTree, VisRestricted, Visibility};
 
 /// Where a module is, from the crate's root: `["kubelet", "socket"]`.
 pub(super) type ModulePath = Vec<String>;
@@ -143,6 +143,9 @@ impl Collector {
 }
 
 impl<'ast> Visit<'ast> for Collector {
+    /// `pub(in path)` imports nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
+
     fn visit_item(&mut self, item: &'ast Item) {
         if !is_test_only(item) {
             visit::visit_item(self, item);

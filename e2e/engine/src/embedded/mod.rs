@@ -1,7 +1,7 @@
 //! The embedded cluster: an in-memory API server, kube-scheduler's side of the extender protocol and one kubelet a
 //! node, with the production extender and device plugins in this process. It needs nothing but a folder.
 //!
-//! Called by the command line and the tests, which [`run`] a scenario, and by [`crate::fuzz`].
+//! Called by the command line and the tests, which [`run`](fn@run) a scenario, and by [`crate::fuzz`].
 
 mod cluster;
 mod extender;

@@ -1,7 +1,7 @@
 //! Carries a scenario out on any [`Cluster`] and says what came of it. Called by the command line and the tests.
 //!
-//! [`run`] goes through the steps ([`steps`]; those that fall into the middle of others in [`interleaved`]), waits until what
-//! there is to see holds still ([`waits`]), and collects the outcome ([`collect`]).
+//! [`run`] goes through the steps (`steps`; those that fall into the middle of others in `interleaved`), waits until what
+//! there is to see holds still (`waits`), and collects the outcome ([`collect`]).
 
 pub mod apply;
 pub mod collect;

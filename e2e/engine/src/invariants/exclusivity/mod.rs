@@ -1,4 +1,4 @@
-//! Exclusivity: no core is held by two pods at one time, neither when all is over ([`held_twice`]) nor at any time before
+//! Exclusivity: no core is held by two pods at one time, neither when all is over (`held_twice`) nor at any time before
 //! ([`History`]). Part of [`super::violations`].
 
 mod history;

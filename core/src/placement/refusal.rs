@@ -1,10 +1,7 @@
 //! Why a pod is not placed on a node, as a type and in the words that users read in the FailedScheduling event.
 
-mod diagnose;
-
 use std::fmt;
 
-pub(super) use self::diagnose::{check_containers, diagnose};
 use super::MAX_CONTAINERS;
 use crate::ids::DeviceSet;
 use crate::names::Resource;

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use super::Refusal;
+use super::plan::{Plan, free_of, total_of};
+use super::problem::KubeletsChoice;
+use super::{MAX_CONTAINERS, Refusal, is_possible};
 use crate::ids::DeviceSet;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
-use crate::placement::plan::{Plan, free_of, total_of};
-use crate::placement::problem::KubeletsChoice;
-use crate::placement::{MAX_CONTAINERS, is_possible};
 use crate::request::{ContainerRequest, PodRequest};
 
 /// Why `request`, which does not fit, is refused: of several reasons the one first that only another request can
 /// cure.
-pub(in crate::placement) fn diagnose(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
+pub(super) fn diagnose(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
     let empty = Occupancy::empty(Arc::clone(occupancy.topology()));
     let plan = Plan::of(request);
     unsupported_count(request, occupancy)
@@ -27,7 +26,7 @@ pub(in crate::placement) fn diagnose(request: &PodRequest, occupancy: &Occupancy
 }
 
 /// Checked before anything else: all else takes time that grows with the containers.
-pub(in crate::placement) fn check_containers(request: &PodRequest) -> Result<(), Refusal> {
+pub(super) fn check_containers(request: &PodRequest) -> Result<(), Refusal> {
     let containers = request.containers.len();
     if containers > MAX_CONTAINERS {
         return Err(Refusal::TooManyContainers { containers });
