@@ -78,8 +78,8 @@ impl ImageArguments {
     }
 }
 
-/// What NEURON_E2E_NODE_IMAGE says; none where it is empty. Not read by the command line's own means: set for other
-/// runs, it must not conflict with `--use`, and empty it would be an image without a name.
+/// What NEURON_E2E_NODE_IMAGE says; none where it is empty. Not read by the command line's own means, by which an empty one
+/// would be an image without a name.
 pub(crate) fn node_image_of_environment() -> Option<String> {
     std::env::var(needs::NODE_IMAGE_VARIABLE).ok().filter(|image| !image.is_empty())
 }

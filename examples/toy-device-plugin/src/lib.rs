@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
-use pairs::IDS;
+pub use pairs::IDS;
 pub use service::IDS_VARIABLE;
 use service::PairService;
 
