@@ -148,8 +148,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::HandDownNotSafe { container, resource, requested, handed_down, .. } => write!(
                 f,
-                "init container shape that kubelet could break: container {container} asks for {}, init \
-                 containers hand down {handed_down}; ask for the same count or make the init container a sidecar",
+                "init containers from which kubelet could hand down an unlinked set: container {container} asks for {}, \
+                 init containers hand down {handed_down}; ask for the same count or make the init container a sidecar",
                 Count(*resource, *requested)
             ),
         }
