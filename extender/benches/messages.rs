@@ -30,7 +30,9 @@ const PAGES: usize = 40;
 /// The ways to read a page.
 const WAYS: [(&str, fn(&[Bytes]) -> usize); 3] = [
     ("our messages, pod by pod", |page| {
-        page.iter().map(|pod| messages::Pod::decode(pod.clone()).map_or(0, |pod| pod.metadata.uid.len())).sum()
+        page.iter()
+            .map(|pod| messages::Pod::decode(pod.clone()).map_or(0, |pod| pod.metadata.uid.len()))
+            .sum()
     }),
     ("k8s-pb, pod by pod", |page| {
         page.iter().map(|pod| pb::Pod::decode(pod.clone()).map_or(0, |pod| uid_length(&pod))).sum()
@@ -57,7 +59,9 @@ fn main() {
         println!("{name:26} {time:6.1} us a pod, {times:4.1} times ours; {peak:5.0} KiB at the peak");
     }
     let bytes = not_utf8();
-    let said = |read: Result<(), prost::DecodeError>| read.map_or_else(|error| error.to_string(), |()| "read".into());
+    let said = |read: Result<(), prost::DecodeError>| {
+        read.map_or_else(|error| error.to_string(), |()| "read".into())
+    };
     println!("a termination message that is not UTF-8:");
     println!("  our messages: {}", said(messages::Pod::decode(bytes.as_slice()).map(drop)));
     println!("  k8s-pb: {}", said(pb::Pod::decode(bytes.as_slice()).map(drop)));

@@ -48,7 +48,7 @@ pub(crate) enum Fault {
 #[derive(Clone, Default)]
 pub(crate) struct Faults {
     bindings: Arc<Mutex<VecDeque<Fault>>>,
-    cut: Arc<AtomicBool>,
+    disconnected: Arc<AtomicBool>,
     lost_events: Arc<AtomicUsize>,
     writes: Arc<Mutex<Vec<String>>>,
 }
@@ -59,8 +59,8 @@ impl Faults {
     }
 
     /// With `true` no list and no watch is answered; those that are open go on.
-    pub(crate) fn cut_watches(&self, cut: bool) {
-        self.cut.store(cut, Ordering::SeqCst);
+    pub(crate) fn disconnect_watches(&self, disconnected: bool) {
+        self.disconnected.store(disconnected, Ordering::SeqCst);
     }
 
     /// The next so many events are not written.
@@ -85,14 +85,14 @@ impl Faults {
                 faults.writes.lock().unwrap().push(format!("{} {path}", request.method()));
             }
             let is_list = path == "/api/v1/pods" || path == "/api/v1/nodes";
-            let is_cut = is_list && faults.cut.load(Ordering::SeqCst);
+            let is_disconnected = is_list && faults.disconnected.load(Ordering::SeqCst);
             let one_less = |count: usize| count.checked_sub(1);
             let is_lost = path.ends_with("/events")
                 && faults.lost_events.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
             async move {
                 let broken = || Err(tower::BoxError::from("connection reset by peer"));
                 match fault {
-                    None if is_cut || is_lost => return broken(),
+                    None if is_disconnected || is_lost => return broken(),
                     None => {}
                     Some(Fault::Held(gate)) => gate.acquire_owned().await?.forget(),
                     Some(Fault::AnswerLost) => {
