@@ -98,7 +98,9 @@ impl Lost {
             Lost::KubeletRestarted => "kubelet has restarted; registering again",
             Lost::SocketVanished => "our socket has vanished; serving and registering again",
             Lost::StreamEnded => "kubelet's device stream has ended; registering again",
-            Lost::NotAllocatable => "kubelet does not offer what it was told; serving and registering again",
+            Lost::NotAllocatable => {
+                "kubelet does not make allocatable what the plugin advertises; serving and registering again"
+            }
         }
     }
 }
