@@ -42,6 +42,9 @@ pub(crate) enum Fault {
     Silent,
     /// It is answered with this status by something in between.
     Status(u16),
+    /// It is refused as for an unbound pod that a finalizer keeps although it is deleted: the API server in memory has no
+    /// finalizers.
+    BeingDeleted,
 }
 
 /// Faults of the calls to come, first come first served.
@@ -101,10 +104,14 @@ impl Faults {
                     }
                     Some(Fault::CallLost) => return broken(),
                     Some(Fault::Silent) => return std::future::pending().await,
-                    Some(Fault::Status(code)) => {
-                        let body = json!({"kind": "Status", "status": "Failure", "message": "told so", "code": code});
-                        let response = Response::builder().status(StatusCode::from_u16(code)?);
-                        return Ok(response.body(axum::body::Body::from(body.to_string()))?);
+                    Some(Fault::Status(code)) => return failure(code, "told so"),
+                    Some(Fault::BeingDeleted) => {
+                        let name = request.uri().path().split('/').nth_back(1).unwrap_or_default();
+                        let why = format!("pod {name} is being deleted, cannot be assigned to a host");
+                        return failure(
+                            409,
+                            &format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}"),
+                        );
                     }
                 }
                 Ok(router.oneshot(request).await?)
@@ -112,6 +119,13 @@ impl Faults {
         });
         Client::new(service, "default")
     }
+}
+
+/// An answer of the API server that says why it did nothing.
+fn failure(code: u16, message: &str) -> Result<Response<axum::body::Body>, tower::BoxError> {
+    let body = json!({"kind": "Status", "status": "Failure", "message": message, "code": code});
+    let response = Response::builder().status(StatusCode::from_u16(code)?);
+    Ok(response.body(axum::body::Body::from(body.to_string()))?)
 }
 
 pub(crate) struct World {
