@@ -99,7 +99,10 @@ fn change_files(root: &Path, files: &BTreeMap<String, Option<String>>) -> Result
     Ok(())
 }
 
-/// The path of `name`, if its folder is there. Errors: it is outside of `root`, by `..` or by a link.
+/// The path of `name`, if its folder is there.
+///
+/// # Errors
+/// It is outside of `root`, by `..` or by a link.
 fn inside(root: &Path, name: &str) -> Result<Option<PathBuf>, ApplyError> {
     let outside = || ApplyError::Outside(name.to_owned());
     let path = Path::new(name);
