@@ -65,7 +65,7 @@ pub enum Refusal {
     },
     /// The pod would fit if these devices were healthy.
     Unhealthy {
-        /// As few devices as would do.
+        /// The fewest devices that would do.
         devices: DeviceSet,
     },
     /// kubelet chooses freely among ids that init containers hand down, and some choice would be no candidate set.

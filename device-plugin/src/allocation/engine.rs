@@ -139,7 +139,7 @@ impl Engine {
         };
         let mut set = recorded();
         if set.is_none() {
-            // The watch may lag the Binding: look for the record once more before choosing for oneself.
+            // The watch may lag the Binding: look for the record once more before the plugin chooses.
             match self.pods.read_live().await {
                 Ok(()) => set = recorded(),
                 Err(error) => tracing::warn!(
@@ -167,7 +167,7 @@ impl Engine {
         occupancy.hold(state.ledger.held(&slots));
         drop(state);
         occupancy.set_unhealthy(machine.unhealthy());
-        // Where no set fits, nothing is preferred, and what kubelet takes instead is refused.
+        // Nothing is preferred where no set fits, and what kubelet takes instead is refused.
         best_set(&occupancy, unit, count, must_include, available)
     }
 

@@ -29,9 +29,9 @@ pub enum AllocationRefusal {
     /// Ids that are no candidate set.
     #[error("{ids} of {resource} cannot be given: {why}{doubt}")]
     NotAllowed {
-        /// The ids.
+        /// kubelet's ids, such as `neuron2,neuron5`.
         ids: String,
-        /// The resource asked under.
+        /// The resource's full name, such as `aws.amazon.com/neuron`.
         resource: &'static str,
         /// What the instance type allows.
         why: String,
@@ -43,9 +43,9 @@ pub enum AllocationRefusal {
         "{ids} of {resource} cannot be given: {holders}; they are free again when that pod has ended{doubt}"
     )]
     Held {
-        /// The ids that are held.
+        /// Those of kubelet's ids that are held, comma separated.
         ids: String,
-        /// The resource asked under.
+        /// The resource's full name, such as `aws.amazon.com/neuron`.
         resource: &'static str,
         /// Who holds which of them.
         holders: String,

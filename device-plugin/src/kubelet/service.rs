@@ -41,7 +41,7 @@ pub struct Streams {
 
 /// The service of one resource.
 pub struct Service {
-    /// The resource served.
+    /// The name to serve under and what one id of it stands for.
     pub resource: AdvertisedResource,
     /// Decides the answers.
     pub engine: Arc<Engine>,

@@ -10,7 +10,7 @@ pub(super) struct Failure {
     pub(super) problem: &'static str,
     /// The pod as `namespace/name`, where it is about one.
     pub(super) pod: Option<String>,
-    /// The error.
+    /// The error's text.
     pub(super) reason: String,
     /// Whether another try may help.
     pub(super) retry: bool,

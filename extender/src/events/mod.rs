@@ -24,7 +24,7 @@ const GATHER: Duration = Duration::from_millis(100);
 /// Sends events until the future is dropped. Those about a node's holders are sent once they have held for `event_delay`;
 /// what could not be sent is tried again after as long, and ever later.
 pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: Duration) {
-    // By the pod's UID and what the explanation is known by.
+    // Each is known by the pod's UID and the explanation's key.
     let mut sent: HashSet<(String, String)> = HashSet::new();
     let mut unsettled = Unsettled::new(event_delay);
     let mut retries = Retries::new(event_delay);
@@ -57,7 +57,7 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: 
                 continue;
             }
             let subject = Subject::of(&explanation);
-            // Where one was not answered the next will most likely not be either, and each may take until its timeout.
+            // After one without an answer the next will most likely get none either, and each may take until its timeout.
             if is_api_server_away {
                 retries.put_off(subject, Instant::now());
                 continue;

@@ -22,7 +22,7 @@ pub(super) struct RefusalLog {
 struct Logged {
     /// The fingerprint of the reason, by the pod's UID.
     by_pod: HashMap<String, u64>,
-    /// At this size pods that no longer wait are forgotten.
+    /// The size at which pods that no longer wait are forgotten.
     prune_at: usize,
 }
 

@@ -61,7 +61,7 @@ impl Faults {
         self.bindings.lock().unwrap().push_back(fault);
     }
 
-    /// With `true` no list and no watch is answered; those that are open go on.
+    /// No list and no watch is answered after `true`; those that are open go on.
     pub(crate) fn disconnect_watches(&self, disconnected: bool) {
         self.disconnected.store(disconnected, Ordering::SeqCst);
     }

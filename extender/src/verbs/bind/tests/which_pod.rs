@@ -76,7 +76,7 @@ async fn a_pod_that_somebody_else_bound_meanwhile_is_told_by_its_record() {
         (NODE, json!({}), Some(BindError::BoundWithoutRecord)),
         (NODE, record("n2", 0), Some(BindError::BoundWithoutRecord)),
         ("n2", record("n2", 0), Some(elsewhere.clone())),
-        // To the letter what this bind would have written.
+        // This record is to the letter what this bind would have written.
         ("n2", record(NODE, 0), Some(elsewhere)),
     ] {
         let (world, args) = World::new().await;

@@ -126,7 +126,7 @@ impl World {
         (self.binder.bind(args).await, began.elapsed().as_millis())
     }
 
-    /// As it is shown by a watch, bound or not.
+    /// Has the watch show the pod as it is, bound or not.
     pub(super) async fn show(&self, args: &BindArgs) {
         let live = self.pods.get(&args.pod_name).await.unwrap();
         let spec: PodSpec = serde_json::from_value(spec(1)).unwrap();
