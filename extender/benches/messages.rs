@@ -9,7 +9,11 @@
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
 
 #[path = "../src/protobuf/messages.rs"]
-#[allow(dead_code, reason = "the extender's messages, as they are")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the extender's messages, as they are; tests do not run in a bench"
+)]
 mod messages;
 
 use std::collections::BTreeMap;
@@ -27,8 +31,11 @@ use prost::bytes::Bytes;
 const PAGE: usize = 500;
 const PAGES: usize = 40;
 
+/// What a way is called, and the pods' UIDs read that way, as their total length.
+type Way = (&'static str, fn(&[Bytes]) -> usize);
+
 /// The ways to read a page.
-const WAYS: [(&str, fn(&[Bytes]) -> usize); 3] = [
+const WAYS: [Way; 3] = [
     ("our messages, pod by pod", |page| {
         page.iter()
             .map(|pod| messages::Pod::decode(pod.clone()).map_or(0, |pod| pod.metadata.uid.len()))
