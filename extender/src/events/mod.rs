@@ -57,7 +57,7 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: 
                 continue;
             }
             let subject = Subject::of(&explanation);
-            // After one without an answer the next will most likely get none either, and each may take until its timeout.
+            // A send without an answer is most likely followed by another, and each may take until its timeout.
             if is_api_server_away {
                 retries.put_off(subject, Instant::now());
                 continue;
