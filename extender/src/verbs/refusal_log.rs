@@ -1,5 +1,5 @@
-//! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks about a pod that waits several times a second.
-//! Used by filter.
+//! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
+//! about a pod that waits several times a second. Used by filter.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher as _};
