@@ -124,14 +124,14 @@ macro_rules! id_set {
             }
         }
 
-        /// As a sorted list of numbers.
+        /// Writes a sorted list of numbers.
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_seq(self.iter())
             }
         }
 
-        /// From a list of numbers in any order; an id out of range or one that stands twice is an error.
+        /// Reads a list of numbers in any order; an id out of range or one that stands twice is an error.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 Self::try_from_ids(&Vec::<u64>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
@@ -157,7 +157,7 @@ macro_rules! id_set {
             }
         }
 
-        /// From a comma list: `2,3`. The empty text is the empty set.
+        /// Reads a comma list: `2,3`. The empty text is the empty set.
         impl FromStr for $name {
             type Err = IdError;
 
@@ -195,15 +195,15 @@ pub enum IdError {
     /// An id larger than any node has.
     #[error("id {id} is out of range 0 to {most}")]
     OutOfRange {
-        /// The id.
+        /// The number that was read.
         id: u64,
-        /// The largest id allowed.
+        /// The largest id allowed: 63 for devices, 127 for cores.
         most: usize,
     },
     /// The same id twice.
     #[error("id {id} stands twice")]
     Repeated {
-        /// The id.
+        /// Device id, 0 to 63, or core id, 0 to 127.
         id: u64,
     },
     /// Not an id that the device plugin advertises.

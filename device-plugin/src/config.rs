@@ -11,7 +11,7 @@ use neuron_core::topology::Policy;
 /// Every setting. Start from [`Config::new`] and change fields.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where `/dev`, `/sys` and `/opt` stand; `/` on a real node.
+    /// The folder of `/dev`, `/sys` and `/opt`; `/` on a real node.
     pub root: PathBuf,
     /// The node's name at the API server.
     pub node_name: String,
@@ -69,7 +69,7 @@ impl Config {
 /// How devices and cores are numbered inside a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// By the host's numbers.
+    /// The host's numbers.
     #[default]
     Host,
     /// Counted from 0, in the order of the host's numbers.

@@ -71,7 +71,7 @@ async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!(reason = format!("{error:#}"), "the device plugin failed");
             ExitCode::FAILURE
         }
     }
@@ -79,5 +79,5 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
-    neuron_device_plugin::run(arguments.config(), client, runtime::until_signal("ending")?).await
+    neuron_device_plugin::run(arguments.config(), client, runtime::until_signal()?).await
 }

@@ -9,7 +9,11 @@
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
 
 #[path = "../src/protobuf/messages.rs"]
-#[allow(dead_code, reason = "the extender's messages, as they are")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the extender's messages, as they are; tests do not run in a bench"
+)]
 mod messages;
 
 use std::collections::BTreeMap;
@@ -27,10 +31,15 @@ use prost::bytes::Bytes;
 const PAGE: usize = 500;
 const PAGES: usize = 40;
 
+/// What a way is called, and the pods' UIDs read that way, as their total length.
+type Way = (&'static str, fn(&[Bytes]) -> usize);
+
 /// The ways to read a page.
-const WAYS: [(&str, fn(&[Bytes]) -> usize); 3] = [
+const WAYS: [Way; 3] = [
     ("our messages, pod by pod", |page| {
-        page.iter().map(|pod| messages::Pod::decode(pod.clone()).map_or(0, |pod| pod.metadata.uid.len())).sum()
+        page.iter()
+            .map(|pod| messages::Pod::decode(pod.clone()).map_or(0, |pod| pod.metadata.uid.len()))
+            .sum()
     }),
     ("k8s-pb, pod by pod", |page| {
         page.iter().map(|pod| pb::Pod::decode(pod.clone()).map_or(0, |pod| uid_length(&pod))).sum()
@@ -57,7 +66,9 @@ fn main() {
         println!("{name:26} {time:6.1} us a pod, {times:4.1} times ours; {peak:5.0} KiB at the peak");
     }
     let bytes = not_utf8();
-    let said = |read: Result<(), prost::DecodeError>| read.map_or_else(|error| error.to_string(), |()| "read".into());
+    let said = |read: Result<(), prost::DecodeError>| {
+        read.map_or_else(|error| error.to_string(), |()| "read".into())
+    };
     println!("a termination message that is not UTF-8:");
     println!("  our messages: {}", said(messages::Pod::decode(bytes.as_slice()).map(drop)));
     println!("  k8s-pb: {}", said(pb::Pod::decode(bytes.as_slice()).map(drop)));

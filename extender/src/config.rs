@@ -82,7 +82,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Where to listen.
+    /// The address to listen on.
     pub fn address(&self) -> SocketAddr {
         self.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port)))
     }

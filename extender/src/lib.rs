@@ -43,7 +43,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
 pub use crate::config::{Arguments, Config};
 use crate::index::{Cluster, Index, TopologyCache};
@@ -92,6 +92,7 @@ pub async fn serve(
         served = serving => served?,
         ended = tasks.join_next() => bail!("a task that must not end has ended: {ended:?}"),
     }
+    info!(timeout = ?config.bind_deadline, "binds under way are finished first");
     if timeout(config.bind_deadline, binder.finish()).await.is_err() {
         warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
     }

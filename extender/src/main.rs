@@ -15,7 +15,7 @@ async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("{error:#}");
+            error!(reason = format!("{error:#}"), "the extender failed");
             ExitCode::FAILURE
         }
     }
@@ -28,6 +28,6 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!("cannot listen on {address}; give another --listen or end what listens there")
     })?;
-    let shutdown = runtime::until_signal("ending: binds under way are finished first")?;
+    let shutdown = runtime::until_signal()?;
     serve(arguments.config(), client, listener, shutdown).await
 }

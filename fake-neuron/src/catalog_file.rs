@@ -13,7 +13,7 @@ pub enum CatalogFileError {
     /// The file cannot be read.
     #[error("catalog {} cannot be read: {reason}; give --catalog a file that can", .path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file, as the caller gave it.
         path: PathBuf,
         /// The file system's answer.
         reason: io::Error,
@@ -23,7 +23,7 @@ pub enum CatalogFileError {
         "catalog {} is no catalog: {reason}; write it like core/data/instance-types.json: {{\"types\": [..]}}", .path.display()
     )]
     Malformed {
-        /// The file.
+        /// Path of the file, as the caller gave it.
         path: PathBuf,
         /// What was wrong in it, and where.
         reason: serde_json::Error,
@@ -31,7 +31,7 @@ pub enum CatalogFileError {
     /// A row that is malformed, or contradicts itself or another row.
     #[error("catalog {}, row {row}: {problem}", .path.display())]
     Row {
-        /// The file.
+        /// Path of the file, as the caller gave it.
         path: PathBuf,
         /// The row's instance type, or its place such as `types[2]`.
         row: String,

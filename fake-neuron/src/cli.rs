@@ -74,7 +74,10 @@ struct CatalogFile {
 }
 
 impl CatalogFile {
-    /// The catalog to use. Errors: the file cannot be used.
+    /// The catalog to use.
+    ///
+    /// # Errors
+    /// The file cannot be used.
     fn read(&self) -> Result<Cow<'static, Catalog>, CatalogFileError> {
         match &self.catalog {
             None => Ok(Cow::Borrowed(Catalog::embedded())),

@@ -25,7 +25,7 @@ pub enum MachineError {
     /// An LNC that the type cannot run at.
     #[error("instance type {name} cannot run at LNC {lnc}: {allowed}")]
     Lnc {
-        /// The instance type.
+        /// The instance type's name, such as `trn1.32xlarge`.
         name: String,
         /// The LNC asked for.
         lnc: u8,
@@ -57,19 +57,19 @@ pub enum MachineError {
         "root {} is not empty and holds no fake machine: give an empty folder, or one that `fake-neuron up` made", .root.display()
     )]
     NotEmpty {
-        /// The root folder.
+        /// The machine's root folder, as the caller gave it.
         root: PathBuf,
     },
     /// No machine is under the root.
     #[error("root {} holds no fake machine: make one with `fake-neuron up`", .root.display())]
     NoMachine {
-        /// The root folder.
+        /// The machine's root folder, as the caller gave it.
         root: PathBuf,
     },
     /// The marker is malformed.
     #[error("{} does not describe a fake machine: {reason}; empty the folder by hand", .path.display())]
     Marker {
-        /// The marker file.
+        /// Path of the marker file.
         path: PathBuf,
         /// What was wrong in it.
         reason: serde_json::Error,
@@ -77,7 +77,7 @@ pub enum MachineError {
     /// A foreign file is where one of the machine's belongs.
     #[error("{} was not made by fake-neuron and is in the way: move it out of the root folder", .path.display())]
     InTheWay {
-        /// The foreign file.
+        /// Path of the foreign file.
         path: PathBuf,
     },
     /// A folder of the machine was replaced by something that may lead out of the root.
@@ -89,9 +89,9 @@ pub enum MachineError {
     /// No device with this id.
     #[error("{instance_type} has no device {device}: its devices are 0 to {last}")]
     NoDevice {
-        /// The machine's instance type.
+        /// The machine's instance type, such as `trn1.32xlarge`.
         instance_type: String,
-        /// The device asked for.
+        /// The id asked for, 0 to 255.
         device: u8,
         /// The highest device id.
         last: u8,
@@ -99,9 +99,9 @@ pub enum MachineError {
     /// The device is lost, so its health has no files.
     #[error("device {device} of {instance_type} is lost: restore it before its health can change")]
     Lost {
-        /// The machine's instance type.
+        /// The machine's instance type, such as `trn1.32xlarge`.
         instance_type: String,
-        /// The device.
+        /// Device id, 0 to 63.
         device: u8,
     },
     /// Unhealthy, but nothing is named that is broken.
@@ -109,9 +109,9 @@ pub enum MachineError {
         "device {device} of {instance_type} cannot be unhealthy without a component: name one of {known}"
     )]
     NoComponent {
-        /// The machine's instance type.
+        /// The machine's instance type, such as `trn1.32xlarge`.
         instance_type: String,
-        /// The device.
+        /// Device id, 0 to 63.
         device: u8,
         /// The names that this generation can show.
         known: String,
@@ -119,11 +119,11 @@ pub enum MachineError {
     /// A component that this generation's files cannot show.
     #[error("device {device} of {instance_type} cannot show component {component:?}: name one of {known}")]
     Component {
-        /// The machine's instance type.
+        /// The machine's instance type, such as `trn1.32xlarge`.
         instance_type: String,
-        /// The device.
+        /// Device id, 0 to 63.
         device: u8,
-        /// The component asked for.
+        /// The component as the caller named it.
         component: String,
         /// The names that this generation can show.
         known: String,
@@ -141,7 +141,7 @@ pub enum MachineError {
 }
 
 impl MachineError {
-    /// For `map_err` after a call to the file system.
+    /// Makes the error of a call to the file system, for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MachineError {
         let path = path.to_owned();
         move |reason| MachineError::Io { action, path, reason }

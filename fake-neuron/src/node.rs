@@ -45,9 +45,9 @@ pub struct Applied {
 pub enum State {
     /// The node has not been seen yet.
     Waiting,
-    /// As desired: the instance type, `None` where none was asked for.
+    /// The node is as desired: the instance type, `None` where none was desired.
     Stands(Option<String>),
-    /// Not as desired, and why.
+    /// The node is not as desired: why.
     Failed(String),
 }
 

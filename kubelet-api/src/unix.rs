@@ -16,7 +16,7 @@ pub enum SocketError {
     /// The path is longer than [`MAX_SOCKET_PATH_BYTES`].
     #[error("socket path {} has {bytes} bytes, at most {MAX_SOCKET_PATH_BYTES} fit; use a shorter folder", path.display())]
     PathTooLong {
-        /// The path.
+        /// Path of the socket, as the caller gave it.
         path: PathBuf,
         /// Its length in bytes.
         bytes: usize,
@@ -24,7 +24,7 @@ pub enum SocketError {
     /// The socket does not exist, or no server accepts connections on it.
     #[error("cannot reach {}; is somebody listening on it?", path.display())]
     Connect {
-        /// The path.
+        /// Path of the socket, as the caller gave it.
         path: PathBuf,
         /// What the transport said.
         source: tonic::transport::Error,
@@ -32,7 +32,7 @@ pub enum SocketError {
     /// The socket could not be created.
     #[error("cannot listen on {}; does its folder exist, and is the file not there yet?", path.display())]
     Listen {
-        /// The path.
+        /// Path of the socket, as the caller gave it.
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,

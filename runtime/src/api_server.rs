@@ -12,7 +12,10 @@ use kube::{Client, Config};
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A client by this kubeconfig file; without it by `KUBECONFIG`, `~/.kube/config` or the pod's service account, as
-/// kubectl looks for them. Nothing is asked yet. Errors: the file cannot be used, there is nothing to go by.
+/// kubectl looks for them. No call is made yet.
+///
+/// # Errors
+/// The file cannot be used, or there is none and no service account either.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     // Fails only where a provider is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

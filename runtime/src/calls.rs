@@ -16,7 +16,7 @@ pub enum CallError {
     /// The API server refuses it.
     #[error("{message} ({code})")]
     Status {
-        /// The HTTP status.
+        /// HTTP status, never 2xx.
         code: u16,
         /// Why.
         message: String,

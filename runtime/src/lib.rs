@@ -13,7 +13,7 @@
 //!
 //! # async fn run() -> anyhow::Result<()> {
 //! runtime::log();
-//! let shutdown = runtime::until_signal("ending")?;
+//! let shutdown = runtime::until_signal()?;
 //! let client = runtime::client(None).await?;
 //! let mut events = runtime::watch::<Node, _>(client, Collection::of::<Node>(), Json)
 //!     .take_until(shutdown.cancelled_owned())

@@ -16,7 +16,7 @@ fn variant(refusal: &Refusal) -> &'static str {
         Refusal::NotLinked { .. } => "not linked",
         Refusal::NeverTogether { .. } => "never together",
         Refusal::Unhealthy { .. } => "unhealthy",
-        Refusal::HandDownNotSafe { .. } => "init shape",
+        Refusal::HandDownNotSafe { .. } => "hand-down not safe",
     }
 }
 

@@ -2,8 +2,8 @@
 //! container got (the environment and the device nodes in `/dev`), then runs until SIGTERM or for as long as its arguments
 //! ask.
 //!
-//! The image's `main` looks at the real files ([`seen`]). The embedded cluster has no containers, so it makes the same report
-//! from a container's arguments and what kubelet would give it:
+//! The image's `main` looks at the real files ([`container`]). The embedded cluster has no containers, so it makes the same
+//! report from a container's arguments and what kubelet would give it:
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -22,8 +22,8 @@
 //! ```
 
 mod arguments;
+pub mod container;
 mod report;
-pub mod seen;
 
 pub use arguments::Workload;
-pub use report::{NodeSeen, Report};
+pub use report::{DeviceNode, Report};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use neuron_workload::{Workload, seen};
+use neuron_workload::{Workload, container};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,7 +25,7 @@ async fn run(workload: &Workload) -> io::Result<()> {
     // container, is not ended by a signal that it does not wait for.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let line = serde_json::to_string(&seen::report()?)?;
+    let line = serde_json::to_string(&container::report()?)?;
     writeln!(io::stdout(), "{line}")?;
     let asked = async {
         match workload.ends_after {

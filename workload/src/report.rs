@@ -14,12 +14,12 @@ pub struct Report {
     /// Every device node in its `/dev`, in natural order, and whatever is at a path of `devices`. Only a real container looks:
     /// empty on the embedded cluster, and in no outcome document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeSeen>,
+    pub nodes: Vec<DeviceNode>,
 }
 
 /// One device node, as the container sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeSeen {
+pub struct DeviceNode {
     /// Such as `/dev/neuron3`.
     pub path: String,
     /// `character`, `block`, `file` or `other`.
@@ -39,14 +39,14 @@ pub(crate) fn is_neuron(path: &str) -> bool {
     path.starts_with("/dev/neuron")
 }
 
-impl NodeSeen {
+impl DeviceNode {
     /// What is wrong with a Neuron device's node; none if it is a character device that may be used and has the minor number
     /// of its path, or if the path is no Neuron device's. The major number may be any, as the driver's is dynamic.
     pub fn wrong(&self) -> Option<String> {
         if !is_neuron(&self.path) {
             return None;
         }
-        let NodeSeen { path, kind, minor, open, .. } = self;
+        let DeviceNode { path, kind, minor, open, .. } = self;
         let number = path.strip_prefix("/dev/neuron").and_then(|number| number.parse::<u32>().ok());
         let problem = if kind != "character" {
             format!("is no character device: {kind}")
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_not_what_its_path_says_is_wrong() {
-        let node = |kind: &str, minor, open: &str| NodeSeen {
+        let node = |kind: &str, minor, open: &str| DeviceNode {
             path: "/dev/neuron3".to_owned(),
             kind: kind.to_owned(),
             major: 120,
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(node("file", 0, "opened").wrong().unwrap(), "/dev/neuron3 is no character device: file");
         assert_eq!(node("character", 2, "ENXIO").wrong().unwrap(), "/dev/neuron3 has the minor number 2");
         assert_eq!(node("character", 3, "EPERM").wrong().unwrap(), "/dev/neuron3 cannot be opened: EPERM");
-        let console = NodeSeen { path: "/dev/console".to_owned(), ..node("character", 1, "EPERM") };
+        let console = DeviceNode { path: "/dev/console".to_owned(), ..node("character", 1, "EPERM") };
         assert_eq!(console.wrong(), None);
     }
 

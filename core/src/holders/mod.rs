@@ -143,7 +143,7 @@ pub fn settle(facts: &NodeFacts) -> Settled {
             },
         }
     }
-    // Without a time a pod counts as bound last.
+    // A pod without a time counts as bound last.
     waiting.sort_by_key(|(pod, _)| (pod.scheduled_at.is_none(), &pod.scheduled_at, &pod.uid));
     for (pod, allocation) in waiting {
         let cores = allocation.hardware(&facts.topology);

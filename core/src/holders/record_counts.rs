@@ -43,7 +43,7 @@ pub enum IgnoreReason {
         "it gives container {container} {given} {noun}(s), the container asks for {requested}; recreate the pod"
     )]
     Count {
-        /// The container.
+        /// The container's name in the pod's spec.
         container: String,
         /// `device` or `core`.
         noun: &'static str,
@@ -82,9 +82,9 @@ pub enum IgnoreReason {
         "it gives container {container} core(s) {cores}, which at the same time it gives out under the other name or to another container; recreate the pod"
     )]
     Shared {
-        /// The container.
+        /// The container's name in the pod's spec.
         container: String,
-        /// The cores that it shares.
+        /// The logical cores that it shares.
         cores: CoreSet,
     },
     /// A pod whose record comes first holds the same cores.

@@ -44,9 +44,9 @@ struct BranchAndBound<'p> {
     scorer: &'p mut Scorer,
     /// What is still to place after each step.
     left: Vec<Amount>,
-    /// For each step the one before it with which it may swap sets.
+    /// The step before each step with which it may swap sets; the index is the step's.
     interchangeable: Vec<Option<usize>>,
-    /// By chain.
+    /// What the steps of the path hand down, by the chain's number.
     handed_down: Vec<HandDown>,
     /// Index and move of each step so far.
     path: Vec<(usize, Move)>,
@@ -65,7 +65,7 @@ impl BranchAndBound<'_> {
             return;
         };
         let handed_down = self.handed_down[step.chain];
-        // Of two orders of interchangeable sets only the one with the lower ids first is tried.
+        // Only the order with the lower ids first is tried of two interchangeable sets.
         let from = self.interchangeable[at].map_or(0, |earlier| self.path[earlier].0 + 1);
         for index in from..self.problem.moves(at) {
             if self.tries_left == 0 {
@@ -90,7 +90,7 @@ impl BranchAndBound<'_> {
     fn may_win(&mut self, placed: &PartialPlacement, at: usize) -> bool {
         let bound = self.scorer.bound(placed, self.left[at]);
         let order = bound.cmp(&self.keys.0).then_with(|| {
-            // With keys 1 to 4 equal, this many wholly free devices are touched in the end.
+            // This many wholly free devices are touched in the end, since keys 1 to 4 are equal.
             let free_devices = self.problem.plan.fresh.devices + bound[0];
             self.scorer.hits_in_the_end(placed, free_devices).cmp(&self.keys.1)
         });

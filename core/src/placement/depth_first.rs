@@ -84,7 +84,7 @@ struct DepthFirst<'p> {
 enum State {
     /// The place in the order, the cores still free, and what is handed down.
     Exact(usize, CoreSet, HandDown),
-    /// Where only sets inside one device follow, the lengths of the free runs decide.
+    /// The place in the order and the lengths of the free runs, which decide where only sets inside one device follow.
     Runs(usize, Vec<u8>),
 }
 

@@ -79,7 +79,7 @@ impl PartialPlacement {
 }
 
 impl Scorer {
-    /// With the node's free hardware as it is before the pod.
+    /// Keys for a node whose free hardware is as before the pod.
     pub(super) fn new(occupancy: &Occupancy) -> Scorer {
         let topology = occupancy.topology();
         let (free, free_devices) = (occupancy.free_cores(), occupancy.free_devices());
@@ -136,7 +136,7 @@ impl Scorer {
     pub(super) fn hits_in_the_end(&mut self, placed: &PartialPlacement, in_the_end: u32) -> Rc<[u32]> {
         let touched = self.free_touched(placed);
         let more = in_the_end.saturating_sub(touched.len());
-        // For more devices the exact bound costs more than it saves; what is touched so far is a bound, too.
+        // The exact bound for more devices costs more than it saves; what is touched so far is a bound, too.
         self.fewest_hits(touched, if more <= MOST_LOOKED_AHEAD { more } else { 0 })
     }
 

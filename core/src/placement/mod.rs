@@ -37,7 +37,7 @@ pub const MAX_CONTAINERS: usize = MAX_CORES;
 /// What each container of a pod gets on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// In the order of the request.
+    /// Sets, in the order of the request.
     pub containers: Vec<PlacedContainer>,
     /// How good it is.
     pub keys: Keys,

@@ -108,7 +108,7 @@ impl Plan {
         self.steps.iter().filter(|other| other.chain == step.chain).count() == 1
     }
 
-    /// For each step the last step before it with which it may swap sets freely: the same count of the same resource,
+    /// The last step before each step with which it may swap sets freely: the same count of the same resource,
     /// both alone in their chains.
     pub(super) fn interchangeable(&self) -> Vec<Option<usize>> {
         let earlier = |(at, step): (usize, &Step)| {

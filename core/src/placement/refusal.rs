@@ -65,7 +65,7 @@ pub enum Refusal {
     },
     /// The pod would fit if these devices were healthy.
     Unhealthy {
-        /// As few devices as would do.
+        /// The fewest devices that would do.
         devices: DeviceSet,
     },
     /// kubelet chooses freely among ids that init containers hand down, and some choice would be no candidate set.
@@ -148,8 +148,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::HandDownNotSafe { container, resource, requested, handed_down, .. } => write!(
                 f,
-                "init container shape that kubelet could break: container {container} asks for {}, init \
-                 containers hand down {handed_down}; ask for the same count or make the init container a sidecar",
+                "init containers from which kubelet could hand down an unlinked set: container {container} asks for {}, \
+                 init containers hand down {handed_down}; ask for the same count or make the init container a sidecar",
                 Count(*resource, *requested)
             ),
         }

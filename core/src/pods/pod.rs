@@ -47,7 +47,7 @@ pub struct Container {
 pub struct Resources {
     /// How much kubelet gives, which decides for extended resources.
     pub limits: Amounts,
-    /// For extended resources equal to the limits: the API server validates that.
+    /// What the pod requests: for extended resources the limits again, which the API server validates.
     pub requests: Amounts,
 }
 
@@ -79,10 +79,10 @@ pub struct PodStatus {
     /// Why the pod is in this phase, such as `UnexpectedAdmissionError`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Of init containers and sidecars.
+    /// Statuses of init containers and sidecars.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// Of app containers.
+    /// Statuses of app containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
 }

@@ -120,7 +120,7 @@ fn multiplier(suffix: &str) -> Option<(u128, i64)> {
     }
 }
 
-/// From a text or a number: manifests have both.
+/// Reads a text or a number: manifests have both.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

@@ -31,7 +31,7 @@ pub struct Allocation {
     pub node: String,
     /// The node's LNC when the ids were chosen, 1 or 2.
     pub lnc: u8,
-    /// By container name; init containers and sidecars too.
+    /// Ids by container name; init containers and sidecars too.
     pub containers: BTreeMap<String, ContainerAllocation>,
 }
 
@@ -44,7 +44,7 @@ pub enum Recorded {
     Aws {
         /// Whether the ids are devices or cores, where the pod says so.
         resource: Option<Resource>,
-        /// The ids.
+        /// Device or core ids, 0 to 127.
         ids: BTreeSet<u8>,
     },
 }
@@ -53,7 +53,7 @@ pub enum Recorded {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {key} cannot be read: {problem}")]
 pub struct RecordError {
-    /// The annotation's key.
+    /// The annotation's key, such as `neuron-scheduler/allocation`.
     pub key: &'static str,
     /// What is wrong with its value; cut where it quotes much of it.
     pub problem: String,

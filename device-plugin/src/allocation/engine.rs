@@ -14,7 +14,7 @@ use neuron_core::topology::Topology;
 use tokio::sync::{Notify, watch};
 
 use crate::allocation::export::export;
-use crate::allocation::refusal::Refusal;
+use crate::allocation::refusal::AllocationRefusal;
 use crate::config::{Config, Numbering};
 use crate::events::{Events, pod_reference};
 use crate::hardware::machine::Machine;
@@ -64,12 +64,12 @@ struct Admitted {
 
 /// A request that is refused.
 struct Refused {
-    refusal: Refusal,
+    refusal: AllocationRefusal,
     /// `namespace/name`, if only one pod can be meant.
     pod: Option<String>,
 }
 
-impl<E: Into<Refusal>> From<E> for Refused {
+impl<E: Into<AllocationRefusal>> From<E> for Refused {
     fn from(refusal: E) -> Self {
         Refused { refusal: refusal.into(), pod: None }
     }
@@ -123,9 +123,9 @@ impl Engine {
         available: &[String],
         must_include: &[String],
         count: u32,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<Vec<String>, AllocationRefusal> {
         let _open = self.gate.enter().await;
-        let machine = self.machine().ok_or(Refusal::NotReady)?;
+        let machine = self.machine().ok_or(AllocationRefusal::NotReady)?;
         let (topology, unit) = (&machine.topology, resource.unit);
         let known = |ids: &[String]| {
             let each = |id: &String| cores_of(topology, unit, std::slice::from_ref(id)).ok();
@@ -139,7 +139,7 @@ impl Engine {
         };
         let mut set = recorded();
         if set.is_none() {
-            // The watch may lag the Binding: look for the record once more before choosing for oneself.
+            // The watch may lag the Binding: look for the record once more before the plugin chooses.
             match self.pods.read_live().await {
                 Ok(()) => set = recorded(),
                 Err(error) => tracing::warn!(
@@ -167,7 +167,7 @@ impl Engine {
         occupancy.hold(state.ledger.held(&slots));
         drop(state);
         occupancy.set_unhealthy(machine.unhealthy());
-        // Where no set fits, nothing is preferred, and what kubelet takes instead is refused.
+        // Nothing is preferred where no set fits, and what kubelet takes instead is refused.
         best_set(&occupancy, unit, count, must_include, available)
     }
 
@@ -179,7 +179,7 @@ impl Engine {
         &self,
         resource: &AdvertisedResource,
         ids: &[String],
-    ) -> Result<ContainerAllocateResponse, Refusal> {
+    ) -> Result<ContainerAllocateResponse, AllocationRefusal> {
         let _open = self.gate.enter().await;
         let (node, resource_name) = (&self.node, resource.name);
         match self.try_allocate(resource, ids).await {
@@ -200,14 +200,14 @@ impl Engine {
         resource: &AdvertisedResource,
         ids: &[String],
     ) -> Result<(ContainerAllocateResponse, Option<String>, DeviceSet, CoreSet), Refused> {
-        let machine = self.machine().ok_or(Refusal::NotReady)?;
+        let machine = self.machine().ok_or(AllocationRefusal::NotReady)?;
         let (topology, unit) = (&machine.topology, resource.unit);
         let cores = cores_of(topology, unit, ids)?;
         let devices = topology.devices_of(cores);
         if let Some((device, fault)) = machine.faults.iter().find(|(device, _)| devices.contains(**device)) {
             let of_device = cores.intersection(topology.cores_of(DeviceSet::single(*device)));
             let id = ids_of(topology, unit, of_device).join(",");
-            return Err(Refusal::Unhealthy { id, why: fault.clone() }.into());
+            return Err(AllocationRefusal::Unhealthy { id, why: fault.clone() }.into());
         }
         let admitted = match self.decide(&machine, unit, cores, None) {
             Some(Ok(admitted)) => admitted,
@@ -217,7 +217,7 @@ impl Engine {
                     Err(error) => format!(" (not confirmed: {error})"),
                 };
                 self.decide(&machine, unit, cores, Some(doubt))
-                    .unwrap_or_else(|| Err(Refusal::NotReady.into()))?
+                    .unwrap_or_else(|| Err(AllocationRefusal::NotReady.into()))?
             }
         };
         let response = export(&self.root, topology, self.numbering, unit, cores, admitted.devices);
@@ -241,7 +241,7 @@ impl Engine {
                 let waits = |slot: &&Slot| slot.resource == unit && slot.count == count && !slot.admitted;
                 let asking: Vec<&Slot> = slots.iter().filter(waits).collect();
                 drop(state);
-                Some(Err(self.refuse(&asking, Refusal::not_allowed(topology, unit, cores, doubt?))))
+                Some(Err(self.refuse(&asking, AllocationRefusal::not_allowed(topology, unit, cores, doubt?))))
             }
             Judgement::Allowed(slot) if slot.is_some() || doubt.is_some() => {
                 state.ledger.allocate(unit, cores, count, slot);
@@ -255,13 +255,13 @@ impl Engine {
             Judgement::Allowed(_) => None,
             Judgement::Held { holders, asking } => {
                 drop(state);
-                Some(Err(self.refuse(&asking, Refusal::held(topology, unit, &holders, doubt?))))
+                Some(Err(self.refuse(&asking, AllocationRefusal::held(topology, unit, &holders, doubt?))))
             }
         }
     }
 
     /// Writes an event about the pod, or about the node if several pods can be meant.
-    fn refuse(&self, asking: &[&Slot], refusal: Refusal) -> Refused {
+    fn refuse(&self, asking: &[&Slot], refusal: AllocationRefusal) -> Refused {
         let only = asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid));
         let pods = self.pods.known().unwrap_or_default();
         let pod = only.and_then(|slot| pods.iter().find(|pod| pod.pod.uid == slot.uid));

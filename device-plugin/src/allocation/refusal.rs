@@ -11,7 +11,7 @@ use crate::resource::{UnknownId, count_of, ids_of};
 
 /// Why kubelet's question is answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AllocationRefusal {
     /// No device is known yet.
     #[error("no Neuron device is advertised yet; see the plugin's log or /healthz for the reason")]
     NotReady,
@@ -23,15 +23,15 @@ pub enum Refusal {
     Unhealthy {
         /// The id, or the ids, of the device.
         id: String,
-        /// Its fault.
+        /// Its fault, as the node report says it.
         why: String,
     },
     /// Ids that are no candidate set.
     #[error("{ids} of {resource} cannot be given: {why}{doubt}")]
     NotAllowed {
-        /// The ids.
+        /// kubelet's ids, such as `neuron2,neuron5`.
         ids: String,
-        /// The resource asked under.
+        /// The resource's full name, such as `aws.amazon.com/neuron`.
         resource: &'static str,
         /// What the instance type allows.
         why: String,
@@ -43,9 +43,9 @@ pub enum Refusal {
         "{ids} of {resource} cannot be given: {holders}; they are free again when that pod has ended{doubt}"
     )]
     Held {
-        /// The ids that are held.
+        /// Those of kubelet's ids that are held, comma separated.
         ids: String,
-        /// The resource asked under.
+        /// The resource's full name, such as `aws.amazon.com/neuron`.
         resource: &'static str,
         /// Who holds which of them.
         holders: String,
@@ -54,8 +54,13 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
-    pub(super) fn not_allowed(topology: &Topology, unit: Resource, cores: CoreSet, doubt: String) -> Refusal {
+impl AllocationRefusal {
+    pub(super) fn not_allowed(
+        topology: &Topology,
+        unit: Resource,
+        cores: CoreSet,
+        doubt: String,
+    ) -> AllocationRefusal {
         let count = count_of(topology, unit, cores);
         let (noun, instance_type) = (unit.noun(), topology.instance_type());
         let why = if topology.supports(unit, count) {
@@ -67,7 +72,7 @@ impl Refusal {
             let (instance_type, resource, requested) = (instance_type.to_owned(), unit, count);
             placement::Refusal::UnsupportedCount { instance_type, resource, requested }.to_string()
         };
-        Refusal::NotAllowed {
+        AllocationRefusal::NotAllowed {
             ids: ids_of(topology, unit, cores).join(","),
             resource: unit.name(),
             why,
@@ -75,11 +80,16 @@ impl Refusal {
         }
     }
 
-    pub(super) fn held(topology: &Topology, unit: Resource, holders: &[Holder], doubt: String) -> Refusal {
+    pub(super) fn held(
+        topology: &Topology,
+        unit: Resource,
+        holders: &[Holder],
+        doubt: String,
+    ) -> AllocationRefusal {
         let ids = |cores| ids_of(topology, unit, cores).join(",");
         let all = holders.iter().fold(CoreSet::EMPTY, |all, holder| all.union(holder.cores));
         let each = holders.iter().map(|holder| format!("{holder} holds {}", ids(holder.cores)));
-        Refusal::Held {
+        AllocationRefusal::Held {
             ids: ids(all),
             resource: unit.name(),
             holders: each.collect::<Vec<_>>().join(", "),

@@ -49,7 +49,7 @@ pub enum DiscoveryError {
         path: PathBuf,
         /// The ids that it shows.
         found: DeviceSet,
-        /// The instance type.
+        /// The instance type's name, such as `trn1.32xlarge`.
         instance_type: String,
         /// Number of devices of that type.
         expected: u8,
@@ -64,7 +64,7 @@ pub enum DiscoveryError {
         path: PathBuf,
         /// Physical cores that the driver shows.
         found: u8,
-        /// The instance type.
+        /// The instance type's name, such as `trn1.32xlarge`.
         instance_type: String,
         /// Physical cores that the type has.
         expected: u8,

@@ -11,7 +11,7 @@ use neuron_core::report::NodeReport;
 
 use crate::pods::Pods;
 
-/// What pods hold this node at.
+/// The LNC that running pods fix for this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLnc {
     /// The instance type that the LNC belongs to.

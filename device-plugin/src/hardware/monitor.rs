@@ -14,22 +14,22 @@ use crate::status::Status;
 /// The part of [`Status`] that is the hardware.
 pub(crate) const DEVICES: &str = "devices";
 
-/// The machine as everybody sees it; none until it was discovered.
-pub(crate) type Seen = watch::Sender<Option<Arc<Machine>>>;
+/// Announces the machine to the rest of the plugin; none until it was discovered.
+pub(crate) type MachineSender = watch::Sender<Option<Arc<Machine>>>;
 
 /// Looks for the machine every `poll` until it can be discovered, then announces it.
 pub(crate) async fn discover(
     discovery: &Discovery<'_>,
     held: Option<&HeldLnc>,
     poll: Duration,
-    seen: &Seen,
+    sender: &MachineSender,
     status: &Status,
 ) {
     loop {
         match discovery.look(held) {
             Ok(machine) => {
                 announce(&machine, discovery.look(None));
-                seen.send_replace(Some(Arc::new(machine)));
+                sender.send_replace(Some(Arc::new(machine)));
                 status.fine(DEVICES);
                 return;
             }
@@ -40,15 +40,15 @@ pub(crate) async fn discover(
 }
 
 /// Reads every device's health each `poll`, without end.
-pub(crate) async fn follow_health(root: &Path, poll: Duration, seen: &Seen) {
+pub(crate) async fn follow_health(root: &Path, poll: Duration, sender: &MachineSender) {
     loop {
         tokio::time::sleep(poll).await;
-        let Some(before) = seen.borrow().clone() else { continue };
+        let Some(before) = sender.borrow().clone() else { continue };
         let mut now = Machine::clone(&before);
         now.refresh_health(root);
         if now != *before {
             log_health(Some(&before), &now);
-            seen.send_replace(Some(Arc::new(now)));
+            sender.send_replace(Some(Arc::new(now)));
         }
     }
 }
@@ -58,8 +58,8 @@ fn announce(machine: &Machine, configured: Result<Machine, DiscoveryError>) {
     let topology = &machine.topology;
     tracing::info!(
         instance_type = topology.instance_type(),
-        devices = topology.devices(),
-        cores = topology.cores(),
+        device_count = topology.devices(),
+        core_count = topology.cores(),
         lnc = topology.lnc(),
         "devices discovered"
     );
@@ -80,9 +80,9 @@ fn log_health(before: Option<&Machine>, now: &Machine) {
         let was = before.and_then(|before| before.faults.get(&id));
         match now.faults.get(&id) {
             Some(reason) if was != Some(reason) => {
-                tracing::warn!(devices = id, reason, "device unhealthy");
+                tracing::warn!(device = id, reason, "device unhealthy");
             }
-            None if was.is_some() => tracing::info!(devices = id, "device healthy again"),
+            None if was.is_some() => tracing::info!(device = id, "device healthy again"),
             _ => {}
         }
     }

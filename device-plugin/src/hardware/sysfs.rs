@@ -20,7 +20,7 @@ pub enum FileError {
     /// It cannot be read.
     #[error("cannot read {}: {why}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file, below the plugin's `--root`.
         path: PathBuf,
         /// What the operating system said.
         why: String,
@@ -28,7 +28,7 @@ pub enum FileError {
     /// It does not hold what belongs there.
     #[error("{} holds {found:?}, expected {expected}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file, below the plugin's `--root`.
         path: PathBuf,
         /// What it holds, at most 64 characters of it.
         found: String,

@@ -73,7 +73,7 @@ enum Lost {
 
 /// The registration of one resource.
 pub struct Registration {
-    /// The resource.
+    /// The name to register under and what one id of it stands for.
     pub resource: AdvertisedResource,
     /// Answers kubelet's calls.
     pub engine: Arc<Engine>,
@@ -98,7 +98,9 @@ impl Lost {
             Lost::KubeletRestarted => "kubelet has restarted; registering again",
             Lost::SocketVanished => "our socket has vanished; serving and registering again",
             Lost::StreamEnded => "kubelet's device stream has ended; registering again",
-            Lost::NotAllocatable => "kubelet does not offer what it was told; serving and registering again",
+            Lost::NotAllocatable => {
+                "kubelet does not make allocatable what the plugin advertises; serving and registering again"
+            }
         }
     }
 }
@@ -183,7 +185,7 @@ impl Registration {
         }
     }
 
-    /// Of two plugins the newer one serves, since the other is usually about to end. A plugin that starts takes the socket
+    /// The newer of two plugins serves, since the other is usually about to end. A plugin that starts takes the socket
     /// and lets the older one hang up; one that has lost its socket waits until nobody answers there any more.
     async fn serve(&mut self, server: &mut Option<SocketServer>, is_first: bool) -> Result<(), ServerError> {
         let socket = self.config.plugin_dir().join(self.resource.socket);

@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status};
 use tracing::{Span, info_span, instrument};
 
 use crate::allocation::engine::Engine;
-use crate::allocation::refusal::Refusal;
+use crate::allocation::refusal::AllocationRefusal;
 use crate::hardware::machine::Machine;
 use crate::resource::{AdvertisedResource, ids_of};
 
@@ -41,7 +41,7 @@ pub struct Streams {
 
 /// The service of one resource.
 pub struct Service {
-    /// The resource served.
+    /// The name to serve under and what one id of it stands for.
     pub resource: AdvertisedResource,
     /// Decides the answers.
     pub engine: Arc<Engine>,
@@ -107,7 +107,7 @@ impl DevicePlugin for Service {
             })
             .map(|devices| {
                 let unhealthy = devices.iter().filter(|device| device.health == UNHEALTHY).count();
-                tracing::info!(ids = devices.len(), unhealthy, "advertised");
+                tracing::info!(count = devices.len(), unhealthy_count = unhealthy, "advertised");
                 Ok(ListAndWatchResponse { devices })
             })
             .take_until(self.closing.clone().cancelled_owned());
@@ -181,11 +181,13 @@ pub fn healthy(machine: &Machine, unit: Resource) -> BTreeSet<String> {
     healthy.map(|device| device.id).collect()
 }
 
-fn status(refusal: Refusal) -> Status {
+fn status(refusal: AllocationRefusal) -> Status {
     let text = refusal.to_string();
     match refusal {
-        Refusal::NotReady | Refusal::Unhealthy { .. } => Status::unavailable(text),
-        Refusal::Unknown(_) => Status::invalid_argument(text),
-        Refusal::NotAllowed { .. } | Refusal::Held { .. } => Status::failed_precondition(text),
+        AllocationRefusal::NotReady | AllocationRefusal::Unhealthy { .. } => Status::unavailable(text),
+        AllocationRefusal::Unknown(_) => Status::invalid_argument(text),
+        AllocationRefusal::NotAllowed { .. } | AllocationRefusal::Held { .. } => {
+            Status::failed_precondition(text)
+        }
     }
 }

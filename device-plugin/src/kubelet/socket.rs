@@ -41,7 +41,7 @@ pub enum ServerError {
     /// Our own server does not answer.
     #[error("our own server on {} does not answer", path.display())]
     Silent {
-        /// The socket.
+        /// Absolute path of the socket.
         path: PathBuf,
     },
 }

@@ -25,7 +25,7 @@ pub(super) async fn compare(engine: &Engine, kubelet_dir: &Path, machine: &Machi
         Err(error) => return vec![Failure::new("kubelet's assignments could not be read", None, &error)],
     };
     let ignored = assigned.unknown.into_iter().map(|(pod, container, unknown)| Failure {
-        what: "an assignment is ignored",
+        problem: "an assignment is ignored",
         pod: Some(pod),
         reason: format!("container {container}: {unknown}"),
         retry: false,

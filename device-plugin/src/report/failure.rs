@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 /// Something that could not be done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Failure {
-    /// What could not be done, as a sentence.
-    pub(super) what: &'static str,
+    /// What could not be done, as a sentence. Always the same for the same step.
+    pub(super) problem: &'static str,
     /// The pod as `namespace/name`, where it is about one.
     pub(super) pod: Option<String>,
-    /// The error.
+    /// The error's text.
     pub(super) reason: String,
     /// Whether another try may help.
     pub(super) retry: bool,
@@ -21,8 +21,8 @@ pub(super) struct Failure {
 pub(super) struct Failures(BTreeSet<Failure>);
 
 impl Failure {
-    pub(super) fn new(what: &'static str, pod: Option<&str>, reason: &impl ToString) -> Self {
-        Failure { what, pod: pod.map(str::to_owned), reason: reason.to_string(), retry: true }
+    pub(super) fn new(problem: &'static str, pod: Option<&str>, reason: &impl ToString) -> Self {
+        Failure { problem, pod: pod.map(str::to_owned), reason: reason.to_string(), retry: true }
     }
 }
 

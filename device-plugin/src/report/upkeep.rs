@@ -145,8 +145,8 @@ impl Upkeep {
     }
 
     fn log(&self, failure: &Failure) {
-        let Failure { what, pod, reason, retry } = failure;
-        tracing::warn!(node = self.node, pod, reason, retry, "{what}");
+        let Failure { problem, pod, reason, retry } = failure;
+        tracing::warn!(node = self.node, pod, problem, reason, retry, "upkeep failed");
     }
 
     fn failures(&self) -> MutexGuard<'_, Failures> {

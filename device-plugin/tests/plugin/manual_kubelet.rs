@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::captured::Log;
+use crate::captured::{Line, Log};
 use crate::node::{Node, Plugin, asks};
 
 /// Notes registrations, dials back as kubelet does, and shows the assignments it is given.
@@ -283,7 +283,8 @@ async fn assignments_are_read_only_at_rest() {
 async fn assignments_that_cannot_be_read_are_logged_once_until_they_can() {
     let log = Log::capture();
     let (node, kubelet, _plugin) = registered("inf2.xlarge").await;
-    let failures = || log.lines("kubelet's assignments could not be read").len();
+    let is_unread = |line: &&Line| line.fields["problem"] == "kubelet's assignments could not be read";
+    let failures = || log.lines("upkeep failed").iter().filter(is_unread).count();
     for outage in 1..=2 {
         let before = kubelet.looks.load(Ordering::SeqCst);
         kubelet.hides.store(true, Ordering::SeqCst);

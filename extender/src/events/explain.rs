@@ -39,8 +39,8 @@ const UNSUPPORTED: &str = "NeuronRequestUnsupported";
 const NO_LINKED_SET: &str = "NeuronNoLinkedSet";
 
 impl Explanation {
-    /// Of explanations with the same key one is sent for each pod: the note, but of notes that count what is free only the
-    /// first.
+    /// One explanation per key and pod is sent. The key is the note, or the reason where the note counts what is free, so
+    /// that a new count is not sent.
     pub(crate) fn sent_once_by(&self) -> String {
         if self.reason == NO_LINKED_SET { self.reason.to_owned() } else { self.note.clone() }
     }
@@ -77,7 +77,7 @@ pub(crate) fn explain_pending_pod(index: &Index, uid: &str) -> Option<Explanatio
     refused_by_every_node(index, pod).map(|(reason, note)| explanation(pod, reason, note))
 }
 
-/// Where kubelet gave a pod something else than its record says, the plugin corrects the record: nobody has to act.
+/// Whether the plugin will correct the record, as kubelet gave the pod something else than it says: nobody has to act.
 fn plugin_corrects(view: &NodeView, settled: &Settled, pod: &BoundPod) -> bool {
     let reported =
         settled.holdings.iter().any(|holding| holding.uid == pod.uid && holding.source == Source::Report);

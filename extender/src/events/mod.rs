@@ -13,7 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use self::explain::{explain_nodes, explain_pending_pod};
-use self::pending_events::{Subject, Unsent, Unsettled};
+use self::pending_events::{Retries, Subject, Unsettled};
 use self::send::{Sent, send};
 use crate::index::{Cluster, Index, Unexplained};
 
@@ -24,15 +24,15 @@ const GATHER: Duration = Duration::from_millis(100);
 /// Sends events until the future is dropped. Those about a node's holders are sent once they have held for `event_delay`;
 /// what could not be sent is tried again after as long, and ever later.
 pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: Duration) {
-    // By the pod's UID and what the explanation is known by.
+    // Each is known by the pod's UID and the explanation's key.
     let mut sent: HashSet<(String, String)> = HashSet::new();
     let mut unsettled = Unsettled::new(event_delay);
-    let mut unsent = Unsent::new(event_delay);
+    let mut retries = Retries::new(event_delay);
     loop {
         tokio::select! {
             () = cluster.changed() => {}
             () = unsettled.due() => {}
-            () = unsent.due() => {}
+            () = retries.due() => {}
         }
         sleep(GATHER).await;
         // Before the first lists a node may look empty, and a pod as if nothing could serve it.
@@ -41,7 +41,7 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: 
         }
         let Unexplained { mut nodes, mut pods, .. } = cluster.write(Index::take_unexplained);
         let now = Instant::now();
-        unsent.take_due(now, &mut nodes, &mut pods);
+        retries.take_due(now, &mut nodes, &mut pods);
         nodes.extend(unsettled.nodes_due(now));
         let mut found = cluster.read(|index| explain_nodes(index, &nodes));
         for uid in &pods {
@@ -57,26 +57,26 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: 
                 continue;
             }
             let subject = Subject::of(&explanation);
-            // Where one was not answered the next will most likely not be either, and each may take until its timeout.
+            // A send without an answer is most likely followed by another, and each may take until its timeout.
             if is_api_server_away {
-                unsent.put_off(subject, Instant::now());
+                retries.put_off(subject, Instant::now());
                 continue;
             }
             match send(&client, explanation).await {
                 Sent::Yes => {
                     sent.insert(key);
-                    unsent.remove(&subject);
+                    retries.remove(&subject);
                 }
-                Sent::Refused => unsent.remove(&subject),
+                Sent::Refused => retries.remove(&subject),
                 Sent::NotAnswered => {
                     is_api_server_away = true;
-                    unsent.failed(subject, Instant::now());
+                    retries.failed(subject, Instant::now());
                 }
             }
         }
         cluster.read(|index| {
             sent.retain(|(uid, _)| index.pod(uid).is_some());
-            unsent.retain(|uid| index.pod(uid).is_some());
+            retries.retain(|uid| index.pod(uid).is_some());
         });
     }
 }

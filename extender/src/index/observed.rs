@@ -12,7 +12,7 @@ pub(crate) struct ObservedPod {
     pub(crate) pod: BoundPod,
 }
 
-/// A node.
+/// A node as the watch shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedNode {
     pub(crate) name: String,

@@ -1,6 +1,8 @@
 //! Reservations: what binds have chosen and the watch has not shown yet, by pod UID and node. Kept by the index.
 //!
-//! The watch lags the Binding, so a reservation counts like a holder until the watch shows its pod bound or gone.
+//! The watch lags the Binding, so a reservation counts like a holder until the watch shows its pod bound or gone. How long
+//! a Binding whose answer was lost keeps its devices is decided in `config` (`binding_timeout`, 60 s); `verbs::bind` then
+//! releases them unless the pod is bound here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -80,7 +80,9 @@ pub(crate) enum Indeterminate {
     #[error("the pods and nodes of the cluster have not been listed yet; try again")]
     NotListed,
     /// Pods may have ended, or nodes come, unseen.
-    #[error("the watch of pods and nodes is cut, so what is free is not known; it is being taken up again")]
+    #[error(
+        "the watch of pods and nodes is disconnected, so what is free is not known; it is being taken up again"
+    )]
     Disconnected,
     /// Nodes have holders of which nothing says what they hold.
     #[error("{0}")]

@@ -94,7 +94,7 @@ pub(crate) struct Resources {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Quantity {
-    /// As in JSON, such as `1` or `2k`.
+    /// The amount as in JSON, such as `1` or `2k`.
     #[prost(string, tag = "1")]
     pub(crate) text: String,
 }
@@ -131,7 +131,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// As in JSON: RFC 3339 in UTC. `None` for no time, and outside of what that can say.
+    /// The time as in JSON: RFC 3339 in UTC. `None` for no time, and outside of what that can say.
     pub(crate) fn text(self) -> Option<String> {
         if self.seconds == 0 {
             return None;

@@ -36,7 +36,7 @@ impl From<messages::Pod> for ObservedPod {
     }
 }
 
-/// As much of an annotation's value as is kept: enough to see that it is too long.
+/// The part of an annotation's value that is kept: enough to see that it is too long.
 fn kept(key: &str, mut value: Vec<u8>) -> String {
     value.truncate(max_value_bytes(key) + 1);
     value.shrink_to_fit();

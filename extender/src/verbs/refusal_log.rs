@@ -1,8 +1,7 @@
-//! Logs why no node takes a pod, once for each reason: kube-scheduler asks about a pod that waits several times a second.
-//! Used by filter.
+//! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
+//! about a pod that waits several times a second. Used by filter.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,11 +22,11 @@ pub(super) struct RefusalLog {
 struct Logged {
     /// The fingerprint of the reason, by the pod's UID.
     by_pod: HashMap<String, u64>,
-    /// At this size pods that no longer wait are forgotten.
+    /// The size at which pods that no longer wait are forgotten.
     prune_at: usize,
 }
 
-/// Why the nodes of one call refuse a pod: one refusal of each kind, and how many nodes gave it.
+/// Why the nodes of one call refuse a pod: the first refusal of each kind, and how many nodes gave one of that kind.
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
     kinds: Vec<(RefusalKind, String, usize)>,
@@ -49,16 +48,6 @@ impl Reasons {
     }
 }
 
-impl fmt::Display for Reasons {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (_, example, nodes)) in self.kinds.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "; " };
-            write!(f, "{separator}{example} ({nodes} nodes)")?;
-        }
-        Ok(())
-    }
-}
-
 impl RefusalLog {
     pub(super) fn new() -> Self {
         Self { logged: Mutex::new(Logged { by_pod: HashMap::new(), prune_at: FEW }) }
@@ -66,11 +55,13 @@ impl RefusalLog {
 
     /// No node takes the pod. `still_waits` says of a UID whether its pod waits.
     pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) {
-        let nodes: usize = reasons.kinds.iter().map(|(_, _, nodes)| nodes).sum();
-        if self.is_new(uid, reasons.fingerprint(), still_waits) {
-            info!(nodes, reason = reasons.to_string(), "no node takes the pod");
-        } else {
-            debug!(nodes, reason = reasons.to_string(), "no node takes the pod");
+        let is_new = self.is_new(uid, reasons.fingerprint(), still_waits);
+        for (_, reason, nodes) in &reasons.kinds {
+            if is_new {
+                info!(nodes, reason, "no node takes the pod");
+            } else {
+                debug!(nodes, reason, "no node takes the pod");
+            }
         }
     }
 
@@ -167,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn the_text_has_an_example_of_each_kind_and_counts_its_nodes() {
-        let text = reasons(&[too_many(200), unknown_holder(), too_many(201)]).to_string();
-        let wanted = format!("{} (2 nodes); {} (1 nodes)", too_many(200), unknown_holder());
-        assert_eq!(text, wanted);
+    fn the_first_of_each_kind_is_kept_and_its_nodes_are_counted() {
+        let reasons = reasons(&[too_many(200), unknown_holder(), too_many(201)]);
+        let kept: Vec<_> = reasons.kinds.into_iter().map(|(_, reason, nodes)| (reason, nodes)).collect();
+        assert_eq!(kept, [(too_many(200).to_string(), 2), (unknown_holder().to_string(), 1)]);
     }
 
     #[test]

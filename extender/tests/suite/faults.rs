@@ -76,6 +76,21 @@ async fn a_refused_binding_frees_its_devices_at_once() {
 }
 
 #[tokio::test]
+async fn a_terminating_pod_is_refused_and_another_pod_gets_its_devices() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let (leaving, other) = (world.pod("leaving", "neuron", 6).await, world.pod("all", "neuron", 6).await);
+    world.faults.push(Fault::BeingDeleted);
+    assert_eq!(
+        world.bind(&leaving, "n1").await,
+        "the API server refused the binding: Operation cannot be fulfilled on pods/binding \"leaving\": \
+         pod leaving is being deleted, cannot be assigned to a host"
+    );
+    assert_eq!(world.bind(&other, "n1").await, "");
+    assert_eq!(world.placed("all").await, (Some("n1".into()), Some("0,1,2,3,4,5".into())));
+    assert_eq!(world.placed("leaving").await, (None, None));
+}
+
+#[tokio::test]
 async fn a_pod_that_is_deleted_while_it_is_bound_is_refused() {
     let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
     let (pod, other) = (world.pod("one", "neuron", 1).await, world.pod("all", "neuron", 6).await);

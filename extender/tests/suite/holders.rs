@@ -17,35 +17,35 @@ async fn a_deletion_that_the_watch_missed_frees() {
     assert_eq!(world.bind(&held, "n1").await, "");
     eventually("the pod is bound in the watch", async || (!world.fits(&next, "n1").await).then_some(()))
         .await;
-    world.faults.cut_watches(true);
+    world.faults.disconnect_watches(true);
     world.api.set_available(false);
     world.api.set_available(true);
     world.delete("held").await;
     world.api.compact();
     assert!(!world.fits(&next, "n1").await);
-    world.faults.cut_watches(false);
+    world.faults.disconnect_watches(false);
     eventually("the list has freed the device", async || world.fits(&next, "n1").await.then_some(())).await;
 }
 
 #[tokio::test]
-async fn a_pod_is_not_refused_for_what_may_have_changed_while_the_watch_was_cut() {
+async fn a_pod_is_not_refused_for_what_may_have_changed_while_the_watch_was_disconnected() {
     let world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
     let (held, next) = (world.pod("held", "neuron", 1).await, world.pod("next", "neuron", 1).await);
     assert_eq!(world.bind(&held, "n1").await, "");
     assert_ne!(world.filter(&next, &["n1"]).await["FailedNodes"], json!({}));
-    world.faults.cut_watches(true);
+    world.faults.disconnect_watches(true);
     world.api.set_available(false);
     world.api.set_available(true);
     world.delete("held").await;
     eventually("the scheduler is told to try again", async || {
         let answer = world.filter(&next, &["n1"]).await;
         (answer["Error"]
-            == "the watch of pods and nodes is cut, so what is free is not known; it is being taken up again"
+            == "the watch of pods and nodes is disconnected, so what is free is not known; it is being taken up again"
             && answer["FailedNodes"] == json!({}))
         .then_some(())
     })
     .await;
-    world.faults.cut_watches(false);
+    world.faults.disconnect_watches(false);
     eventually("the device is free", async || world.fits(&next, "n1").await.then_some(())).await;
 }
 

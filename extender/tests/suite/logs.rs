@@ -72,7 +72,7 @@ async fn a_bind_is_logged_with_its_devices_or_the_reason_why_not() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_logged_once_for_each_reason() {
+async fn a_refusal_is_logged_once_with_a_line_for_each_kind() {
     let (log, _guard) = Log::start();
     let world = World::with_nodes(&[("n1", "inf2.24xlarge"), ("n2", "inf2.24xlarge")]).await;
     let waits = world.pod("waits", "neuron", 6).await;
@@ -86,17 +86,23 @@ async fn a_refusal_is_logged_once_for_each_reason() {
     let more = world.pod("c", "neuron", 1).await;
     assert_eq!(world.bind(&more, "n1").await, "");
     assert!(!world.fits(&waits, "n1").await);
-    let logged = r#"INFO filter{pod="default/waits"}: no node takes the pod nodes=1 reason="not enough free: Neuron devices asked 6, free 5 of 6 (1 nodes)""#;
+    let logged = r#"INFO filter{pod="default/waits"}: no node takes the pod nodes=1 reason="not enough free: Neuron devices asked 6, free 5 of 6""#;
     assert_eq!(log.lines("default/waits"), [logged], "what is free changed, the reason did not");
 
-    assert_eq!(world.filter(&waits, &["nowhere"]).await["NodeNames"], serde_json::json!([]));
-    assert_eq!(log.lines("default/waits").len(), 2, "another reason");
+    assert_eq!(world.filter(&waits, &["n1", "n2", "nowhere"]).await["NodeNames"], serde_json::json!([]));
+    assert_eq!(
+        log.lines("default/waits")[1..],
+        [
+            r#"INFO filter{pod="default/waits"}: no node takes the pod nodes=2 reason="not enough free: Neuron devices asked 6, free 4 of 6""#,
+            r#"INFO filter{pod="default/waits"}: no node takes the pod nodes=1 reason="the Neuron scheduler knows no node of this name""#,
+        ]
+    );
 
     // Once it fitted, the same reason is news again.
     world.delete("b").await;
     eventually("the device is free", async || world.fits(&waits, "n2").await.then_some(())).await;
     assert!(!world.fits(&waits, "n1").await);
     let lines = log.lines("default/waits");
-    assert_eq!(lines.len(), 3, "{lines:#?}");
-    assert!(lines[2].contains("free 4 of 6"), "{lines:#?}");
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+    assert!(lines[3].contains("free 4 of 6"), "{lines:#?}");
 }

@@ -28,14 +28,14 @@ async fn before_the_first_lists_nothing_is_decided() {
     let mut world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
     let pod = world.pod("one", "neuron", 1).await;
     world.stop().await;
-    world.faults.cut_watches(true);
+    world.faults.disconnect_watches(true);
     world.launch().await;
     let early = "the pods and nodes of the cluster have not been listed yet";
     assert_eq!(world.get("/healthz").await.0, 200);
     assert_eq!(world.get("/readyz").await, (503, early.to_owned()));
     assert_eq!(world.filter(&pod, &["n1"]).await["Error"], format!("{early}; try again"));
     assert_eq!(world.bind(&pod, "n1").await, format!("{early}; try again"));
-    world.faults.cut_watches(false);
+    world.faults.disconnect_watches(false);
     eventually("the extender is ready", async || (world.get("/readyz").await.0 == 200).then_some(())).await;
     assert_eq!(world.bind(&pod, "n1").await, "");
 }

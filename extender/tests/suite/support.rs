@@ -42,13 +42,16 @@ pub(crate) enum Fault {
     Silent,
     /// It is answered with this status by something in between.
     Status(u16),
+    /// It is refused as for an unbound pod that a finalizer keeps although it is deleted: the API server in memory has no
+    /// finalizers.
+    BeingDeleted,
 }
 
 /// Faults of the calls to come, first come first served.
 #[derive(Clone, Default)]
 pub(crate) struct Faults {
     bindings: Arc<Mutex<VecDeque<Fault>>>,
-    cut: Arc<AtomicBool>,
+    disconnected: Arc<AtomicBool>,
     lost_events: Arc<AtomicUsize>,
     writes: Arc<Mutex<Vec<String>>>,
 }
@@ -58,9 +61,9 @@ impl Faults {
         self.bindings.lock().unwrap().push_back(fault);
     }
 
-    /// With `true` no list and no watch is answered; those that are open go on.
-    pub(crate) fn cut_watches(&self, cut: bool) {
-        self.cut.store(cut, Ordering::SeqCst);
+    /// No list and no watch is answered after `true`; those that are open go on.
+    pub(crate) fn disconnect_watches(&self, disconnected: bool) {
+        self.disconnected.store(disconnected, Ordering::SeqCst);
     }
 
     /// The next so many events are not written.
@@ -85,14 +88,14 @@ impl Faults {
                 faults.writes.lock().unwrap().push(format!("{} {path}", request.method()));
             }
             let is_list = path == "/api/v1/pods" || path == "/api/v1/nodes";
-            let is_cut = is_list && faults.cut.load(Ordering::SeqCst);
+            let is_disconnected = is_list && faults.disconnected.load(Ordering::SeqCst);
             let one_less = |count: usize| count.checked_sub(1);
             let is_lost = path.ends_with("/events")
                 && faults.lost_events.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
             async move {
                 let broken = || Err(tower::BoxError::from("connection reset by peer"));
                 match fault {
-                    None if is_cut || is_lost => return broken(),
+                    None if is_disconnected || is_lost => return broken(),
                     None => {}
                     Some(Fault::Held(gate)) => gate.acquire_owned().await?.forget(),
                     Some(Fault::AnswerLost) => {
@@ -101,10 +104,14 @@ impl Faults {
                     }
                     Some(Fault::CallLost) => return broken(),
                     Some(Fault::Silent) => return std::future::pending().await,
-                    Some(Fault::Status(code)) => {
-                        let body = json!({"kind": "Status", "status": "Failure", "message": "told so", "code": code});
-                        let response = Response::builder().status(StatusCode::from_u16(code)?);
-                        return Ok(response.body(axum::body::Body::from(body.to_string()))?);
+                    Some(Fault::Status(code)) => return failure(code, "told so"),
+                    Some(Fault::BeingDeleted) => {
+                        let name = request.uri().path().split('/').nth_back(1).unwrap_or_default();
+                        let why = format!("pod {name} is being deleted, cannot be assigned to a host");
+                        return failure(
+                            409,
+                            &format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}"),
+                        );
                     }
                 }
                 Ok(router.oneshot(request).await?)
@@ -112,6 +119,13 @@ impl Faults {
         });
         Client::new(service, "default")
     }
+}
+
+/// An answer of the API server that says why it did nothing.
+fn failure(code: u16, message: &str) -> Result<Response<axum::body::Body>, tower::BoxError> {
+    let body = json!({"kind": "Status", "status": "Failure", "message": message, "code": code});
+    let response = Response::builder().status(StatusCode::from_u16(code)?);
+    Ok(response.body(axum::body::Body::from(body.to_string()))?)
 }
 
 pub(crate) struct World {

@@ -37,8 +37,10 @@ pub(crate) struct Arguments {
     kubeconfig: Option<PathBuf>,
 }
 
-/// Runs until SIGTERM or Ctrl-C. Errors: a catalog file that cannot be used, no way to an API server, an address that cannot
-/// be listened on.
+/// Runs until SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// A catalog file that cannot be used, no way to an API server, an address that cannot be listened on.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let catalog = arguments.catalog.read()?.into_owned();
     runtime::log();
@@ -46,7 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn keep(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
-    let shutdown = runtime::until_signal("ending")?;
+    let shutdown = runtime::until_signal()?;
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let (sender, state) = watch::channel(State::Waiting);
     if let Some(address) = arguments.listen {

@@ -12,9 +12,9 @@ struct TypeRow<'a> {
     instance_type: &'a str,
     generation: &'static str,
     devices: u8,
-    /// Physical.
+    /// Number of physical cores.
     cores_per_device: u8,
-    /// At the default LNC.
+    /// Number at the default LNC.
     logical_cores_per_device: u8,
     default_lnc: u8,
     shape: &'static str,

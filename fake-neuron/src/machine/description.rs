@@ -46,8 +46,10 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// Errors: an unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI
-    /// cannot hold.
+    /// The description of such a machine.
+    ///
+    /// # Errors
+    /// An unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI cannot hold.
     pub(crate) fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Description, MachineError> {
         let name = &spec.instance_type;
         let model = catalog.find(name).ok_or_else(|| unknown(name, catalog))?;

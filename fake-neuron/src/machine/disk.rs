@@ -17,7 +17,10 @@ use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind};
 const WORK: &str = ".fake-neuron.work";
 
 /// Makes all of `entries` below `root` or none: they are built aside and then moved in. `name` keeps the work of two
-/// callers apart. Errors: a foreign file in the way, a folder that leads elsewhere, the file system's refusal.
+/// callers apart.
+///
+/// # Errors
+/// A foreign file in the way, a folder that leads elsewhere, the file system's refusal.
 pub(crate) fn place(root: &Path, name: &str, entries: &[Entry]) -> Result<(), MachineError> {
     check_folders(root, entries)?;
     if let Some(taken) = entries.iter().map(|entry| root.join(&entry.path)).find(|path| is_there(path)) {

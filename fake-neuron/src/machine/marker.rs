@@ -25,7 +25,10 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// The marker, if there is one. Errors: it cannot be read.
+    /// The marker, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read.
     pub(crate) fn read(root: &Path) -> Result<Option<Marker>, MachineError> {
         let path = root.join(MARKER);
         let text = match fs::read_to_string(&path) {

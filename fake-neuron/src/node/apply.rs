@@ -86,7 +86,7 @@ fn set(machine: &Machine, id: u8, state: DeviceState) -> Result<(), MachineError
 fn change_files(root: &Path, files: &BTreeMap<String, Option<String>>) -> Result<(), ApplyError> {
     for (name, text) in files {
         match (inside(root, name)?, text) {
-            // In a lost device's folder there is nothing to change.
+            // A lost device's folder has nothing to change.
             (None, _) => {}
             (Some(path), None) => disk::remove_file(&path)?,
             (Some(path), Some(text)) => {
@@ -99,7 +99,10 @@ fn change_files(root: &Path, files: &BTreeMap<String, Option<String>>) -> Result
     Ok(())
 }
 
-/// The path of `name`, if its folder is there. Errors: it is outside of `root`, by `..` or by a link.
+/// The path of `name`, if its folder is there.
+///
+/// # Errors
+/// It is outside of `root`, by `..` or by a link.
 fn inside(root: &Path, name: &str) -> Result<Option<PathBuf>, ApplyError> {
     let outside = || ApplyError::Outside(name.to_owned());
     let path = Path::new(name);

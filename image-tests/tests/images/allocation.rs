@@ -33,7 +33,7 @@ const CORES: &str = "aws.amazon.com/neuroncore";
 const ALLOCATABLE: [(&str, &str); 2] = [(DEVICES, "6"), (CORES, "12")];
 
 /// A container's request.
-struct Asked {
+struct Requested {
     /// Its limits by resource.
     limits: Value,
     /// Ids of the recorded devices and cores.
@@ -53,25 +53,25 @@ impl ContainerRuntime for Noted {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_cores_sees_exactly_what_was_allocated() {
-    let asked = Asked { limits: json!({CORES: "4"}), recorded: ("", "2,3,4,5") };
-    sees(asked, &[1, 2], &[("NEURON_RT_VISIBLE_CORES", "2,3,4,5")]).await;
+    let requested = Requested { limits: json!({CORES: "4"}), recorded: ("", "2,3,4,5") };
+    sees(requested, &[1, 2], &[("NEURON_RT_VISIBLE_CORES", "2,3,4,5")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_devices_sees_exactly_what_was_allocated() {
-    let asked = Asked { limits: json!({DEVICES: "2"}), recorded: ("3,4", "") };
-    sees(asked, &[3, 4], &[("AWS_NEURON_VISIBLE_DEVICES", "3,4")]).await;
+    let requested = Requested { limits: json!({DEVICES: "2"}), recorded: ("3,4", "") };
+    sees(requested, &[3, 4], &[("AWS_NEURON_VISIBLE_DEVICES", "3,4")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_devices_and_cores_sees_exactly_what_was_allocated() {
-    let asked = Asked { limits: json!({DEVICES: "1", CORES: "2"}), recorded: ("4", "2,3") };
+    let requested = Requested { limits: json!({DEVICES: "1", CORES: "2"}), recorded: ("4", "2,3") };
     let variables = [("AWS_NEURON_VISIBLE_DEVICES", "4"), ("NEURON_RT_VISIBLE_CORES", "2,3")];
-    sees(asked, &[1, 4], &variables).await;
+    sees(requested, &[1, 4], &variables).await;
 }
 
 /// Starts a container with such a request; it must see these devices and these variables, and no others.
-async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
+async fn sees(requested: Requested, numbers: &[u32], variables: &[(&str, &str)]) {
     if !can_run("neuron-workload") {
         return;
     }
@@ -83,7 +83,7 @@ async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
         skip("device nodes may not be made here; run as root");
         return;
     }
-    let given = allocated(&machine, &folder.path().join("k"), asked).await;
+    let given = allocated(&machine, &folder.path().join("k"), requested).await;
 
     let devices: Vec<DeviceMapping> = given
         .devices
@@ -121,8 +121,8 @@ async fn sees(asked: Asked, numbers: &[u32], variables: &[(&str, &str)]) {
 }
 
 /// What kubelet starts a container of such a request with.
-async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, asked: Asked) -> ContainerStart {
-    let Asked { limits, recorded: (devices, cores) } = asked;
+async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, requested: Requested) -> ContainerStart {
+    let Requested { limits, recorded: (devices, cores) } = requested;
     let (noted, shutdown) = (Arc::new(Noted::default()), CancellationToken::new());
     let api = ApiServer::default();
     let kubelet = KubeletConfig {

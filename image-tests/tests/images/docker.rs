@@ -43,7 +43,7 @@ pub(crate) fn can_run(image: &str) -> bool {
 /// Prints that a test is skipped and why.
 ///
 /// # Panics
-/// Where NEURON_REQUIRE_DOCKER=1.
+/// Panics if NEURON_REQUIRE_DOCKER is 1.
 pub(crate) fn skip(why: &str) {
     let required = std::env::var("NEURON_REQUIRE_DOCKER").is_ok_and(|value| value == "1");
     assert!(!required, "{why}, and NEURON_REQUIRE_DOCKER=1 asks for it");

@@ -49,7 +49,7 @@ pub type Items<K> = Box<dyn Iterator<Item = Result<K, Unreadable>> + Send>;
 
 /// A page of a list.
 pub struct Page<K> {
-    /// The objects.
+    /// The page's objects, in the API server's order.
     pub items: Items<K>,
     /// The version of the collection that the list shows; empty if the API server does not say.
     pub resource_version: String,
@@ -68,7 +68,7 @@ pub enum WatchEvent<K> {
     Bookmark(String),
     /// The watch cannot go on.
     Error {
-        /// As an HTTP status, 0 if there is none.
+        /// HTTP status, 0 if there is none.
         code: u16,
         /// Why.
         message: String,

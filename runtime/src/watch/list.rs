@@ -16,7 +16,7 @@ pub(super) struct Listing<K> {
     parameters: ListParams,
     /// What is left of the page that was read last.
     items: Items<K>,
-    /// Of the whole list, once its last page was read.
+    /// The list's version, once its last page was read.
     version: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use super::{Policy, Topology};
 use crate::catalog::{Generation, InstanceType, SetRule};
 use crate::ids::{CoreSet, DeviceSet};
 
-/// Of more devices the connected sets are too many to list; no real type has more.
+/// The connected sets of more devices are too many to list; no real type has more.
 const MAX_LISTED: u8 = 16;
 
 /// Sets of devices of a type in the catalog.
@@ -108,7 +108,7 @@ fn finish(
         if !is_supported(count as u8) {
             list.clear();
         }
-        // Of two sets of one size the first by sorted ids has the lowest of the ids that they do not share.
+        // The first of two equally large sets, by sorted ids, is the one with the lowest id that they do not share.
         list.sort_by_key(|set| Reverse(set.bits().reverse_bits()));
     }
     sets[usize::from(topology.devices())] = vec![topology.all_devices()];

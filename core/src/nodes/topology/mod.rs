@@ -33,9 +33,9 @@ pub enum TopologyError {
     /// The instance type cannot run at this LNC.
     #[error("instance type {instance_type} cannot run with LNC {lnc}; use {allowed}")]
     Lnc {
-        /// Its name.
+        /// The type's name, or the alias it was called by.
         instance_type: String,
-        /// The LNC given.
+        /// The LNC that was to be used.
         lnc: u8,
         /// What it can run at: `1` or `1 or 2`.
         allowed: &'static str,
@@ -59,10 +59,10 @@ impl Topology {
         Topology::named(&t.name, t, lnc, policy)
     }
 
-    /// As [`Topology::of`], for texts that call the type by `name`, an alias of it.
+    /// The topology of [`Topology::of`], whose texts call the type by `name`, an alias of it.
     ///
     /// # Errors
-    /// As [`Topology::of`].
+    /// Those of [`Topology::of`].
     pub fn named(name: &str, t: &InstanceType, lnc: u8, policy: Policy) -> Result<Topology, TopologyError> {
         let sizes = t.generation.logical_core_sizes();
         if !sizes.contains(&lnc) || !t.cores_per_device.is_multiple_of(lnc) {

@@ -1,4 +1,4 @@
-//! What init containers hand down, and the shapes that kubelet could break.
+//! What init containers hand down, and the requests that kubelet could answer with an unlinked set.
 
 use super::support::Role::{App, Init, Sidecar};
 use super::support::{Role, cores, given, node, node_at, node_under, pod, refused};
@@ -49,7 +49,7 @@ use rstest::rstest;
 #[case::torus_row_within_half(
     "trn1.32xlarge", &[(Init, 4, 0), (App, 8, 0)], "c0: devices 0,1,2,3; c1: devices 0,1,2,3,4,5,6,7"
 )]
-fn allowed_shapes(
+fn what_containers_get_after_init_containers(
     #[case] instance_type: &str,
     #[case] requests: &[(Role, u32, u32)],
     #[case] expected: &str,
@@ -86,7 +86,7 @@ fn allowed_shapes(
 #[case::torus_four_of_eight(
     "trn1.32xlarge", &[(Init, 8, 0), (App, 4, 0)], "container c1 asks for 4 devices, init containers hand down 8"
 )]
-fn shapes_that_kubelet_could_break(
+fn requests_for_which_kubelet_could_hand_down_an_unlinked_set(
     #[case] instance_type: &str,
     #[case] requests: &[(Role, u32, u32)],
     #[case] expected: &str,
@@ -95,7 +95,7 @@ fn shapes_that_kubelet_could_break(
     assert_eq!(
         refusal.to_string(),
         format!(
-            "init container shape that kubelet could break: {expected}; \
+            "init containers from which kubelet could hand down an unlinked set: {expected}; \
              ask for the same count or make the init container a sidecar"
         )
     );
@@ -106,28 +106,31 @@ fn shapes_that_kubelet_could_break(
 #[rstest]
 #[case::same_count(&[(Init, 2, 0), (App, 2, 0), (App, 2, 0)])]
 #[case::sidecar(&[(Sidecar, 4, 0), (App, 2, 0), (App, 2, 0)])]
-fn the_ways_out_of_a_refused_shape_work(#[case] requests: &[(Role, u32, u32)]) {
+fn the_ways_out_of_a_refusal_work(#[case] requests: &[(Role, u32, u32)]) {
     assert!(place(&pod(requests), &node("inf2.48xlarge")).is_ok());
 }
 
 #[test]
-fn a_shape_is_allowed_where_every_subset_is_linked() {
+fn a_part_may_be_handed_down_where_every_subset_is_linked() {
     // Devices behind a switch are all linked to each other, so under `linked` kubelet cannot break anything.
     let linked = node_under("trn3.48xlarge", Policy::Linked, "", "");
-    let shape = pod(&[(Init, 8, 0), (App, 4, 0), (App, 4, 0)]);
+    let request = pod(&[(Init, 8, 0), (App, 4, 0), (App, 4, 0)]);
     assert_eq!(
-        given(&shape, &linked),
+        given(&request, &linked),
         "c0: devices 0,1,2,3,4,5,6,7; c1: devices 0,1,2,3*; c2: devices 4,5,6,7*"
     );
-    assert!(refused(&shape, &node("trn3.48xlarge")).is_permanent());
+    assert!(refused(&request, &node("trn3.48xlarge")).is_permanent());
 }
 
 #[test]
 fn an_unknown_rest_may_be_joined_by_fresh_ids_where_every_outcome_is_linked() {
     // Either of 0 and 1 closes the ring's other ten to a line of eleven.
     let ring = node_under("inf2.48xlarge", Policy::Linked, "", "");
-    let shape = pod(&[(Init, 2, 0), (App, 1, 0), (App, 11, 0)]);
-    assert_eq!(given(&shape, &ring), "c0: devices 0,1; c1: devices 0*; c2: devices 1,2,3,4,5,6,7,8,9,10,11*");
+    let request = pod(&[(Init, 2, 0), (App, 1, 0), (App, 11, 0)]);
+    assert_eq!(
+        given(&request, &ring),
+        "c0: devices 0,1; c1: devices 0*; c2: devices 1,2,3,4,5,6,7,8,9,10,11*"
+    );
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn fresh_ids_may_join_whichever_of_two_is_left() {
 }
 
 #[test]
-fn a_shape_that_only_this_moment_forbids_is_not_permanent() {
+fn a_request_that_only_this_moment_forbids_is_not_permanent() {
     // A ring of eleven fits only while all twelve are free.
     let ring = node_under("inf2.48xlarge", Policy::Linked, "0", "");
     let refusal = refused(&pod(&[(Init, 2, 0), (App, 1, 0), (App, 11, 0)]), &ring);

@@ -58,13 +58,13 @@ pub(crate) fn node_with(instance_type: &str, held: &str, unhealthy: &str) -> Occ
     node_under(instance_type, Policy::Documented, held, unhealthy)
 }
 
-/// As [`node_with`], under a policy.
+/// The node of [`node_with`], under a policy.
 pub(crate) fn node_under(instance_type: &str, policy: Policy, held: &str, unhealthy: &str) -> Occupancy {
     let lnc = Catalog::embedded().find(instance_type).unwrap().default_lnc;
     node_at(instance_type, lnc, policy, held, unhealthy)
 }
 
-/// As [`node_under`], at an LNC.
+/// The node of [`node_under`], at an LNC.
 pub(crate) fn node_at(
     instance_type: &str,
     lnc: u8,

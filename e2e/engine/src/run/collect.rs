@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, LogParams};
 use neuron_core::names;
-use neuron_workload::{NodeSeen, Report};
+use neuron_workload::{DeviceNode, Report};
 
 use super::reports::Reports;
 use crate::cluster::{Cluster, NAMESPACE};
@@ -180,7 +180,7 @@ impl<'a, C: Cluster> Collector<'a, C> {
                 .with_context(|| format!("log of {name}/{}", container.name))?;
             // A container that has just started may not have printed yet; the next look finds it.
             if let Some(report) = log.lines().find_map(|line| serde_json::from_str::<Report>(line).ok()) {
-                if let Some(wrong) = report.nodes.iter().find_map(NodeSeen::wrong) {
+                if let Some(wrong) = report.nodes.iter().find_map(DeviceNode::wrong) {
                     bail!("container {name}/{}: {wrong}", container.name);
                 }
                 let report = report.of_neuron();

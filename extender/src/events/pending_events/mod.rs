@@ -1,8 +1,8 @@
 //! Events that are not sent yet: those that may turn out not to be needed, and those that could not be sent. Kept by the
 //! loop of [`super`].
 
-mod unsent;
+mod retries;
 mod unsettled;
 
-pub(super) use self::unsent::{Subject, Unsent};
+pub(super) use self::retries::{Retries, Subject};
 pub(super) use self::unsettled::Unsettled;

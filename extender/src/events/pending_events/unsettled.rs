@@ -13,7 +13,7 @@ use crate::events::explain::Explanation;
 pub(crate) struct Unsettled {
     /// How long an explanation must hold before it is sent.
     event_delay: Duration,
-    /// By the pod's UID and the note: since when, and the node that must be looked at again.
+    /// Since when, and the node that must be looked at again, by the pod's UID and the note.
     found: HashMap<(String, String), (Instant, String)>,
 }
 
@@ -37,8 +37,8 @@ impl Unsettled {
         due.map(|(_, node)| node.clone())
     }
 
-    /// Of what was found looking at `nodes`, what can be sent now. What was found about these nodes before and no longer is
-    /// has set itself right.
+    /// The explanations about `nodes` that can be sent now. What was found about these nodes before and no longer is has set
+    /// itself right.
     pub(crate) fn settled(
         &mut self,
         nodes: &BTreeSet<String>,

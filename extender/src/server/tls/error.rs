@@ -33,7 +33,7 @@ pub(crate) enum TlsError {
     #[error("the certificate in {path} is valid only from {from}; wait, or check the clock")]
     NotYet {
         path: PathBuf,
-        /// From when, RFC 3339.
+        /// The first moment at which it is valid, RFC 3339.
         from: String,
     },
     /// The key is not the certificate's.

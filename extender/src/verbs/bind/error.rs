@@ -27,7 +27,7 @@ pub(crate) enum BindError {
     /// The pod was bound to another node before.
     #[error("the pod is already bound to node {node}")]
     BoundElsewhere {
-        /// That node.
+        /// The node that it is bound to.
         node: String,
     },
     /// The pod was bound to this node by someone else.
@@ -41,7 +41,7 @@ pub(crate) enum BindError {
     /// The watch shows no such node.
     #[error("the Neuron scheduler knows no node {node}; kube-scheduler tries again")]
     UnknownNode {
-        /// Its name.
+        /// The node that kube-scheduler chose.
         node: String,
     },
     /// The node does not take the pod, or not any more.

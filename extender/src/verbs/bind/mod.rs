@@ -28,7 +28,7 @@ use crate::wire::BindArgs;
 /// How long a bind and its Binding may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BindTimeouts {
-    /// Of a whole bind.
+    /// Longest time for a whole bind.
     pub(crate) bind: Duration,
     /// How long after a call was cut off the API server may still carry out its Binding.
     pub(crate) binding: Duration,
@@ -46,11 +46,11 @@ pub(crate) struct Binder {
 /// A pod that is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// With this record.
+    /// Bound with this record.
     WithRecord(Arc<BTreeMap<String, String>>),
-    /// Without one: it asks for no Neuron hardware.
+    /// Bound without a record: it asks for no Neuron hardware.
     WithoutDevices,
-    /// It was bound here before, with a record that counts.
+    /// Bound here before, with a record that counts.
     Already,
 }
 

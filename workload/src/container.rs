@@ -9,7 +9,7 @@ use std::{env, fs, io};
 use rustix::fs::{FileType, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 
-use crate::report::{NodeSeen, Report, is_neuron};
+use crate::report::{DeviceNode, Report, is_neuron};
 
 /// The report of this process' own environment and `/dev`.
 ///
@@ -35,7 +35,7 @@ pub fn report() -> io::Result<Report> {
 }
 
 /// What is at `path`, and the result of opening it.
-pub fn node(path: &str) -> NodeSeen {
+pub fn node(path: &str) -> DeviceNode {
     let stat = rustix::fs::stat(Path::new(path));
     let (kind, number) = match &stat {
         Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
@@ -52,7 +52,7 @@ pub fn node(path: &str) -> NodeSeen {
         Ok(_) => "opened".to_owned(),
         Err(error) => name_of(error),
     };
-    NodeSeen {
+    DeviceNode {
         path: path.to_owned(),
         kind: kind.to_owned(),
         major: major(number),

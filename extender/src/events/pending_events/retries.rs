@@ -1,4 +1,5 @@
-//! What explanations that could not be sent are about, to be looked at again later: nothing else may ever be a reason to.
+//! The pods and nodes whose explanations could not be sent, to be looked at again later. A pod may see no other change that
+//! would have it looked at again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub(crate) struct Subject {
 
 /// What to look at again, and when.
 #[derive(Debug)]
-pub(crate) struct Unsent {
+pub(crate) struct Retries {
     /// The first wait; each failure doubles it.
     first_wait: Duration,
     /// When to look, none while it is looked at, and the wait that led there.
@@ -33,13 +34,13 @@ impl Subject {
     }
 }
 
-impl Unsent {
+impl Retries {
     /// Nothing yet.
     pub(crate) fn new(first_wait: Duration) -> Self {
         Self { first_wait, waits: BTreeMap::new() }
     }
 
-    /// It could not be sent. It waits twice as long each time, so that one that always fails holds up the others ever less.
+    /// It could not be sent. It waits twice as long each time, so that one that always fails delays the others less each time.
     pub(crate) fn failed(&mut self, subject: Subject, now: Instant) {
         let before = self.waits.get(&subject).map(|(_, wait)| *wait);
         let wait = before.map_or(self.first_wait, |wait| (wait * 2).min(LONGEST_WAIT));
@@ -99,34 +100,34 @@ mod tests {
     }
 
     /// The nodes and pods to look at so much later.
-    fn taken(unsent: &mut Unsent, at: Instant) -> String {
+    fn taken(retries: &mut Retries, at: Instant) -> String {
         let (mut nodes, mut pods) = (BTreeSet::new(), BTreeSet::new());
-        unsent.take_due(at, &mut nodes, &mut pods);
+        retries.take_due(at, &mut nodes, &mut pods);
         nodes.into_iter().chain(pods).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn what_failed_waits_twice_as_long_each_time_and_what_was_put_off_does_not() {
-        let (start, mut unsent) = (Instant::now(), Unsent::new(WAIT));
-        unsent.failed(subject(None, "fails"), start);
-        unsent.put_off(subject(Some("n1"), "other"), start);
-        assert_eq!(taken(&mut unsent, start + WAIT / 2), "");
-        assert_eq!(taken(&mut unsent, start + WAIT), "n1 fails");
-        unsent.failed(subject(None, "fails"), start);
-        unsent.put_off(subject(Some("n1"), "other"), start);
-        assert_eq!(taken(&mut unsent, start + WAIT), "n1");
-        assert_eq!(taken(&mut unsent, start + WAIT * 2), "fails");
-        assert_eq!(taken(&mut unsent, start + WAIT * 2), "", "it is looked at once");
+        let (start, mut retries) = (Instant::now(), Retries::new(WAIT));
+        retries.failed(subject(None, "fails"), start);
+        retries.put_off(subject(Some("n1"), "other"), start);
+        assert_eq!(taken(&mut retries, start + WAIT / 2), "");
+        assert_eq!(taken(&mut retries, start + WAIT), "n1 fails");
+        retries.failed(subject(None, "fails"), start);
+        retries.put_off(subject(Some("n1"), "other"), start);
+        assert_eq!(taken(&mut retries, start + WAIT), "n1");
+        assert_eq!(taken(&mut retries, start + WAIT * 2), "fails");
+        assert_eq!(taken(&mut retries, start + WAIT * 2), "", "it is looked at once");
     }
 
     #[test]
     fn what_was_sent_or_is_gone_is_forgotten() {
-        let (start, mut unsent) = (Instant::now(), Unsent::new(WAIT));
+        let (start, mut retries) = (Instant::now(), Retries::new(WAIT));
         for uid in ["sent", "gone", "stays"] {
-            unsent.failed(subject(None, uid), start);
+            retries.failed(subject(None, uid), start);
         }
-        unsent.remove(&subject(None, "sent"));
-        unsent.retain(|uid| uid != "gone");
-        assert_eq!(taken(&mut unsent, start + WAIT), "stays");
+        retries.remove(&subject(None, "sent"));
+        retries.retain(|uid| uid != "gone");
+        assert_eq!(taken(&mut retries, start + WAIT), "stays");
     }
 }

@@ -1,0 +1,73 @@
+//! What a bind answers where the API server answers late, with an error or not at all, and in what time.
+
+use super::world::{Fault, NODE, World, unknown};
+use crate::index::Change;
+use crate::verbs::bind::{BindError, Bound};
+
+#[tokio::test(start_paused = true)]
+async fn the_last_quarter_of_the_time_is_for_a_look_at_the_pod() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::NeverAnswered);
+    let (bound, took) = world.bind(&args).await;
+    assert!(matches!(bound, Ok(Bound::WithRecord(_))), "{bound:?}");
+    assert_eq!(took, 3500, "3 s for the Binding, and a read");
+
+    let other = world.create("other", 1).await;
+    world.show(&other).await;
+    *world.reads_fail.lock().unwrap() = true;
+    world.fault(Fault::NeverAnswered);
+    let (bound, took) = world.bind(&other).await;
+    assert_eq!((bound, took), (unknown("the API server did not answer in time"), 3500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_of_our_own_is_a_success_though_its_answer_is_lost() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::AnswerLost);
+    // Whether the record counts need not be asked: the node may have gone meanwhile.
+    let gone = async {
+        tokio::task::yield_now().await;
+        world.cluster.write(|index| index.change_nodes(Change::Gone(NODE.to_owned())));
+    };
+    let ((bound, took), ()) = tokio::join!(world.bind(&args), gone);
+    assert!(matches!(bound, Ok(Bound::WithRecord(_))), "{bound:?}");
+    assert_eq!(took, 500);
+    assert_eq!(world.node_of("one").await.as_deref(), Some(NODE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_tells_whether_the_binding_may_still_be_carried_out() {
+    for (code, may_be_carried_out) in [
+        (400, false),
+        (403, false),
+        (404, false),
+        (408, true),
+        (409, false),
+        (429, false),
+        (500, true),
+        (504, true),
+    ] {
+        let (world, args) = World::new().await;
+        world.show(&args).await;
+        world.fault(Fault::Status(code));
+        let wanted = match may_be_carried_out {
+            true => unknown("told so"),
+            false => Err(BindError::BindingRefused("told so".to_owned())),
+        };
+        assert_eq!(world.bind(&args).await.0, wanted, "{code}");
+        assert_eq!(world.is_reserved(&args), may_be_carried_out, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_binds_under_way() {
+    let (world, args) = World::new().await;
+    let binder = world.binder.clone();
+    let bind = tokio::spawn(async move { binder.bind(args).await });
+    tokio::task::yield_now().await;
+    bind.abort();
+    world.binder.finish().await;
+    assert_eq!(world.node_of("one").await.as_deref(), Some(NODE));
+}

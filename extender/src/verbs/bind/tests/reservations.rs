@@ -1,0 +1,77 @@
+//! How long a pod's reservation lasts, and that a repeated bind uses it again.
+
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::world::{Fault, NODE, READ, TIMEOUTS, World, bind_by_hand};
+use crate::verbs::bind::{BindError, Bound};
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_bind_sends_the_same_record_again() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::CallLost);
+    let (bound, _) = world.bind(&args).await;
+    assert!(matches!(bound, Err(BindError::OutcomeUnknown { .. })), "{bound:?}");
+    let reserved =
+        world.cluster.read(|index| index.reservations_of(&args.pod_uid).unwrap()[NODE].annotations.clone());
+    // Another pod gets another device in between.
+    let other = world.create("other", 1).await;
+    assert!(world.bind(&other).await.0.is_ok());
+    assert_eq!(world.bind(&args).await.0, Ok(Bound::WithRecord(reserved.clone())));
+    let annotations = world.pods.get("one").await.unwrap().annotations().clone();
+    assert_eq!(annotations, *reserved);
+    assert_eq!(annotations["NEURON_DEVS"], "0");
+    let other = world.pods.get("other").await.unwrap().annotations().clone();
+    assert_eq!(other["NEURON_DEVS"], "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_of_unknown_outcome_ends_when_its_pod_is_not_bound_here() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    sleep(TIMEOUTS.binding).await;
+    assert!(world.is_reserved(&args), "it is read first");
+    // While the pod cannot be read nothing is released.
+    *world.reads_fail.lock().unwrap() = true;
+    sleep(READ * 2).await;
+    assert!(world.is_reserved(&args));
+    *world.reads_fail.lock().unwrap() = false;
+    sleep(TIMEOUTS.binding + READ).await;
+    assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_lasts_while_its_pod_is_bound_here_and_lives() {
+    let (world, args) = World::new().await;
+    assert!(world.bind(&args).await.0.is_ok());
+    sleep(TIMEOUTS.binding * 3).await;
+    assert!(world.is_reserved(&args), "no watch has shown it");
+    let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+    world.pods.patch_status("one", &PatchParams::default(), &ended).await.unwrap();
+    sleep(TIMEOUTS.binding * 2).await;
+    assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_ends_when_another_pod_of_its_name_or_another_node_has_it() {
+    let (world, args) = World::new().await;
+    assert!(world.bind(&args).await.0.is_ok());
+    world.pods.delete("one", &DeleteParams::default().grace_period(0)).await.unwrap();
+    world.create("one", 1).await;
+    bind_by_hand(&world.pods, "one", NODE, json!({})).await;
+    sleep(TIMEOUTS.binding * 2).await;
+    assert!(!world.is_reserved(&args), "another pod of its name is bound here");
+
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_by_hand(&world.pods, "one", "n2", json!({})).await;
+    sleep(TIMEOUTS.binding * 2).await;
+    assert!(!world.is_reserved(&args), "it is bound to another node");
+}

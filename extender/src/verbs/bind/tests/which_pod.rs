@@ -1,0 +1,89 @@
+//! Only the pod that kube-scheduler means is bound: the one of that name and UID, not deleted, not bound already.
+
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use super::world::{Fault, NODE, World, record};
+use crate::verbs::bind::{BindError, Bound};
+use crate::wire::BindArgs;
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_no_watch_has_shown_yet_is_read() {
+    let (world, args) = World::new().await;
+    let (bound, took) = world.bind(&args).await;
+    assert!(matches!(bound, Ok(Bound::WithRecord(_))), "{bound:?}");
+    assert_eq!(took, 500);
+    world.show(&args).await;
+    assert_eq!(world.bind(&args).await, (Ok(Bound::Already), 0), "the watch has shown it");
+
+    let lost = world.create("lost", 1).await;
+    *world.reads_fail.lock().unwrap() = true;
+    let (bound, _) = world.bind(&lost).await;
+    assert!(matches!(&bound, Err(BindError::NotRead(reason)) if reason.contains("reset")), "{bound:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_pod_of_that_name_and_uid_is_bound() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    // The watch shows this UID under another name: the API server is asked, and knows no such pod.
+    let renamed = BindArgs { pod_name: "two".to_owned(), ..world.create("three", 1).await };
+    let renamed = BindArgs { pod_uid: args.pod_uid.clone(), ..renamed };
+    assert_eq!(world.bind(&renamed).await, (Err(BindError::Gone), 500));
+    let moved = BindArgs { pod_namespace: "other".to_owned(), pod_name: "one".to_owned(), ..renamed };
+    assert_eq!(world.bind(&moved).await, (Err(BindError::Gone), 500));
+    let before = BindArgs { pod_uid: "before".to_owned(), pod_namespace: "default".to_owned(), ..moved };
+    let replaced = BindError::Replaced { requested: "before".to_owned(), found: args.pod_uid.clone() };
+    assert_eq!(world.bind(&before).await, (Err(replaced), 500));
+    assert_eq!(world.node_of("one").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_made_again_meanwhile_is_not_bound() {
+    for and_made_again in [false, true] {
+        let (world, args) = World::new().await;
+        world.show(&args).await;
+        world.fault(Fault::Deleted { and_made_again });
+        let (bound, _) = world.bind(&args).await;
+        match (and_made_again, bound) {
+            (false, Err(BindError::BindingRefused(reason))) => assert_eq!(reason, "pods \"one\" not found"),
+            (true, Err(BindError::Replaced { requested, found })) => {
+                assert_eq!(requested, args.pod_uid);
+                assert_eq!(Some(found), world.pods.get("one").await.unwrap().uid());
+            }
+            (_, bound) => panic!("{and_made_again}: {bound:?}"),
+        }
+        assert!(!world.is_reserved(&args));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_while_its_bindings_answer_is_lost_is_gone() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.pods.delete("one", &DeleteParams::default().grace_period(0)).await.unwrap();
+    world.fault(Fault::CallLost);
+    assert_eq!(world.bind(&args).await.0, Err(BindError::Gone));
+    assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_else_bound_meanwhile_is_told_by_its_record() {
+    let elsewhere = BindError::BoundElsewhere { node: "n2".to_owned() };
+    for (node, annotations, wanted) in [
+        (NODE, record(NODE, 3), None),
+        (NODE, json!({}), Some(BindError::BoundWithoutRecord)),
+        (NODE, record("n2", 0), Some(BindError::BoundWithoutRecord)),
+        ("n2", record("n2", 0), Some(elsewhere.clone())),
+        // This record is to the letter what this bind would have written.
+        ("n2", record(NODE, 0), Some(elsewhere)),
+    ] {
+        let (world, args) = World::new().await;
+        world.show(&args).await;
+        let case = format!("{node} {annotations}");
+        world.fault(Fault::BoundBefore(node, annotations));
+        assert_eq!(world.bind(&args).await.0.err(), wanted, "{case}");
+        assert_eq!(world.is_reserved(&args), wanted.is_none(), "{case}");
+    }
+}

@@ -1,0 +1,199 @@
+//! The world of one bind: one node, one pod, and an API server in memory that goes wrong as a test says. Time stands still
+//! but for what is waited for; the watch shows what a test says. Made by every test of bind.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use http::{Request, Response, StatusCode};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt as _};
+use neuron_core::catalog::Catalog;
+use neuron_core::pod::{BoundPod, PodSpec};
+use neuron_core::topology::Policy;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tower::ServiceExt as _;
+
+use crate::index::{Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
+use crate::verbs::bind::{BindError, BindTimeouts, Binder, Bound};
+use crate::wire::BindArgs;
+
+pub(super) const TIMEOUTS: BindTimeouts =
+    BindTimeouts { bind: Duration::from_secs(4), binding: Duration::from_secs(60) };
+/// How long every read of a pod takes.
+pub(super) const READ: Duration = Duration::from_millis(500);
+pub(super) const NODE: &str = "n1";
+
+/// What becomes of the next call that would bind a pod.
+pub(super) enum Fault {
+    /// It is carried out and never answered.
+    NeverAnswered,
+    /// It is carried out, and the connection breaks before the answer.
+    AnswerLost,
+    /// It is not carried out, and the connection breaks.
+    CallLost,
+    /// It is not carried out and answered with this status.
+    Status(u16),
+    /// Somebody else binds the pod to a node first, with these annotations.
+    BoundBefore(&'static str, Value),
+    /// Somebody deletes the pod first, and perhaps makes it again.
+    Deleted { and_made_again: bool },
+}
+
+pub(super) struct World {
+    pub(super) pods: Api<Pod>,
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    pub(super) reads_fail: Arc<Mutex<bool>>,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) binder: Binder,
+}
+
+fn spec(devices: u32) -> Value {
+    let limits = json!({"aws.amazon.com/neuron": devices.to_string()});
+    json!({"containers": [{"name": "main", "image": "workload", "resources": {"limits": limits}}]})
+}
+
+fn pod(name: &str, devices: u32) -> Pod {
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec(devices)})).unwrap()
+}
+
+pub(super) fn record(node: &str, device: u8) -> Value {
+    let record = json!({"v": 1, "node": node, "lnc": 1, "containers": {"main": {"devices": [device]}}});
+    json!({"neuron-scheduler/allocation": record.to_string()})
+}
+
+pub(super) async fn bind_by_hand(pods: &Api<Pod>, name: &str, node: &str, annotations: Value) {
+    let target = json!({"kind": "Node", "name": node});
+    let binding = json!({"metadata": {"name": name, "annotations": annotations}, "target": target});
+    let _: Value = pods.create_subresource("binding", name, &PostParams::default(), &binding).await.unwrap();
+}
+
+impl World {
+    /// A cluster with one node, an inf2.24xlarge with six devices, and one pod that asks for one.
+    pub(super) async fn new() -> (World, BindArgs) {
+        let server = ApiServer::new(Clock::new());
+        let pods: Api<Pod> = Api::default_namespaced(server.client());
+        let cluster = Arc::new(Cluster::new(Index::new(TopologyCache::new(
+            Arc::new(Catalog::embedded().clone()),
+            Policy::Documented,
+        ))));
+        let node = ObservedNode {
+            name: NODE.to_owned(),
+            instance_type: Some("inf2.24xlarge".to_owned()),
+            report: None,
+        };
+        cluster.write(|index| index.change_nodes(Change::Listed(vec![node])));
+        cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
+        let faults = Arc::<Mutex<VecDeque<Fault>>>::default();
+        let reads_fail = Arc::new(Mutex::new(false));
+        let client = client(&server, pods.clone(), faults.clone(), reads_fail.clone());
+        let binder = Binder::new(cluster.clone(), client, TIMEOUTS);
+        let world = World { pods, faults, reads_fail, cluster, binder };
+        let args = world.create("one", 1).await;
+        (world, args)
+    }
+
+    /// Creates a pod, and asks to bind it.
+    pub(super) async fn create(&self, name: &str, devices: u32) -> BindArgs {
+        let created = self.pods.create(&PostParams::default(), &pod(name, devices)).await.unwrap();
+        BindArgs {
+            pod_name: name.to_owned(),
+            pod_namespace: "default".to_owned(),
+            pod_uid: created.uid().unwrap(),
+            node: NODE.to_owned(),
+        }
+    }
+
+    pub(super) fn fault(&self, fault: Fault) {
+        self.faults.lock().unwrap().push_back(fault);
+    }
+
+    /// What comes of the bind, and after how many milliseconds.
+    pub(super) async fn bind(&self, args: &BindArgs) -> (Result<Bound, BindError>, u128) {
+        let BindArgs { pod_name, pod_namespace, pod_uid, node } = args;
+        let args = BindArgs {
+            pod_name: pod_name.clone(),
+            pod_namespace: pod_namespace.clone(),
+            pod_uid: pod_uid.clone(),
+            node: node.clone(),
+        };
+        let began = Instant::now();
+        (self.binder.bind(args).await, began.elapsed().as_millis())
+    }
+
+    /// Has the watch show the pod as it is, bound or not.
+    pub(super) async fn show(&self, args: &BindArgs) {
+        let live = self.pods.get(&args.pod_name).await.unwrap();
+        let spec: PodSpec = serde_json::from_value(spec(1)).unwrap();
+        let annotations = live.annotations().clone();
+        let pod = BoundPod::new("default", &args.pod_name, &args.pod_uid, annotations, &spec, None);
+        let observed = ObservedPod { node: live.spec.unwrap().node_name, unschedulable: false, pod };
+        self.cluster.write(|index| index.change_pods(Change::Applied(observed)));
+    }
+
+    pub(super) fn is_reserved(&self, args: &BindArgs) -> bool {
+        self.cluster.read(|index| index.has_reservation(&args.pod_uid, NODE))
+    }
+
+    pub(super) async fn node_of(&self, name: &str) -> Option<String> {
+        self.pods.get(name).await.unwrap().spec.unwrap().node_name
+    }
+}
+
+fn client(
+    server: &ApiServer,
+    pods: Api<Pod>,
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    reads_fail: Arc<Mutex<bool>>,
+) -> Client {
+    let router = server.router();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (router, pods) = (router.clone(), pods.clone());
+        let is_read = request.method() == http::Method::GET;
+        let fault = if is_read { None } else { faults.lock().unwrap().pop_front() };
+        let fails = is_read && *reads_fail.lock().unwrap();
+        async move {
+            let broken = || Err(tower::BoxError::from("connection reset by peer"));
+            if is_read {
+                sleep(READ).await;
+            }
+            match fault {
+                _ if fails => return broken(),
+                None => {}
+                Some(Fault::NeverAnswered) => {
+                    router.oneshot(request).await?;
+                    return std::future::pending().await;
+                }
+                Some(Fault::AnswerLost) => {
+                    router.oneshot(request).await?;
+                    return broken();
+                }
+                Some(Fault::CallLost) => return broken(),
+                Some(Fault::Status(code)) => {
+                    let response = Response::builder().status(StatusCode::from_u16(code)?);
+                    return Ok(response.body(axum::body::Body::from("told so"))?);
+                }
+                Some(Fault::BoundBefore(node, annotations)) => {
+                    bind_by_hand(&pods, "one", node, annotations).await;
+                }
+                Some(Fault::Deleted { and_made_again }) => {
+                    pods.delete("one", &DeleteParams::default().grace_period(0)).await?;
+                    if and_made_again {
+                        pods.create(&PostParams::default(), &pod("one", 1)).await?;
+                    }
+                }
+            }
+            Ok(router.oneshot(request).await?)
+        }
+    });
+    Client::new(service, "default")
+}
+
+pub(super) fn unknown(reason: &str) -> Result<Bound, BindError> {
+    Err(BindError::OutcomeUnknown { reason: reason.to_owned() })
+}
