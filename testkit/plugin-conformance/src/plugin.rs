@@ -41,9 +41,9 @@ pub struct WithEachDevice {
 /// How devices come into containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// As device nodes, mounts or variables of the plugin's answer.
+    /// Device nodes, mounts or variables in the plugin's answer.
     DeviceNodes,
-    /// As CDI devices, which containerd knows from 1.7 on.
+    /// CDI devices, which containerd knows from 1.7 on.
     Cdi,
 }
 
