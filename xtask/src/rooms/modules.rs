@@ -44,7 +44,10 @@ pub(super) struct Use {
     pub(super) is_public: bool,
 }
 
-/// Reads the modules below a root file, `lib.rs` or `main.rs`. Errors: a file that is missing or is no Rust.
+/// Reads the modules below a root file, `lib.rs` or `main.rs`.
+///
+/// # Errors
+/// A file that is missing or is no Rust.
 pub(super) fn of(root: &Path) -> anyhow::Result<Modules> {
     let mut modules = Modules::new();
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();
