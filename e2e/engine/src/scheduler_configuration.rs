@@ -58,7 +58,7 @@ struct Profile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExtenderEntry {
-    /// Without the verb, such as `http://10.96.0.7:12345`.
+    /// The URL without the verb, such as `http://10.96.0.7:12345`.
     pub url_prefix: String,
     filter_verb: String,
     bind_verb: String,

@@ -21,7 +21,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// For a node after this outcome; none where everything is held, or where the node's type is in no catalog.
+    /// The probe of a node after this outcome; none where everything is held, or where the node's type is in no catalog.
     pub fn of(scenario: &Scenario, outcome: &Outcome, node: &str) -> Option<Self> {
         let hardware = Hardware::of(scenario, node)?;
         let here = outcome.pods.values().filter(|pod| pod.is_running() && pod.node.as_deref() == Some(node));
