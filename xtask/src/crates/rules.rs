@@ -2,7 +2,7 @@
 
 /// What one crate may depend on.
 pub(super) struct Row {
-    /// The crate.
+    /// The package's name.
     pub(super) name: &'static str,
     /// Workspace crates that it may link.
     pub(super) knows: &'static [&'static str],

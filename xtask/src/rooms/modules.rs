@@ -25,7 +25,7 @@ pub(super) struct Module {
     pub(super) children: BTreeSet<String>,
     /// Other items that it declares.
     pub(super) items: BTreeSet<String>,
-    /// Its imports.
+    /// Its `use` declarations, one for each name.
     pub(super) uses: Vec<Use>,
     /// Paths of several segments in its code.
     pub(super) paths: BTreeSet<Vec<String>>,
