@@ -30,7 +30,7 @@ pub struct Description {
 /// A second resource that stands for the same hardware.
 #[derive(Clone, Debug)]
 pub struct WithEachDevice {
-    /// The resource.
+    /// The extended resource, such as `example.com/core`.
     pub resource: String,
     /// What one is called in sentences, in the plural.
     pub noun: String,
