@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// As lines.
+    /// The machine in lines of text.
     pub(super) fn text(&self) -> String {
         format!(
             "{} x {}, {} GiB, {}, load {} before\nkube-scheduler {}, extenders built for {}\n",

@@ -67,7 +67,7 @@ pub struct ExtenderEntry {
     /// Whether it is sent the nodes' names instead of whole nodes.
     pub node_cache_capable: bool,
     ignorable: bool,
-    /// As Go writes durations: `5s`.
+    /// A duration as Go writes it: `5s`.
     http_timeout: String,
     managed_resources: Vec<ManagedResource>,
 }
@@ -121,7 +121,7 @@ impl SchedulerConfiguration {
         }
     }
 
-    /// As the file that kube-scheduler reads.
+    /// The configuration as the YAML file that kube-scheduler reads.
     ///
     /// # Errors
     /// It cannot be written as YAML.

@@ -55,7 +55,7 @@ fn hands_down_a_part(pod: &PodPlan) -> bool {
             Resource::Device => container.devices,
             Resource::Core => container.cores,
         };
-        // As kubelet goes: init containers and sidecars first.
+        // kubelet's order: init containers and sidecars first.
         let app = |container: &&ContainerPlan| container.role == Role::App;
         let first = pod.containers.iter().filter(move |container| !app(container));
         first

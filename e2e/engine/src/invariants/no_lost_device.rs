@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 /// A pod that asks for everything that nobody holds on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Its name.
+    /// `metadata.name` of the pod that asks for everything free.
     pub pod: String,
     /// The node, `n1` first.
     pub node: String,

@@ -127,7 +127,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// As the command line writes it.
+    /// The word of the command line for it, such as `faults`.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Placement => "placement",
