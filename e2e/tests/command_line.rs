@@ -144,16 +144,25 @@ fn a_type_of_a_catalog_file_is_faked_placed_and_drawn() {
     assert_eq!(output.status.code(), Some(0), "{shown}{}", text(&output.stderr));
     assert!(shown.contains("[ 0 aa]  [ 1 aa]  [ 2 aa]  [ 3 aa]"), "{shown}");
 
-    let output = neuron_e2e(&["run", &path]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stdout).contains("instance type trn9.24xlarge is not known"),
-        "{}",
-        text(&output.stdout)
-    );
-
     let listed = text(&neuron_e2e(&["list", "--catalog", &catalog]).stdout);
     assert!(listed.contains("every-type/trn9.24xlarge"), "{listed}");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_brought_up_is_told_apart_from_a_scenario_that_failed() {
+    let (_folder, path) = file("mine.yaml", "about: x\nnodes: [{type: trn9.24xlarge}]\nsteps: []\n");
+    let why = "bringing the embedded cluster up: machine of n1: instance type trn9.24xlarge is not known";
+    let output = neuron_e2e(&["run", &path]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{shown}");
+    assert!(shown.contains("NOT PREPARED") && shown.contains(why), "{shown}");
+    assert_eq!(shown.lines().last(), Some("0 passed, 0 failed, 1 not prepared"));
+
+    let output = neuron_e2e(&["run", &path, "-o", "json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(rows[0]["not_prepared"].as_str().unwrap().starts_with(why), "{rows:?}");
+    assert_eq!((&rows[0]["passed"], &rows[0]["failures"]), (&json!(false), &json!([])));
 }
 
 #[test]

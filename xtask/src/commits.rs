@@ -20,7 +20,9 @@ pub(crate) struct Arguments {
 }
 
 /// Checks every commit that `HEAD` has and `BASE` has not. A clone that lacks the history is skipped, with the reason.
-/// Errors: subjects against the rule.
+///
+/// # Errors
+/// Subjects against the rule.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let checked = check(&program::workspace_folder()?, &arguments.base)?;
     program::print(&told(&checked, &arguments.base)?)

@@ -24,7 +24,10 @@ pub(crate) struct Arguments {
     base: String,
 }
 
-/// Builds and packs everything. Errors: Docker does not answer, a build fails.
+/// Builds and packs everything.
+///
+/// # Errors
+/// Docker does not answer, a build fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let workspace = &program::workspace_folder()?;
     // First: the build takes minutes, this takes none.

@@ -1,4 +1,8 @@
 //! `cargo xtask`: chores of this workspace that need more than cargo. Run by developers and by `.ci/run`.
+//!
+//! ```sh
+//! cargo xtask rooms
+//! ```
 
 mod commits;
 mod crates;

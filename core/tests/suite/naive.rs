@@ -1,38 +1,12 @@
-//! The candidate sets a second time: the rules of docs/architecture.md §4 and docs/reference/neuron.md §3.1, §3.2 written
-//! down as they are documented, asked of every set of ids one by one. Deliberately dumb, and without any code of production:
-//! what the tests of topology and placement compare production with. Of the catalog file only devices, cores and links are
-//! read, not its `device_counts` and `device_sets`.
+//! All candidate sets of a node by the naive definition, [`neuron_documented_rules`]: every set of ids asked of it, one by
+//! one. What the tests of topology and placement compare production with. Of the catalog file only devices, cores and links
+//! are read, not its `device_counts` and `device_sets`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex};
 
+pub(crate) use neuron_documented_rules::{Ids, Node, Rules};
 use serde_json::Value;
-
-/// One set of device ids or of logical core ids, ascending.
-pub(crate) type Ids = Vec<u8>;
-
-/// A node as the rules see it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Node {
-    pub(crate) rules: Rules,
-    pub(crate) devices: u8,
-    /// Logical cores of one device.
-    pub(crate) cores_per_device: u8,
-    /// The ids that each device is linked to; index is the device id.
-    pub(crate) links: Vec<Ids>,
-}
-
-/// Which rules hold for a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Rules {
-    /// Inferentia and Inferentia2.
-    Inf { linked: bool },
-    /// Trainium and Trainium2 in a torus of 16, and Trainium3 with 16 devices, which follows the same sets until AWS
-    /// documents its own. `pairs`: whether the runtime takes two linked devices, too.
-    Trn { linked: bool, pairs: bool },
-    /// A type whose hardware only the node's report describes.
-    Reported,
-}
 
 /// The candidate sets of a node by count, each list ascending.
 #[derive(Debug, Default)]
@@ -42,9 +16,6 @@ pub(crate) struct Sets {
     pub(crate) devices: BTreeMap<u32, Vec<Ids>>,
     pub(crate) cores: BTreeMap<u32, Vec<Ids>>,
 }
-
-const ROWS: [[u8; 4]; 4] = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]];
-const HALVES: [[u8; 8]; 2] = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]];
 
 /// Every instance type of the catalog file with each LNC that it can run at: 1, and 2 on Trainium2 and Trainium3.
 pub(crate) fn every_type() -> Vec<(String, u8)> {
@@ -100,7 +71,7 @@ impl Sets {
             }
         }
         let cores = node.devices * node.cores_per_device;
-        // Cores of a set are consecutive ids, whatever the type.
+        // No other sets are asked about: the rules want consecutive ids, whatever the type.
         for first in 0..cores {
             for last in first..cores {
                 let ids: Ids = (first..=last).collect();
@@ -122,68 +93,4 @@ impl Sets {
     pub(crate) fn cores(&self, count: u32) -> &[Ids] {
         self.cores.get(&count).map(Vec::as_slice).unwrap_or_default()
     }
-}
-
-impl Node {
-    fn is_device_set(&self, ids: &[u8]) -> bool {
-        // One device and all devices are always valid.
-        if ids.len() == 1 || ids.len() == usize::from(self.devices) {
-            return true;
-        }
-        match self.rules {
-            // Neighbours in a row; a ring's wrap has a gap in its ids.
-            Rules::Inf { linked: false } | Rules::Reported => are_consecutive(ids) && self.are_linked(ids),
-            Rules::Inf { linked: true } => self.are_linked(ids),
-            // trn3e gives 1 or all of its 4.
-            Rules::Trn { .. } if self.devices != 16 => false,
-            Rules::Trn { linked: false, .. } => {
-                ROWS.iter().any(|row| row == ids) || HALVES.iter().any(|half| half == ids)
-            }
-            Rules::Trn { linked: true, pairs } => {
-                ([4, 8].contains(&ids.len()) || (pairs && ids.len() == 2)) && self.are_linked(ids)
-            }
-        }
-    }
-
-    /// Whether consecutive core ids are a candidate set.
-    fn is_core_set(&self, ids: &[u8]) -> bool {
-        // One core and all cores are always valid.
-        if ids.len() == 1 || ids.len() == usize::from(self.devices * self.cores_per_device) {
-            return true;
-        }
-        let devices: BTreeSet<u8> = ids.iter().map(|core| core / self.cores_per_device).collect();
-        let devices: Ids = devices.into_iter().collect();
-        if ids.len() <= usize::from(self.cores_per_device) {
-            // Up to one device's cores stay inside one device.
-            return devices.len() == 1;
-        }
-        match self.rules {
-            // May start and end mid-device.
-            Rules::Inf { .. } => self.are_linked(&devices),
-            // Whole devices by the device rule.
-            Rules::Trn { .. } | Rules::Reported => {
-                let are_whole = ids.len() == devices.len() * usize::from(self.cores_per_device);
-                are_whole && self.is_device_set(&devices)
-            }
-        }
-    }
-
-    /// Whether every device reaches every other over links inside the set.
-    fn are_linked(&self, ids: &[u8]) -> bool {
-        let mut reached = vec![ids[0]];
-        let mut next = 0;
-        while let Some(&device) = reached.get(next) {
-            for other in &self.links[usize::from(device)] {
-                if ids.contains(other) && !reached.contains(other) {
-                    reached.push(*other);
-                }
-            }
-            next += 1;
-        }
-        reached.len() == ids.len()
-    }
-}
-
-fn are_consecutive(ids: &[u8]) -> bool {
-    ids.windows(2).all(|pair| pair[1] == pair[0] + 1)
 }

@@ -10,7 +10,10 @@ use kube::Client;
 /// `--profiling` on).
 const PROFILE_AFTER_COLLECTION: &str = "/debug/pprof/heap?gc=1&debug=1";
 
-/// Has the API server collect its garbage now. An error where it does not offer that.
+/// Has the API server collect its garbage now.
+///
+/// # Errors
+/// The API server has no endpoint for that.
 pub(super) async fn collect(client: &Client) -> anyhow::Result<()> {
     let request = Request::get(PROFILE_AFTER_COLLECTION).body(Vec::new())?;
     client.request_text(request).await.context(

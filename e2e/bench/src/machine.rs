@@ -22,8 +22,8 @@ pub(super) struct Machine {
     pub(super) build: &'static str,
 }
 
-/// How long all processors together have been there and how long of it they were kept for other machines on the same
-/// hardware (`steal` of /proc/stat), in hundredths of seconds since the start.
+/// Counters of /proc/stat over all processors, in hundredths of seconds since the start: all times together, and
+/// `steal`, which other machines on the same hardware had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ProcessorTime {
     all: f64,
@@ -31,7 +31,7 @@ pub(super) struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Until now; none where the system does not say.
+    /// The counters now; none where the system does not say.
     pub(super) fn now() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// As lines.
+    /// The machine in lines of text.
     pub(super) fn text(&self) -> String {
         format!(
             "{} x {}, {} GiB, {}, load {} before\nkube-scheduler {}, extenders built for {}\n",

@@ -17,7 +17,7 @@ const DEVICES: usize = 16;
 /// What is measured, and on which cluster.
 #[derive(Clone, Debug, Args)]
 pub struct MeasureArguments {
-    /// How many trn1.32xlarge nodes, minded by kwok.
+    /// How many trn1.32xlarge nodes, kept alive by kwok.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub nodes: u16,
     /// How many pods wait, each for one device.

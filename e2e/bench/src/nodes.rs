@@ -19,7 +19,7 @@ use super::running::Running;
 
 /// What every node is: 16 devices, 32 cores.
 pub(super) const INSTANCE_TYPE: &str = "trn1.32xlarge";
-/// Label of the nodes that kwok minds.
+/// Label of the nodes that kwok keeps alive.
 const LABEL: &str = "type=kwok";
 /// What kwok does with them: it has no stages of its own.
 const STAGES: &str = include_str!("kwok-stages.yml");
@@ -101,7 +101,7 @@ fn manifest(index: usize, of_type: &InstanceType) -> Value {
         "kind": "Node",
         "metadata": {
             "name": name,
-            // Without the label of the operating system the cluster's own DaemonSets stay away.
+            // The cluster's own DaemonSets stay away from nodes without the label of the operating system.
             "labels": {
                 "type": "kwok",
                 names::INSTANCE_TYPE_LABEL: of_type.name,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_offers_and_reports_sixteen_devices() {
+    fn a_node_advertises_and_reports_sixteen_devices() {
         let node = manifest(7, Catalog::embedded().find(INSTANCE_TYPE).unwrap());
         assert_eq!(node["status"]["allocatable"][names::NEURON], "16");
         assert_eq!(node["status"]["allocatable"][names::NEURONCORE], "32");

@@ -144,7 +144,7 @@ struct Begun {
 /// What it took to bind the pods, from the first one to the last one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
-    /// Time.
+    /// Wall time from the first bind to the last.
     pub(super) time: Duration,
     /// Share of the processors' time that other machines had meanwhile; none where the system does not say.
     pub(super) stolen: Option<f64>,
@@ -153,7 +153,10 @@ pub(super) struct Took {
 }
 
 impl BindWatch {
-    /// Waits until all are bound. An error after some minutes, with how many were.
+    /// Waits until all are bound.
+    ///
+    /// # Errors
+    /// Some minutes went by; with how many were bound.
     pub(super) async fn all_bound(mut self) -> anyhow::Result<Took> {
         let deadline = Instant::now() + LONGEST;
         while self.bound.len() < self.wanted {

@@ -23,7 +23,7 @@ pub(super) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Of this cluster; it does not run yet.
+    /// The cluster's scheduler; it does not run yet.
     pub(super) async fn of(cluster: &'a Cluster) -> anyhow::Result<Self> {
         let pods: Api<Pod> = Api::namespaced(cluster.client(), "kube-system");
         let image = image_of(&pods, &format!("kube-scheduler-{}", cluster.control_plane())).await?;

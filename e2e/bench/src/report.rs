@@ -64,7 +64,7 @@ struct Ratio {
     of: Variant,
     to: Variant,
     ratio: Spread,
-    /// Of the pods that were bound while the processors got the same work done.
+    /// The ratio of pods bound for equal processor work.
     #[serde(skip_serializing_if = "Option::is_none")]
     at_equal_pace: Option<Spread>,
 }
@@ -159,7 +159,7 @@ impl Report {
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// The spread; None without figures.
     fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let (min, max) = (*figures.first()?, *figures.last()?);

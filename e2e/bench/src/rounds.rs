@@ -94,8 +94,8 @@ struct Bench<'a> {
     size: Size,
 }
 
-/// What one run showed.
-struct Seen {
+/// What one run of one variant took.
+struct RunResult {
     took: Took,
     pods: usize,
     extender_seconds: Option<f64>,
@@ -103,7 +103,7 @@ struct Seen {
 
 impl Bench<'_> {
     /// One run of one variant that other machines on the same hardware left the processors for, if there is one.
-    async fn run_undisturbed(&self, variant: Variant) -> anyhow::Result<Seen> {
+    async fn run_undisturbed(&self, variant: Variant) -> anyhow::Result<RunResult> {
         let mut seen = self.run(variant).await?;
         for _ in 0..ANEW {
             let Some(stolen) = seen.took.stolen.filter(|stolen| *stolen > STOLEN) else { break };
@@ -115,7 +115,7 @@ impl Bench<'_> {
     }
 
     /// One run of one variant; its pods are gone afterwards.
-    async fn run(&self, variant: Variant) -> anyhow::Result<Seen> {
+    async fn run(&self, variant: Variant) -> anyhow::Result<RunResult> {
         self.pods.create().await?;
         let extender = match variant.extender() {
             None => None,
@@ -145,7 +145,7 @@ impl Bench<'_> {
         }
         self.pods.remove().await?;
         let extender_seconds = before.zip(after).map(|(before, after)| after - before);
-        Ok(Seen { took, pods: self.size.pods, extender_seconds })
+        Ok(RunResult { took, pods: self.size.pods, extender_seconds })
     }
 
     /// Goes with the cluster's folder.
@@ -154,7 +154,7 @@ impl Bench<'_> {
     }
 }
 
-impl Seen {
+impl RunResult {
     fn measured(&self, round: usize, variant: Variant) -> Measured {
         let pods = self.pods as f64;
         Measured {

@@ -28,7 +28,10 @@ impl Running {
         Ok(Self { what, child, log: log.to_owned() })
     }
 
-    /// What comes of work that needs the program. Errors: the work's own, or that the program ended before `done`.
+    /// What comes of work that needs the program.
+    ///
+    /// # Errors
+    /// The work's own, or that the program ended before `done`.
     pub(super) async fn while_it_runs(
         &mut self,
         done: &str,

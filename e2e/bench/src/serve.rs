@@ -40,7 +40,7 @@ pub struct Arguments {
 /// # Errors
 /// The kubeconfig or the address is of no use.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    // As neuron-extender itself logs, for that is part of what it costs.
+    // The same log as neuron-extender, for that is part of what it costs.
     runtime::log();
     let client = runtime::client(Some(&arguments.kubeconfig)).await?;
     let listener = TcpListener::bind(arguments.listen).await?;

@@ -58,7 +58,7 @@ struct Profile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExtenderEntry {
-    /// Without the verb, such as `http://10.96.0.7:12345`.
+    /// The URL without the verb, such as `http://10.96.0.7:12345`.
     pub url_prefix: String,
     filter_verb: String,
     bind_verb: String,
@@ -67,7 +67,7 @@ pub struct ExtenderEntry {
     /// Whether it is sent the nodes' names instead of whole nodes.
     pub node_cache_capable: bool,
     ignorable: bool,
-    /// As Go writes durations: `5s`.
+    /// A duration as Go writes it: `5s`.
     http_timeout: String,
     managed_resources: Vec<ManagedResource>,
 }
@@ -121,7 +121,7 @@ impl SchedulerConfiguration {
         }
     }
 
-    /// As the file that kube-scheduler reads.
+    /// The configuration as the YAML file that kube-scheduler reads.
     ///
     /// # Errors
     /// It cannot be written as YAML.

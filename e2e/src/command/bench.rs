@@ -42,7 +42,7 @@ pub(super) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
         BenchCommand::Scheduler(arguments) => wait_for(scheduler(arguments)),
         BenchCommand::Extender(arguments) => {
-            // On one thread, as neuron-extender itself.
+            // One thread, as neuron-extender itself has.
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(neuron_e2e_bench::serve_extender(arguments)).map(|()| ExitCode::SUCCESS)
         }

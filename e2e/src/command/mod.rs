@@ -23,7 +23,7 @@ use crate::{conformance, playground};
 const EXIT_CODES: &str = "Exit codes:
   0  everything passed, or was skipped
   1  something failed: what, and why, is printed
-  2  asked for wrongly, or not carried out or tidied up after: why is on standard error";
+  2  asked for wrongly, or not prepared, carried out or tidied up after: why is printed";
 
 /// Runs the scenarios of the Neuron scheduling suite: the production extender and device plugin on fake hardware.
 #[derive(Debug, Parser)]
@@ -66,7 +66,7 @@ enum Command {
 /// Carries the arguments out. Exit code 0 if everything passed, 1 if a scenario failed.
 ///
 /// # Errors
-/// Misuse, or a run that could not be carried out or tidied up after: exit code 2.
+/// Misuse, or a run that could not be carried out or tidied up after: exit code 2, as where no cluster could be prepared.
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     // The ring provider must be chosen before the first client is made; a second choice is no error here.
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();

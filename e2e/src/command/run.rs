@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::{self, Options};
+use neuron_e2e_engine::embedded::{Embedded, Options};
 use neuron_e2e_engine::outcome::Outcome;
 use neuron_e2e_engine::scenario::Scenario;
 use tokio::time::Instant;
@@ -73,8 +73,12 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let mut running = futures::stream::iter(runs.iter().enumerate())
         .map(async |(place, (scenario, options))| {
             let began = Instant::now();
-            let result = embedded::run(scenario, *options).await;
-            (place, Row::new(scenario, result, began.elapsed().as_secs_f64()))
+            let seconds = || began.elapsed().as_secs_f64();
+            let row = match Embedded::up(scenario, *options).await {
+                Ok(cluster) => Row::new(scenario, cluster.run(scenario).await, seconds()),
+                Err(why) => Row::not_prepared(scenario, format!("{why:#}"), seconds()),
+            };
+            (place, row)
         })
         .buffer_unordered(arguments.jobs.unwrap_or(4).max(1));
     while let Some((place, row)) = running.next().await {

@@ -27,7 +27,7 @@ pub(super) struct NeuronPlugin<'c> {
 }
 
 impl<'c> NeuronPlugin<'c> {
-    /// As it is installed on the cluster.
+    /// The plugin as it is installed on the cluster.
     pub(super) fn on(cluster: &'c KindCluster) -> Self {
         let cores = WithEachDevice {
             resource: names::NEURONCORE.to_owned(),

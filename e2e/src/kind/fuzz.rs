@@ -21,7 +21,7 @@ pub enum OnKind {
     Ran {
         /// One row a seed, in order, of those that a cluster could be prepared for.
         rows: Vec<Row>,
-        /// Of the other seeds, why none could be.
+        /// Why no cluster could be prepared, for each remaining seed.
         not_prepared: Vec<String>,
     },
     /// This machine lacks something; what, and what to do about it.
@@ -33,7 +33,7 @@ pub enum OnKind {
 struct PlanResult {
     failures: Vec<String>,
     not_prepared: Option<String>,
-    /// Wall time.
+    /// Wall time in seconds, of all schedulers together.
     seconds: f64,
 }
 
@@ -154,7 +154,7 @@ async fn session_of(
     for row in rows {
         let plan = plans.iter().find(|plan| plan.name() == row.scenario);
         let mut failures = row.failures;
-        // Where to look is no failure of a kind.
+        // A pointer to evidence is no failure of its own.
         failures.retain(|text| !evidence::is_pointer(text));
         if let (Some(plan), Some(outcome)) = (plan, &row.outcome) {
             failures.extend(check::not_admitted(plan, plan.actions.len(), outcome));

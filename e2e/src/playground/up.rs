@@ -36,8 +36,10 @@ pub struct Arguments {
     images: ImageArguments,
 }
 
-/// Makes the cluster and says what to type next. Errors: a type that is not known, a cluster of that name, something
-/// that this machine lacks; nothing stays then.
+/// Makes the cluster and says what to type next.
+///
+/// # Errors
+/// A type that is not known, a cluster of that name, something that this machine lacks; nothing stays then.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { nodes, name, scheduling, node_image, images } = arguments;
     let images = images.source();
@@ -94,7 +96,7 @@ mod tests {
         assert_eq!(
             error,
             "instance type trn1.23xlarge is not known: did you mean one of trn1.2xlarge, trn1.32xlarge, \
-             trn1n.32xlarge? `fake-neuron list --aliases` shows every name"
+             trn1n.32xlarge? `fake-neuron list --aliases` shows every name, or name a file with --catalog"
         );
     }
 

@@ -5,13 +5,13 @@ use anstyle::{AnsiColor, Style};
 /// Whether a text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// Without any colour: files, pipes, terminals that want none.
+    /// No colours: files, pipes, terminals that want none.
     Plain,
-    /// For a terminal.
+    /// Colours of a terminal.
     Coloured,
 }
 
-/// Of holders, in turn: colours that can be read on light and on dark grounds.
+/// Colours of holders, in turn, that can be read on light and on dark grounds.
 const HOLDERS: [AnsiColor; 5] =
     [AnsiColor::Green, AnsiColor::Cyan, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Yellow];
 

@@ -15,9 +15,9 @@ use super::sets::folded;
 
 /// A node and who holds what of it.
 pub struct Sketch<'a> {
-    /// Its name.
+    /// The name of the node, as the drawing is headed.
     pub name: &'a str,
-    /// Its devices.
+    /// Its devices, cores and links.
     pub topology: &'a Topology,
     /// How they are linked; none where the type is not in the catalog.
     pub shape: Option<Shape>,

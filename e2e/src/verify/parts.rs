@@ -8,7 +8,7 @@ use kind_driver::status::is_ready;
 use super::Listed;
 use super::check::{Check, Checks};
 
-/// The scheduler that every cluster has, in many of them where nobody sees it.
+/// The scheduler that every cluster has, hidden on managed control planes.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// The extender's and the device plugin's images, without registry and tag.
 const EXTENDER: &str = "neuron-extender";

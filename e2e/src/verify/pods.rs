@@ -40,7 +40,7 @@ pub(super) struct Pods<'s> {
 }
 
 /// A pod as it is now.
-pub(super) struct Seen {
+pub(super) struct PodLook {
     pod: Pod,
     /// What its events and its condition say.
     pub(super) texts: Vec<String>,
@@ -84,7 +84,7 @@ impl<'s> Pods<'s> {
                 }],
             },
         }))?;
-        // Before it is there: whoever is interrupted meanwhile deletes it too.
+        // Noted before creation, so that an interrupted run deletes it too.
         self.names().push(name.clone());
         self.made.fetch_add(1, Ordering::Relaxed);
         let created = self.api.create(&PostParams::default(), &pod).await;
@@ -97,7 +97,7 @@ impl<'s> Pods<'s> {
         &self,
         name: &str,
         what: &str,
-        found: impl Fn(&Seen) -> Option<T>,
+        found: impl Fn(&PodLook) -> Option<T>,
     ) -> anyhow::Result<T> {
         let last = Mutex::new(Vec::new());
         let waited = self.settings.wait.found(what, async || {
@@ -135,7 +135,7 @@ impl<'s> Pods<'s> {
         self.settings.wait
     }
 
-    async fn look(&self, name: &str) -> anyhow::Result<Seen> {
+    async fn look(&self, name: &str) -> anyhow::Result<PodLook> {
         let pod = self.api.get(name).await.with_context(|| format!("reading pod {name}"))?;
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let about = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
@@ -147,7 +147,7 @@ impl<'s> Pods<'s> {
         texts.extend(failure(&pod));
         texts.sort();
         texts.dedup();
-        Ok(Seen { texts, pod })
+        Ok(PodLook { texts, pod })
     }
 
     /// Deletes a pod, and waits until it is gone.
@@ -178,7 +178,7 @@ impl<'s> Pods<'s> {
     }
 }
 
-impl Seen {
+impl PodLook {
     /// The node that the pod was placed on.
     pub(super) fn pod_node(&self) -> Option<&str> {
         self.pod.spec.as_ref()?.node_name.as_deref()

@@ -4,7 +4,7 @@ use anyhow::bail;
 use neuron_core::names::Resource;
 
 use super::check::{Check, Checks};
-use super::pods::{Pods, Seen};
+use super::pods::{PodLook, Pods};
 use crate::view::{Hardware, NodeView, View};
 
 /// What the pods ask for.
@@ -23,7 +23,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For the nodes that take the pods. What no node serves is asked of all nodes.
+    /// The requests for the nodes that take the pods. What no node serves is asked of all nodes.
     pub(super) fn of(chosen: &[&NodeView], view: &View) -> Self {
         let chosen: Vec<&Hardware> = chosen.iter().filter_map(|node| node.hardware.as_ref()).collect();
         let free: u32 = chosen.iter().map(|hardware| hardware.free_devices.len()).sum();
@@ -75,7 +75,7 @@ async fn warned(count: u32, pods: &Pods<'_>) -> anyhow::Result<String> {
     );
     let name = pods.create("unsupported", Resource::Device, count).await?;
     let what = format!("pod {name} to be told that its count is not supported");
-    let seen = pods.look_until(&name, &what, |seen: &Seen| {
+    let seen = pods.look_until(&name, &what, |seen: &PodLook| {
         let is_told = seen.texts.iter().find(|text| text.contains(&words));
         is_told.cloned().or_else(|| seen.pod_node().map(|node| format!("placed on {node}")))
     });
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn two_linked_devices_where_two_are_a_set_and_else_as_many_as_are_free() {
         assert_eq!(plan(&["inf2.24xlarge"], 0).linked, Some(2));
-        // Of 16 free devices two are left for the other pods.
+        // Two of 16 free devices are left for the other pods.
         assert_eq!(plan(&["trn1.32xlarge"], 0).linked, Some(8));
         assert_eq!(plan(&["trn1.32xlarge"], 8).linked, Some(4));
         let one = plan(&["inf2.xlarge"], 0);

@@ -91,7 +91,7 @@ fn topology(view: &View, node: &str) -> Option<std::sync::Arc<Topology>> {
     Some(node.hardware.as_ref()?.topology.clone())
 }
 
-/// The record, if it has an allowed set of as much as was asked for and the container sees the devices of it.
+/// The record, if it has a candidate set of as much as was asked for and the container sees the devices of it.
 fn as_asked(
     outcome: &PodOutcome,
     resource: Resource,
@@ -121,7 +121,7 @@ fn as_asked(
     Ok(allocation)
 }
 
-/// That no core is held by two of the pods, which run at one time.
+/// Checks that no core is held by two of the pods, which run at one time.
 fn exclusive(running: &[Got], view: &View) -> anyhow::Result<String> {
     for (place, one) in running.iter().enumerate() {
         let Some(topology) = topology(view, &one.node) else { bail!("node {} is not known", one.node) };

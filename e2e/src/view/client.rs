@@ -27,7 +27,7 @@ pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow:
     Ok(Client::try_from(config)?)
 }
 
-/// Without its sources, which its own text repeats.
+/// The error without its sources, which its own text repeats.
 fn unusable(error: KubeconfigError) -> anyhow::Error {
     anyhow!("no use can be made of the kubeconfig: {error}; name another with --kubeconfig or KUBECONFIG")
 }

@@ -36,7 +36,7 @@ pub struct View {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
-    /// Its name.
+    /// The Node object's name.
     pub name: String,
     /// What it has; left out where that is not known.
     #[serde(flatten)]
@@ -51,7 +51,7 @@ pub struct NodeView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hardware {
-    /// Its instance type.
+    /// The name of its type, such as `trn1.32xlarge`.
     pub instance_type: String,
     /// Physical cores in one logical core.
     pub lnc: u8,
@@ -74,7 +74,7 @@ pub struct Hardware {
 /// One device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Device {
-    /// Its id on its host.
+    /// N of `/dev/neuronN`, from 0.
     pub id: u8,
     /// Devices it is linked to.
     pub links: DeviceSet,
@@ -88,7 +88,7 @@ pub struct Device {
 pub struct HolderView {
     /// The pod as `namespace/name`.
     pub pod: String,
-    /// Its UID.
+    /// The pod's `metadata.uid`: another one for a pod of the same name made anew.
     pub uid: String,
     /// Devices it was given as devices, by its record.
     pub devices: DeviceSet,
@@ -103,7 +103,7 @@ pub struct HolderView {
 }
 
 impl View {
-    /// Of all nodes and pods, and the events about pods that wait.
+    /// A view of all nodes and pods, and of the events about pods that wait.
     pub fn of(nodes: &[Node], pods: &[Pod], events: &[Event]) -> Self {
         let mut on: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         for pod in pods {
@@ -152,7 +152,7 @@ impl NodeView {
             }
         };
         if report.is_none() {
-            view.notes.push("No device plugin has reported yet: the node offers nothing to pods".to_owned());
+            view.notes.push("No device plugin has reported yet: the node advertises nothing".to_owned());
         }
         let bound: Vec<BoundPod> = pods.iter().map(|pod| pods::bound(pod)).collect();
         let facts = NodeFacts { name, topology, report: report.as_ref(), pods: &bound };

@@ -28,7 +28,7 @@ pub struct Waiting {
 pub struct Failed {
     /// The pod as `namespace/name`.
     pub pod: String,
-    /// Its node.
+    /// The name of the node whose kubelet failed it.
     pub node: Option<String>,
     /// kubelet's reason and message.
     pub why: String,
@@ -50,7 +50,7 @@ impl Waiting {
         if why.is_empty() {
             why.push(format!("Scheduler {scheduler} has not said anything of it yet"));
         }
-        Self { pod: full_name(pod), asks: asked(&request(pod)), scheduler, why }
+        Self { pod: full_name(pod), asks: requested(&request(pod)), scheduler, why }
     }
 }
 
@@ -107,7 +107,7 @@ fn request(pod: &Pod) -> Result<PodRequest, RequestError> {
     PodRequest::of(&read(pod.spec.as_ref()))
 }
 
-fn asked(request: &Result<PodRequest, RequestError>) -> String {
+fn requested(request: &Result<PodRequest, RequestError>) -> String {
     let request = match request {
         Ok(request) => request,
         Err(error) => return error.to_string(),

@@ -3,6 +3,10 @@
 //! The annotation `example.com/disk` of a pod has to equal the label of that name of its node; the label
 //! `example.com/generation`, a number up to 10, is the node's score. kube-scheduler has to send whole nodes
 //! (`nodeCacheCapable: false`).
+//!
+//! ```sh
+//! cargo run -p other-extender -- 127.0.0.1:8888
+//! ```
 
 use std::collections::BTreeMap;
 

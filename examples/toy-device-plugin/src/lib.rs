@@ -1,4 +1,8 @@
 //! A device plugin of a vendor that does not exist, to try the testkit on: it advertises two pairs of linked devices.
+//!
+//! ```sh
+//! cd examples/toy-device-plugin && cargo test --test kubelet
+//! ```
 
 mod pairs;
 mod service;

@@ -40,7 +40,7 @@ pub struct Finding {
     pub found: Result<String, String>,
 }
 
-/// In JSON either `found` or `missing`, a text each.
+/// Writes either `found` or `missing`, a text each.
 fn found_or_missing<S: Serializer>(found: &Result<String, String>, serializer: S) -> Result<S::Ok, S::Error> {
     let (key, text) = match found {
         Ok(found) => ("found", found),
@@ -96,7 +96,7 @@ async fn node_image(needs: Needs<'_>) -> Finding {
     Finding { what: "node image", found }
 }
 
-/// By what `kind version` says, such as `kind v0.33.0 go1.26.8 linux/amd64`.
+/// The finding about kind, from what `kind version` says, such as `kind v0.33.0 go1.26.8 linux/amd64`.
 fn kind(said: anyhow::Result<String>) -> Finding {
     let remedy =
         format!("install kind {}.{} or later (https://kind.sigs.k8s.io)", NEEDED_KIND.0, NEEDED_KIND.1);
@@ -132,7 +132,7 @@ fn finding(what: &'static str, found: anyhow::Result<String>, remedy: &str) -> F
     Finding { what, found: found.map(first_line).map_err(|error| format!("{error:#}; {remedy}")) }
 }
 
-/// By what the kernel says, if it is Linux.
+/// The finding about memory, from `/proc/meminfo` where the kernel is Linux.
 fn memory(needs: Needs<'_>, meminfo: &str) -> Finding {
     let Needs { clusters, memory: needed, memory_remedy, .. } = needs;
     let available = meminfo
@@ -153,7 +153,7 @@ fn memory(needs: Needs<'_>, meminfo: &str) -> Finding {
     Finding { what: "memory", found }
 }
 
-/// By what the kernel says, if it is Linux.
+/// The finding about inotify instances, from the kernel's limit where it is Linux.
 fn inotify(limit: Option<&str>) -> Finding {
     let found = match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
         Some(instances) if instances < NEEDED_INOTIFY => Err(format!(

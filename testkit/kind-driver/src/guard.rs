@@ -23,7 +23,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// For the cluster of this name, which need not be there yet. Its folder is made.
+    /// A guard for the cluster of this name, which need not be there yet. Its folder is made.
     pub(crate) fn new(owner: Owner, name: &str, keep: bool) -> anyhow::Result<Self> {
         let guard = Self { owner, name: name.to_owned(), keep, released: false, folder: owner.folder(name) };
         guard.make_folder()?;

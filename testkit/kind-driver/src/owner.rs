@@ -22,7 +22,7 @@ impl Owner {
         Self { name }
     }
 
-    /// Its name.
+    /// The prefix of everything that it makes, such as `neuron-e2e`.
     pub fn name(self) -> &'static str {
         self.name
     }

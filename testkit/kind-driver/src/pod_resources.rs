@@ -9,13 +9,12 @@ use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
 
 use crate::socket;
 
-/// In every node.
+/// The socket's path on every node.
 const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// By pod, as `namespace/name`, and container: the ids of one resource, sorted. A container without any has an empty
-/// list.
+/// The ids of one resource, sorted, by pod (`namespace/name`) and container. A container without any has an empty list.
 pub type Assignments = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
 /// Asks the kubelet of this node once who has what of a resource.

@@ -29,7 +29,7 @@ impl Pool {
 
     /// How many of the clusters are there already.
     pub async fn standing(&self) -> usize {
-        // Without kind there are none, which the doctor reports.
+        // There are none without kind, which the doctor reports.
         let clusters = program::output("kind", &["get", "clusters"]).await.unwrap_or_default();
         self.names.iter().filter(|member| clusters.lines().any(|name| name == *member)).count()
     }

@@ -14,7 +14,7 @@ pub async fn output(name: &str, arguments: &[&str]) -> anyhow::Result<String> {
     output_from(name, arguments, "").await
 }
 
-/// As [`output`], with this text on its standard input.
+/// Gives what [`output`] does, with this text on the program's standard input.
 ///
 /// # Errors
 /// As [`output`].

@@ -32,9 +32,9 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
 /// How much of a resource a node has, in all and for pods. None where kubelet does not name the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amounts {
-    /// For pods.
+    /// What pods may request of it.
     pub allocatable: Option<u64>,
-    /// In all.
+    /// Capacity of the node.
     pub capacity: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Amounts {
         Self { allocatable: Some(allocatable), capacity: Some(capacity) }
     }
 
-    /// Of a resource that kubelet does not name.
+    /// A resource that kubelet does not list.
     pub const NONE: Self = Self { allocatable: None, capacity: None };
 
     /// What the node says of a resource.

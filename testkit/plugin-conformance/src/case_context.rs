@@ -169,7 +169,10 @@ impl<'a> CaseContext<'a> {
         .await
     }
 
-    /// The ids of the devices that the container sees. An error if it sees none.
+    /// The ids of the devices that the container sees.
+    ///
+    /// # Errors
+    /// It sees none.
     pub(crate) async fn sees(&self, pod: &str, container: &str) -> anyhow::Result<Vec<String>> {
         let ids = self.report(pod, container).await?.ids;
         ensure!(!ids.is_empty(), "{pod}/{container} requested a device but started successfully without");

@@ -18,7 +18,7 @@ pub struct DaemonSetPlugin<'c> {
     cluster: &'c Cluster,
     description: Description,
     switch: DaemonSetSwitch,
-    /// On each node.
+    /// How many devices it advertises on each node.
     devices: u64,
     container: fn(Option<Duration>) -> Value,
     report: fn(&str) -> Option<Report>,
@@ -69,7 +69,7 @@ impl Plugin for DaemonSetPlugin<'_> {
     fn prepare<'a>(&'a self, node: &'a str, devices: Devices) -> BoxFuture<'a, anyhow::Result<Preparation>> {
         async move {
             self.switch.switch_on(self.cluster, node).await?;
-            Ok(offered(self.devices, devices))
+            Ok(preparation(self.devices, devices))
         }
         .boxed()
     }
@@ -87,8 +87,8 @@ impl Plugin for DaemonSetPlugin<'_> {
     }
 }
 
-/// Whether a node that always has so many devices serves a case.
-fn offered(has: u64, needed: Devices) -> Preparation {
+/// Whether a node that always advertises so many devices serves a case.
+fn preparation(has: u64, needed: Devices) -> Preparation {
     match needed {
         Devices::One if has != 1 => {
             Preparation::NotPossible(format!("the case needs a node with one device; this one has {has}"))
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn a_case_that_needs_other_devices_than_there_are_is_not_applicable() {
-        assert_eq!(offered(1, Devices::One), Preparation::Ready(1));
-        assert_eq!(offered(4, Devices::AtLeast(4)), Preparation::Ready(4));
-        let why = |has, needed| match offered(has, needed) {
+        assert_eq!(preparation(1, Devices::One), Preparation::Ready(1));
+        assert_eq!(preparation(4, Devices::AtLeast(4)), Preparation::Ready(4));
+        let why = |has, needed| match preparation(has, needed) {
             Preparation::NotPossible(why) => why,
             Preparation::Ready(_) => panic!("{has} devices serve {needed:?}"),
         };

@@ -3,7 +3,7 @@
 //! can do.
 //!
 //! A plugin is described by a [`Plugin`]: which pods it runs in, which resource it advertises, how to stop and start it,
-//! and a container that reports which devices it has. A case that needs something which the plugin does not offer is not
+//! and a container that reports which devices it has. A case that needs something which the plugin does not have is not
 //! applicable, and says why.
 //!
 //! ```no_run
@@ -82,14 +82,14 @@ pub struct Case {
     devices: Devices,
     /// Whether it makes devices unhealthy.
     sets_health: bool,
-    steps: for<'a> fn(&'a CaseContext<'a>) -> BoxFuture<'a, anyhow::Result<Seen>>,
+    steps: for<'a> fn(&'a CaseContext<'a>) -> BoxFuture<'a, anyhow::Result<CaseOutcome>>,
 }
 
-/// What a case that did not fail saw.
-enum Seen {
-    /// In one sentence.
-    That(String),
-    /// Nothing, and why.
+/// What came of a case that did not fail.
+enum CaseOutcome {
+    /// What was seen, in one sentence.
+    Passed(String),
+    /// Why this plugin or cluster cannot take it.
     NotApplicable(String),
 }
 
@@ -123,7 +123,7 @@ async fn one(cluster: &Cluster, plugin: &dyn Plugin, node: &str, case: &Case, gr
     let is_prepared = matches!(prepared, Ok(None));
     let mut result = match prepared {
         Ok(None) => (case.steps)(&context).await,
-        Ok(Some(why)) => Ok(Seen::NotApplicable(why)),
+        Ok(Some(why)) => Ok(CaseOutcome::NotApplicable(why)),
         Err(error) => Err(error.context("preparing the node")),
     };
     let mut failed = result.is_err();
@@ -139,8 +139,8 @@ async fn one(cluster: &Cluster, plugin: &dyn Plugin, node: &str, case: &Case, gr
         plugin.failed_on(node).await;
     }
     let (result, seen) = match result {
-        Ok(Seen::That(seen)) => (CaseResult::Passed, seen),
-        Ok(Seen::NotApplicable(why)) => (CaseResult::NotApplicable, why),
+        Ok(CaseOutcome::Passed(seen)) => (CaseResult::Passed, seen),
+        Ok(CaseOutcome::NotApplicable(why)) => (CaseResult::NotApplicable, why),
         Err(error) => (CaseResult::Failed, format!("{error:#}")),
     };
     let (steps, seconds) = (context.into_steps(), began.elapsed().as_secs_f64());

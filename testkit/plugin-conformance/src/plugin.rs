@@ -30,7 +30,7 @@ pub struct Description {
 /// A second resource that stands for the same hardware.
 #[derive(Clone, Debug)]
 pub struct WithEachDevice {
-    /// The resource.
+    /// The extended resource, such as `example.com/core`.
     pub resource: String,
     /// What one is called in sentences, in the plural.
     pub noun: String,
@@ -41,9 +41,9 @@ pub struct WithEachDevice {
 /// How devices come into containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// As device nodes, mounts or variables of the plugin's answer.
+    /// Device nodes, mounts or variables in the plugin's answer.
     DeviceNodes,
-    /// As CDI devices, which containerd knows from 1.7 on.
+    /// CDI devices, which containerd knows from 1.7 on.
     Cdi,
 }
 

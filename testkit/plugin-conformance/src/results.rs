@@ -50,7 +50,7 @@ impl Row {
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    // Into a file or a pipe the longest text would set the width.
+    // The longest text would set the width of a file or a pipe.
     if table.width().is_none() {
         table.set_width(WIDTH);
     }

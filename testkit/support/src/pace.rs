@@ -59,7 +59,7 @@ pub fn piece_of_work() -> Duration {
     processor_time().saturating_sub(before)
 }
 
-/// That this thread has used so far.
+/// Processor time of this thread so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())

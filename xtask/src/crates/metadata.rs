@@ -11,7 +11,7 @@ use crate::program;
 
 /// The workspace's crates and everything they depend on.
 pub(crate) struct Workspace {
-    /// By name.
+    /// Crates by name.
     pub(crate) crates: Vec<Crate>,
     /// Names of the packages that a package links, by name. Development and build dependencies are left out.
     pub(crate) links: BTreeMap<String, BTreeSet<String>>,
@@ -32,10 +32,13 @@ pub(crate) struct Crate {
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace in `folder`. Errors: cargo cannot read it.
+    /// Asks cargo about the workspace in `folder`.
+    ///
+    /// # Errors
+    /// Cargo cannot read it.
     pub(crate) fn read(folder: &Path) -> anyhow::Result<Workspace> {
         let mut command = MetadataCommand::new();
-        // Without a platform cargo wants to have downloaded the dependencies of every platform.
+        // cargo without a platform wants to have downloaded the dependencies of every platform.
         command.current_dir(folder).other_options(vec![
             "--filter-platform".to_owned(),
             program::host_triple()?,

@@ -13,7 +13,10 @@ use crate::program;
 pub(crate) use metadata::{Crate, Workspace};
 use rules::Row;
 
-/// `cargo xtask arrows`. Errors: an arrow that docs/architecture.md §2 does not have.
+/// `cargo xtask arrows`.
+///
+/// # Errors
+/// An arrow that docs/architecture.md §2 does not have.
 pub(crate) fn check_arrows() -> anyhow::Result<()> {
     let workspace = Workspace::read(&program::workspace_folder()?)?;
     program::print(&told(&workspace, rules::ROWS)?)
@@ -28,7 +31,10 @@ fn told(workspace: &Workspace, rows: &[Row]) -> anyhow::Result<String> {
     Ok(format!("{} crates, {arrows} arrows between them, all allowed", workspace.crates.len()))
 }
 
-/// `cargo xtask each-alone`. Errors: a crate that does not compile alone.
+/// `cargo xtask each-alone`.
+///
+/// # Errors
+/// A crate that does not compile alone.
 pub(crate) fn check_each_alone() -> anyhow::Result<()> {
     let folder = program::workspace_folder()?;
     for known in Workspace::read(&folder)?.crates {

@@ -14,7 +14,7 @@ pub(super) struct Cycle {
     pub(super) tangled: usize,
 }
 
-/// For each group of files that all depend on each other: its shortest cycle that spans folders, if it has one.
+/// The shortest cycle that spans folders, if there is one, of each group of files that all depend on each other.
 pub(super) fn across_folders(imports: &Imports) -> Vec<Cycle> {
     let reached: BTreeMap<&Path, BTreeSet<&Path>> =
         imports.keys().map(|file| (file.as_path(), reached_from(imports, file))).collect();

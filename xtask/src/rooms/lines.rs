@@ -12,9 +12,9 @@ use serde::Serialize;
 pub(super) struct Lines {
     #[serde(rename = "crate")]
     name: String,
-    /// In `src/` and `build.rs`, unit tests included.
+    /// Lines in `src/` and `build.rs`, unit tests included.
     src: usize,
-    /// In `tests/`, `benches/` and `examples/`.
+    /// Lines in `tests/`, `benches/` and `examples/`.
     tests: usize,
 }
 
@@ -24,7 +24,10 @@ impl Lines {
     }
 }
 
-/// Counts a crate's lines; a crate nested in its folder is not counted. Errors: a file that cannot be read.
+/// Counts a crate's lines; a crate nested in its folder is not counted.
+///
+/// # Errors
+/// A file that cannot be read.
 pub(super) fn of(name: &str, folder: &Path) -> anyhow::Result<Lines> {
     let count =
         |parts: &[&str]| parts.iter().map(|part| count(&folder.join(part))).sum::<anyhow::Result<usize>>();

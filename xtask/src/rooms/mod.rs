@@ -35,14 +35,17 @@ struct Findings {
     problems: Vec<String>,
 }
 
-/// Checks every crate of the workspace. Errors: a file that cannot be read, or anything that is against the rules.
+/// Checks every crate of the workspace.
+///
+/// # Errors
+/// A file that cannot be read, or anything that is against the rules.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let findings = look(&Workspace::read(&program::workspace_folder()?)?)?;
     match arguments.output {
         Format::Table => program::print(&lines::table(&findings.crates))?,
         Format::Json => program::print(&serde_json::to_string_pretty(&findings)?)?,
     }
-    verdict(&findings.problems)
+    fail_on(&findings.problems)
 }
 
 fn look(workspace: &Workspace) -> anyhow::Result<Findings> {
@@ -60,7 +63,7 @@ fn look(workspace: &Workspace) -> anyhow::Result<Findings> {
     Ok(Findings { crates, problems })
 }
 
-fn verdict(problems: &[String]) -> anyhow::Result<()> {
+fn fail_on(problems: &[String]) -> anyhow::Result<()> {
     if !problems.is_empty() {
         bail!("{} against docs/architecture.md §2:\n- {}", problems.len(), problems.join("\n- "));
     }
@@ -131,8 +134,8 @@ mod tests {
                  these); move what several need into a file that imports none of them, or all of them into one folder"
             ]
         );
-        let error = verdict(&findings.problems).unwrap_err().to_string();
+        let error = fail_on(&findings.problems).unwrap_err().to_string();
         assert!(error.starts_with("1 against docs/architecture.md §2:\n- tied: an import cycle"), "{error}");
-        verdict(&[]).unwrap();
+        fail_on(&[]).unwrap();
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Module {
     pub(super) children: BTreeSet<String>,
     /// Other items that it declares.
     pub(super) items: BTreeSet<String>,
-    /// Its imports.
+    /// Its `use` declarations, one for each name.
     pub(super) uses: Vec<Use>,
     /// Paths of several segments in its code.
     pub(super) paths: BTreeSet<Vec<String>>,
@@ -44,7 +44,10 @@ pub(super) struct Use {
     pub(super) is_public: bool,
 }
 
-/// Reads the modules below a root file, `lib.rs` or `main.rs`. Errors: a file that is missing or is no Rust.
+/// Reads the modules below a root file, `lib.rs` or `main.rs`.
+///
+/// # Errors
+/// A file that is missing or is no Rust.
 pub(super) fn of(root: &Path) -> anyhow::Result<Modules> {
     let mut modules = Modules::new();
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();

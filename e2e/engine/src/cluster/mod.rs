@@ -78,7 +78,7 @@ pub trait Cluster {
     /// Lets this much of the cluster's time pass. Nobody is asked anything meanwhile.
     fn advance_clock(&self, time: Duration) -> impl Future<Output = ()>;
 
-    /// From now on the scheduler's calls wait at this moment.
+    /// Makes the scheduler's calls wait at this moment from now on.
     fn hold(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Whether a call waits there now.
@@ -87,6 +87,9 @@ pub trait Cluster {
     /// Lets the held calls go on, and later ones pass.
     fn release(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Takes everything down. An error where something of the suite or the scenario stays behind.
+    /// Takes everything down.
+    ///
+    /// # Errors
+    /// Something of the suite or the scenario stays behind.
     fn down(self) -> impl Future<Output = anyhow::Result<()>>;
 }

@@ -45,10 +45,7 @@ pub struct Options {
 /// # Errors
 /// The cluster could not be brought up or taken down, or a step could not be carried out.
 pub async fn run(scenario: &Scenario, options: Options) -> anyhow::Result<Finished> {
-    let cluster = Embedded::up(scenario, options).await.context("bringing the embedded cluster up")?;
-    let finished = run::run(&cluster, scenario).await;
-    cluster.down().await.context("taking the embedded cluster down")?;
-    finished
+    Embedded::up(scenario, options).await?.run(scenario).await
 }
 
 /// A running embedded cluster.
@@ -74,6 +71,20 @@ impl Embedded {
     /// # Errors
     /// A machine cannot be made of the scenario's node, or a part does not start.
     pub async fn up(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
+        Self::start_all(scenario, options).await.context("bringing the embedded cluster up")
+    }
+
+    /// Runs one scenario, which this cluster was brought up for, and takes the cluster down.
+    ///
+    /// # Errors
+    /// A step could not be carried out, or the cluster not taken down.
+    pub async fn run(self, scenario: &Scenario) -> anyhow::Result<Finished> {
+        let finished = run::run(&self, scenario).await;
+        self.down().await.context("taking the embedded cluster down")?;
+        finished
+    }
+
+    async fn start_all(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
         let clock = Clock::new();
         let api = ApiServer::new(clock.clone());
         let folder = testkit_support::short_folder().context("no temporary folder")?;
@@ -109,7 +120,7 @@ impl Embedded {
         Self { timeout, ..self }
     }
 
-    /// Waits until a node's plugin has reported and kubelet offers both resources.
+    /// Waits until a node's plugin has reported and both resources are allocatable.
     async fn until_allocatable(&self, place: usize) -> anyhow::Result<()> {
         let node = self.node(place)?;
         if !node.has_plugin() {
@@ -119,7 +130,7 @@ impl Embedded {
         until(self, &what, async || node.is_allocatable(&self.client).await).await
     }
 
-    /// Waits until kubelet no longer offers a node's devices: pods placed before that would fail admission.
+    /// Waits until none of a node's devices is allocatable: pods placed before that would fail admission.
     async fn until_withdrawn(&self, place: usize) -> anyhow::Result<()> {
         let node = self.node(place)?;
         let what = format!("node {} to withdraw its devices", node.name());

@@ -23,7 +23,10 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts a program by its main function, which ends when the token is cancelled. An error if there can be no thread for it.
+    /// Starts a program by its main function, which ends when the token is cancelled.
+    ///
+    /// # Errors
+    /// There can be no thread for it.
     pub(super) fn start<F>(
         name: &'static str,
         run: impl FnOnce(CancellationToken) -> F + Send + 'static,
@@ -54,7 +57,10 @@ impl Program {
         Ok(Self { name, shutdown, ended, life: killed.drop_guard() })
     }
 
-    /// Stops it as a signal would and waits until it has ended. An error if it failed, or does not end within [`GRACE`].
+    /// Stops it as a signal would and waits until it has ended.
+    ///
+    /// # Errors
+    /// It failed, or does not end within [`GRACE`].
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         let Self { name, shutdown, ended, life: _life } = self;
         shutdown.cancel();
@@ -64,7 +70,10 @@ impl Program {
         }
     }
 
-    /// Kills it and waits until nothing of it is left. An error if it has ended or panicked before.
+    /// Kills it and waits until nothing of it is left.
+    ///
+    /// # Errors
+    /// It has ended or panicked before.
     pub(super) async fn kill(self) -> anyhow::Result<()> {
         let Self { name, mut ended, life, .. } = self;
         match ended.try_recv() {

@@ -11,7 +11,7 @@ impl ContainerRuntime for WorkloadRuntime {
     fn start(&self, container: &ContainerStart) -> ContainerRun {
         let workload = match Workload::from_args(&container.args) {
             Ok(workload) => workload,
-            // As the real program: usage on its output, exit code 2.
+            // The real program does the same: usage on its output, exit code 2.
             Err(error) => {
                 return ContainerRun { log: error.to_string(), ends: Some((std::time::Duration::ZERO, 2)) };
             }

@@ -21,8 +21,7 @@ pub async fn failures(plan: &Plan, options: Options, timeout: Option<Duration>) 
 }
 
 async fn attempt(plan: &Plan, options: Options, timeout: Option<Duration>) -> anyhow::Result<Vec<String>> {
-    let cluster =
-        Embedded::up(&plan.scenario()?, options).await.context("bringing the embedded cluster up")?;
+    let cluster = Embedded::up(&plan.scenario()?, options).await?;
     let cluster = match timeout {
         Some(timeout) => cluster.with_timeout(timeout),
         None => cluster,

@@ -48,14 +48,14 @@ pub fn why_not(plan: &Plan) -> Option<&'static str> {
     plan.actions.iter().find_map(|action| node.why_not(action)).or_else(|| node.why_not_closed())
 }
 
-/// Whether a container takes over only a part of what init containers leave: kubelet's choice goes by chance.
+/// Whether a container takes over only a part of what init containers leave: kubelet's choice is random.
 fn hands_down_a_part(pod: &PodPlan) -> bool {
     let asks = |resource| {
         let count = move |container: &ContainerPlan| match resource {
             Resource::Device => container.devices,
             Resource::Core => container.cores,
         };
-        // As kubelet goes: init containers and sidecars first.
+        // kubelet's order: init containers and sidecars first.
         let app = |container: &&ContainerPlan| container.role == Role::App;
         let first = pod.containers.iter().filter(move |container| !app(container));
         first
@@ -76,7 +76,7 @@ fn hands_down_a_part(pod: &PodPlan) -> bool {
 struct Simulated {
     occupancy: Occupancy,
     placed: Vec<(String, CoreSet)>,
-    /// Pods that wait for room, or for ever.
+    /// Pods that wait for free devices, or forever.
     waiting: Vec<PodPlan>,
     /// Pods of which it is open which has which set.
     together: Vec<String>,
@@ -146,7 +146,7 @@ impl Simulated {
         None
     }
 
-    /// Of the steps that end every plan: devices are healed and pods deleted.
+    /// The steps that end every plan, in which devices are healed and pods deleted, as [`Self::why_not`].
     fn why_not_closed(&self) -> Option<&'static str> {
         let changes = !self.placed.is_empty() || !self.occupancy.unhealthy().is_empty();
         (changes && !self.waiting.is_empty()).then_some(TRIED_WHEN)

@@ -165,7 +165,7 @@ fn smaller_containers(containers: &[ContainerPlan]) -> Vec<Vec<ContainerPlan>> {
     all
 }
 
-/// Without deletions of pods that are no longer created, healings of devices that never broke, and empty actions.
+/// The plan without deletions of pods that are no longer created, healings of devices that never broke, and empty actions.
 fn cleaned(actions: Vec<Action>) -> Vec<Action> {
     let created: Vec<String> = actions.iter().flat_map(Action::pods).map(|pod| pod.name.clone()).collect();
     actions.into_iter().filter_map(|action| clean(action, &created)).collect()

@@ -5,7 +5,7 @@ use super::hardware::{Hardware, visible};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 
-/// Sets that the types do not allow.
+/// Sets that are no candidate sets of their node's type.
 pub(super) fn not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     let mut failures = Vec::new();
     for (name, pod) in outcome.pods.iter().filter(|(_, pod)| pod.is_running()) {
@@ -17,7 +17,7 @@ pub(super) fn not_allowed(scenario: &Scenario, outcome: &Outcome) -> Vec<String>
             let Ok((cores, devices)) = visible(report) else { continue };
             let mut report = |what: &str| {
                 failures.push(format!(
-                    "pod {name}: container {container} got {what}, which are not an allowed set"
+                    "pod {name}: container {container} got {what}, which are no candidate set"
                 ));
             };
             if !devices.is_empty() && !hardware.is_device_set(devices) {

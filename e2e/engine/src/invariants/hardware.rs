@@ -1,11 +1,14 @@
-//! A node's hardware as the invariants know it: the catalog's row, and the documented rules asked of one set at a time. None
-//! of production's topology or placement is used, so that a mistake there is found. Asked by every invariant about sets.
+//! A node's hardware as the invariants know it: devices, cores and links of the catalog's row, and the documented rules, as
+//! [`neuron_documented_rules`] has them. None of production's topology or placement and none of the row's `device_counts`
+//! and `device_sets` is used, so that a mistake there is found. A type that a catalog file describes has no documented
+//! rules: what its row declares decides. Asked by every invariant about sets.
 
 use std::fmt::Display;
 
-use neuron_core::catalog::{Generation, InstanceType, SetRule};
+use neuron_core::catalog::{Catalog, Generation, InstanceType, SetRule};
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names;
+use neuron_documented_rules::{Node, Rules, are_consecutive};
 use neuron_workload::Report;
 
 use crate::outcome::PodOutcome;
@@ -16,14 +19,25 @@ use crate::scenario::Scenario;
 pub(crate) struct Hardware<'s> {
     model: &'s InstanceType,
     lnc: u8,
+    judged_by: JudgedBy,
+}
+
+/// What says which sets of a type are candidate sets.
+#[derive(Clone, Copy, Debug)]
+enum JudgedBy {
+    DocumentedRules,
+    /// The row of a catalog file that describes a new type, or a known one otherwise.
+    CatalogFile,
 }
 
 impl<'s> Hardware<'s> {
-    /// Of a node, `n1` first; none where the type is in no catalog and only a report describes it.
+    /// The hardware of a node (`n1`, ..); none for a type in no catalog.
     pub(crate) fn of(scenario: &'s Scenario, node: &str) -> Option<Self> {
         let spec = scenario.nodes.get(scenario.place_of(node).ok()?)?;
         let model = scenario.catalog.types().find(&spec.instance_type)?;
-        Some(Self { model, lnc: spec.lnc.unwrap_or(model.default_lnc) })
+        let is_documented = Catalog::embedded().find(&spec.instance_type) == Some(model);
+        let judged_by = if is_documented { JudgedBy::DocumentedRules } else { JudgedBy::CatalogFile };
+        Some(Self { model, lnc: spec.lnc.unwrap_or(model.default_lnc), judged_by })
     }
 
     /// Every device.
@@ -59,57 +73,65 @@ impl<'s> Hardware<'s> {
         self.all_devices().iter().filter(is_whole).collect()
     }
 
-    /// Whether the devices are a candidate set for as many, under policy `documented`: one, all, or by the type's rule.
+    /// Whether the devices are a candidate set for as many, under policy `documented`.
     pub(crate) fn is_device_set(self, devices: DeviceSet) -> bool {
-        let (count, first) = (devices.len(), u32::from(devices.first().unwrap_or_default()));
-        let is_supported = self.model.device_counts.iter().any(|known| u32::from(*known) == count);
-        let follows_rule = match self.model.device_sets {
-            SetRule::One | SetRule::Whole => false,
-            // Neighbours; a ring's wrap has a gap in its ids.
-            SetRule::Run => are_consecutive(devices.iter()) && self.are_linked(devices),
-            // Rows, halves: consecutive ids that begin at a multiple of the count.
-            SetRule::Rows => are_consecutive(devices.iter()) && first.is_multiple_of(count),
+        let ids: Vec<u8> = devices.iter().collect();
+        let is_candidate = match self.judged_by {
+            JudgedBy::DocumentedRules => self.node().is_device_set(&ids),
+            JudgedBy::CatalogFile => self.is_declared(&ids),
         };
-        let is_always_valid = count == 1 || devices == self.all_devices();
-        devices.is_subset(self.all_devices()) && (is_always_valid || (is_supported && follows_rule))
+        devices.is_subset(self.all_devices()) && is_candidate
     }
 
-    /// Whether the logical cores are a candidate set for as many: consecutive ids inside one device, or more than it has.
+    /// Whether the logical cores are a candidate set for as many, under policy `documented`.
     pub(crate) fn is_core_set(self, cores: CoreSet) -> bool {
+        let ids: Vec<u8> = cores.iter().collect();
+        let is_candidate = match self.judged_by {
+            JudgedBy::DocumentedRules => self.node().is_core_set(&ids),
+            JudgedBy::CatalogFile => are_consecutive(&ids) && self.follows_declared(cores),
+        };
+        cores.is_subset(self.all_cores()) && is_candidate
+    }
+
+    /// The node as the documented rules see it.
+    fn node(self) -> Node {
+        let rules = match self.model.generation {
+            Generation::Inf1 | Generation::Inf2 => Rules::Inf { linked: false },
+            Generation::Trn1 | Generation::Trn2 | Generation::Trn3 => {
+                Rules::Trn { linked: false, pairs: false }
+            }
+        };
+        let cores_per_device = self.cores_per_device();
+        Node { rules, devices: self.model.devices, cores_per_device, links: self.model.links.clone() }
+    }
+
+    /// Whether the file's row declares these devices: one, all, or as many as it says by its rule.
+    fn is_declared(self, ids: &[u8]) -> bool {
+        let is_supported = self.model.device_counts.iter().any(|known| usize::from(*known) == ids.len());
+        let first = ids.first().copied().map_or(0, usize::from);
+        let follows_rule = match self.model.device_sets {
+            SetRule::One | SetRule::Whole => false,
+            SetRule::Run => are_consecutive(ids) && self.node().are_linked(ids),
+            SetRule::Rows => are_consecutive(ids) && first.is_multiple_of(ids.len()),
+        };
+        let is_always_valid = ids.len() == 1 || ids.len() == usize::from(self.model.devices);
+        is_always_valid || (is_supported && follows_rule)
+    }
+
+    /// Whether consecutive cores are inside one device, or on devices that the file's row declares.
+    fn follows_declared(self, cores: CoreSet) -> bool {
         let devices = self.devices_of(cores);
-        if !cores.is_subset(self.all_cores()) || !are_consecutive(cores.iter()) {
-            return false;
-        }
         if cores.len() <= u32::from(self.cores_per_device()) {
             return devices.len() == 1;
         }
-        let is_whole_set = cores == self.cores_of(devices) && self.is_device_set(devices);
+        let ids: Vec<u8> = devices.iter().collect();
+        let is_whole_set = cores == self.cores_of(devices) && self.is_declared(&ids);
         match self.model.generation {
             // Runs may begin and end in the middle of a device.
-            Generation::Inf1 | Generation::Inf2 => is_whole_set || self.are_linked(devices),
+            Generation::Inf1 | Generation::Inf2 => is_whole_set || self.node().are_linked(&ids),
             Generation::Trn1 | Generation::Trn2 | Generation::Trn3 => is_whole_set,
         }
     }
-
-    /// Whether every device reaches every other over links inside the set.
-    fn are_linked(self, devices: DeviceSet) -> bool {
-        let Some(first) = devices.first() else { return false };
-        let mut reached = vec![first];
-        let mut next = 0;
-        while let Some(device) = reached.get(next) {
-            let links = self.model.links.get(usize::from(*device)).map_or(&[][..], Vec::as_slice);
-            let new = links.iter().filter(|id| devices.contains(**id) && !reached.contains(id));
-            let new: Vec<u8> = new.copied().collect();
-            reached.extend(new);
-            next += 1;
-        }
-        reached.len() == devices.iter().count()
-    }
-}
-
-fn are_consecutive(ids: impl Iterator<Item = u8>) -> bool {
-    let ids: Vec<u8> = ids.collect();
-    ids.windows(2).all(|pair| matches!(pair, [one, next] if one + 1 == *next))
 }
 
 /// The cores and the devices that a container sees, by the variables that it printed; both may be empty.
@@ -138,26 +160,38 @@ pub(crate) fn held_by(pod: &PodOutcome, hardware: Hardware) -> CoreSet {
 
 #[cfg(test)]
 mod tests {
-    use neuron_core::catalog::Catalog;
     use neuron_core::topology::{Policy, Topology};
     use rstest::rstest;
 
     use super::*;
 
-    /// Where the two definitions differ one of them is wrong: a scenario would fail for its oracle's mistake.
+    #[test]
+    fn a_wrong_row_of_the_catalog_is_found() {
+        let mut model = Catalog::embedded().find("trn1.32xlarge").unwrap().clone();
+        model.device_counts.push(2);
+        model.device_sets = SetRule::Run;
+        let hardware = |judged_by| Hardware { model: &model, lnc: 1, judged_by };
+        let pair = DeviceSet::from_bits(0b11);
+        assert!(!hardware(JudgedBy::DocumentedRules).is_device_set(pair));
+        assert!(!hardware(JudgedBy::DocumentedRules).is_core_set(CoreSet::run(0, 4)));
+        // The same row in a file describes a type that only its owner knows.
+        assert!(hardware(JudgedBy::CatalogFile).is_device_set(pair));
+        assert!(hardware(JudgedBy::CatalogFile).is_core_set(CoreSet::run(0, 4)));
+    }
+
+    /// A file's row that says what the program's does allows neither more nor less than production.
     #[rstest]
-    fn both_definitions_allow_the_same_sets(#[values(1, 2)] lnc: u8) {
+    fn a_declared_row_allows_what_production_does(#[values(1, 2)] lnc: u8) {
         for model in Catalog::embedded().types() {
             let Ok(topology) = Topology::of(model, lnc, Policy::Documented) else { continue };
-            let hardware = Hardware { model, lnc };
+            let hardware = Hardware { model, lnc, judged_by: JudgedBy::CatalogFile };
             for members in 1..1u64 << model.devices {
                 let devices = DeviceSet::from_bits(members);
                 let production = topology.device_sets(devices.len()).contains(&devices);
                 assert_eq!(hardware.is_device_set(devices), production, "{} {devices}", model.name);
             }
-            for (first, count) in
-                (0..128).flat_map(|first| (1..=128 - first).map(move |count| (first, count)))
-            {
+            let cores = (0..128).flat_map(|first| (1..=128 - first).map(move |count| (first, count)));
+            for (first, count) in cores {
                 let cores = CoreSet::run(first, count);
                 let production = topology.core_sets(cores.len()).contains(&cores);
                 assert_eq!(hardware.is_core_set(cores), production, "{} {cores}", model.name);

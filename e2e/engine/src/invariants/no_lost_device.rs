@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 /// A pod that asks for everything that nobody holds on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Its name.
+    /// `metadata.name` of the pod that asks for everything free.
     pub pod: String,
     /// The node, `n1` first.
     pub node: String,
@@ -21,7 +21,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// For a node after this outcome; none where everything is held, or where the node's type is in no catalog.
+    /// The probe of a node after this outcome; none where everything is held, or where the node's type is in no catalog.
     pub fn of(scenario: &Scenario, outcome: &Outcome, node: &str) -> Option<Self> {
         let hardware = Hardware::of(scenario, node)?;
         let here = outcome.pods.values().filter(|pod| pod.is_running() && pod.node.as_deref() == Some(node));

@@ -17,7 +17,7 @@ use crate::scenario::Scenario;
 /// Containers that have another number than they ask for.
 pub(super) fn not_met(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     let name = |manifest: &Value| manifest["metadata"]["name"].as_str().map(str::to_owned);
-    // Of several pods of one name the last.
+    // The last of several pods of one name counts.
     let specs: BTreeMap<String, &Value> =
         scenario.manifests().filter_map(|manifest| Some((name(manifest)?, &manifest["spec"]))).collect();
     let running = outcome.pods.iter().filter(|(_, pod)| pod.is_running());
@@ -43,7 +43,7 @@ fn not_met_by(name: &str, pod: &PodOutcome, spec: &Value) -> Vec<String> {
         let asks = requested.get(container).copied().unwrap_or_default();
         let has = match pod.containers.get(container) {
             Some(report) => counts(report),
-            // That it printed nothing is what its record does not match, if it has one.
+            // A container that printed nothing is reported as a record mismatch.
             None => Some(recorded.get(container).map_or((0, 0), |one| (one.devices.len(), one.cores.len()))),
         };
         for (noun, asks, has) in

@@ -17,14 +17,14 @@ const EMBEDDED: (&str, &str) = ("1", "34");
 /// Whether the words of kube-scheduler itself are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerTexts {
-    /// To the letter.
+    /// The texts are compared to the letter.
     Compared,
     /// Only whether there are any: every version of Kubernetes has its own words and counts.
     LeftOut,
 }
 
 impl SchedulerTexts {
-    /// For a cluster whose API server says that it is of this version; `minor` may have a sign behind it: `34+`.
+    /// The comparison for a cluster whose API server says that it is of this version; `minor` may have a sign behind it: `34+`.
     pub fn of_version(major: &str, minor: &str) -> Self {
         let minor = minor.trim_end_matches(|sign: char| !sign.is_ascii_digit());
         if (major, minor) == EMBEDDED { SchedulerTexts::Compared } else { SchedulerTexts::LeftOut }

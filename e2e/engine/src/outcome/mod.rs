@@ -18,7 +18,7 @@ pub use compare::SchedulerTexts;
 pub struct Outcome {
     /// Version of the document's form: 1.
     pub version: u32,
-    /// By pod name. A pod that a step deleted is shown as it was just before.
+    /// The pods by name. A pod that a step deleted is shown as it was just before.
     pub pods: BTreeMap<String, PodOutcome>,
 }
 
@@ -42,7 +42,7 @@ pub struct PodOutcome {
     /// The pod's annotations. `NEURON_ALLOC_TIME` is redacted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// By container, also init containers: what it printed of what it really got.
+    /// What each container, init containers included, printed about its devices, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, Report>,
     /// Our own events on the pod, `Type Reason: note`, sorted, each once.

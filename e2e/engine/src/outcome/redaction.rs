@@ -10,7 +10,7 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// For nodes in scenario order and the UIDs of the run's pods.
+    /// A redaction for nodes in scenario order and the UIDs of the run's pods.
     pub fn new<'a>(
         nodes: impl IntoIterator<Item = &'a str>,
         uids: impl IntoIterator<Item = &'a str>,

@@ -33,7 +33,7 @@ impl<C> Clone for Applier<'_, C> {
 impl<C> Copy for Applier<'_, C> {}
 
 impl<'a, C: Cluster> Applier<'a, C> {
-    /// For a scenario on a cluster.
+    /// An applier for a scenario on a cluster.
     pub(crate) fn new(cluster: &'a C, scenario: &'a Scenario) -> Self {
         Self { cluster, scenario }
     }

@@ -32,7 +32,7 @@ impl Reports {
     pub(super) fn of_pod(&self, uid: &str) -> BTreeMap<String, Report> {
         let printed = self.printed();
         let runs = printed.iter().filter(|((of, _, _), _)| of == uid);
-        // In the order of their restarts: the last stays.
+        // The last one stays, for they come in the order of restarts.
         runs.map(|((_, container, _), report)| (container.clone(), report.clone())).collect()
     }
 

@@ -19,7 +19,7 @@ pub enum CatalogFileError {
     /// It is not there, or not readable.
     #[error("catalog file {path} cannot be read")]
     Unreadable {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -27,7 +27,7 @@ pub enum CatalogFileError {
     /// It is no catalog.
     #[error("catalog file {path}: {why}")]
     Malformed {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong and what to compare with.
         why: String,

@@ -8,7 +8,7 @@ pub enum ScenarioError {
     /// A file that is not there, or not readable.
     #[error("scenario file {path} cannot be read")]
     Unreadable {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -16,7 +16,7 @@ pub enum ScenarioError {
     /// A file that is no scenario.
     #[error("scenario file {path}: {why}")]
     InFile {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -32,7 +32,7 @@ pub enum ScenarioError {
     /// A `${...}` that nothing defines.
     #[error("scenario {name}: {text:?} names a value that for_each and repeat do not define")]
     Undefined {
-        /// The scenario.
+        /// File name without `.yaml`, with the entry of `for_each`.
         name: String,
         /// The text that holds it.
         text: String,

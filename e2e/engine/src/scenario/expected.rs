@@ -14,7 +14,7 @@ pub struct Expected {
     /// n1, n2 or n3.
     #[serde(default)]
     pub node: Option<String>,
-    /// By container: the sets it really got.
+    /// The sets that each container really got, by its name.
     #[serde(default)]
     pub got: BTreeMap<String, ExpectedSets>,
     /// Text that the last FailedScheduling event, the failure message or the API server's refusal contains.

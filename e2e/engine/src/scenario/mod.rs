@@ -47,7 +47,7 @@ pub struct Scenario {
     /// What each pod must have come to, by pod name. Pods that are not named are held to the invariants only.
     #[serde(default)]
     pub expect: BTreeMap<String, Expected>,
-    /// Groups of pods of equal shape whose sets kubelet may swap: the document lists their outcomes in the order of
+    /// Groups of pods with equal requests whose sets kubelet may swap: the document lists their outcomes in the order of
     /// their sets, not by pod.
     #[serde(default)]
     pub interchangeable: Vec<Vec<String>>,
@@ -127,7 +127,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// As the command line writes it.
+    /// The word of the command line for it, such as `faults`.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Placement => "placement",

@@ -26,7 +26,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// As scenario files write it.
+    /// The word of scenario files for it, such as `api-server`.
     pub const fn name(self) -> &'static str {
         match self {
             Part::Extender => "extender",

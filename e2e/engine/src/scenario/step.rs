@@ -140,7 +140,7 @@ pub struct DeviceStep {
     pub node: String,
     /// The device's id on its host.
     pub device: u8,
-    /// Its new state.
+    /// The state that it has afterwards.
     pub becomes: DeviceState,
 }
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::world::{World, violates};
 
 /// What a look saw of a container: its pod, the cores that it has, its state as kubelet shows it.
-type Seen = (&'static str, &'static str, Value);
+type ContainerLook = (&'static str, &'static str, Value);
 
 /// The world after these looks, one after the other. Every pod has one container; only `rebooted` has failed.
-fn after(world: &mut World, looks: Vec<Vec<Seen>>) {
+fn after(world: &mut World, looks: Vec<Vec<ContainerLook>>) {
     for look in looks {
         world.history.begin_look();
         for (name, cores, state) in look {
@@ -94,7 +94,7 @@ fn two_pods_that_held_a_core_at_one_time_are_found(#[case] change: fn(&mut World
 // Nobody knows when it ended: failed by a kubelet that came back, deleted between the looks.
 #[case::one_failed_after_a_reboot(vec![vec![("rebooted", "1", runs(2)), ("all", "0,1", runs(3))]])]
 #[case::one_deleted_between_the_looks(vec![vec![("short", "1", runs(2))], vec![("all", "0,1", runs(3))]])]
-fn one_after_the_other_and_side_by_side_is_right(#[case] looks: Vec<Vec<Seen>>) {
+fn one_after_the_other_and_side_by_side_is_right(#[case] looks: Vec<Vec<ContainerLook>>) {
     let mut world = World::new();
     after(&mut world, looks);
     assert_eq!(world.violations(), []);

@@ -10,7 +10,7 @@ use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario, Tier, library};
 use neuron_workload::Report;
 
-/// Of both types.
+/// A world of nodes of both types.
 const CORES_PER_DEVICE: u8 = 2;
 
 /// n1 is a ring of twelve devices, n2 a torus of sixteen. `waits` may wait; nothing else may.

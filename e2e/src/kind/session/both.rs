@@ -20,7 +20,7 @@ pub(super) struct OnEmbedded<'s> {
 }
 
 impl<'s> OnEmbedded<'s> {
-    /// Of these scenarios, none of which has run yet.
+    /// The scenarios to run, none run yet.
     pub(super) fn of(scenarios: &'s [Scenario]) -> Self {
         Self { scenarios, outcomes: scenarios.iter().map(|_| OnceCell::new()).collect() }
     }

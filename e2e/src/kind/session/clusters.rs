@@ -40,7 +40,7 @@ struct Member<'r> {
 }
 
 impl<'s> Running<'s> {
-    /// With nothing done yet.
+    /// A run with no job done.
     pub(super) fn new(jobs: Jobs<'s>, scenarios: &'s [Scenario]) -> Self {
         Self {
             jobs,

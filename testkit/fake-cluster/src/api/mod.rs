@@ -80,7 +80,7 @@ impl ApiServer {
         self.store.lock().compact();
     }
 
-    /// With `false` every request is answered 503 and open watches end, until called with `true`.
+    /// Answers every request 503 and ends open watches after `false`, until called with `true`.
     pub fn set_available(&self, available: bool) {
         self.store.set_available(available);
     }

@@ -46,7 +46,7 @@ impl KubeletConfig {
         self.plugins_dir().join(KUBELET_SOCKET)
     }
 
-    /// The podresources socket.
+    /// The path of the podresources socket.
     pub fn podresources_socket(&self) -> PathBuf {
         self.dir.join("pod-resources").join(KUBELET_SOCKET)
     }

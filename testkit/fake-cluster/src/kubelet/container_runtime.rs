@@ -1,4 +1,4 @@
-//! In place of containerd: the trait by which a test defines what its containers do, and a runtime that records them.
+//! What stands in for containerd: the trait by which a test defines what its containers do, and a runtime that records them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,13 +22,13 @@ impl<F: Fn(&ContainerStart) -> ContainerRun + Send + Sync> ContainerRuntime for 
 /// A container about to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerStart {
-    /// The pod's namespace.
+    /// `metadata.namespace` of its pod.
     pub pod_namespace: String,
-    /// The pod's name.
+    /// `metadata.name` of its pod.
     pub pod_name: String,
-    /// The pod's UID.
+    /// `metadata.uid` of its pod, which tells it from a pod of the same name made anew.
     pub pod_uid: String,
-    /// The container's name.
+    /// Its name in the pod's spec, unique among containers and init containers.
     pub container: String,
     /// The container's `args`; its `command` is not run.
     pub args: Vec<String>,

@@ -10,7 +10,7 @@ pub enum KubeletError {
     /// A socket cannot be created.
     #[error("kubelet of node {node} cannot open its socket")]
     Socket {
-        /// The node.
+        /// The Node object's name.
         node: String,
         /// What was wrong with the path or the folder.
         source: SocketError,
@@ -18,9 +18,9 @@ pub enum KubeletError {
     /// The kubelet's folder cannot be used.
     #[error("kubelet of node {node} cannot use {}; is the folder writable?", path.display())]
     Folder {
-        /// The node.
+        /// The Node object's name.
         node: String,
-        /// The file or folder.
+        /// The file or folder that could not be made, read or written.
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
@@ -28,7 +28,7 @@ pub enum KubeletError {
     /// The API server refused the Node.
     #[error("kubelet of node {node} cannot register its Node; is the API server available?")]
     Node {
-        /// The node.
+        /// The Node object's name.
         node: String,
         /// What the API server said.
         source: Box<kube::Error>,
@@ -36,7 +36,7 @@ pub enum KubeletError {
     /// The pods of the node could not be listed.
     #[error("kubelet of node {node} stopped before it had listed its pods; is the API server available?")]
     Pods {
-        /// The node.
+        /// The Node object's name.
         node: String,
     },
 }

@@ -17,7 +17,7 @@ pub struct PortForward {
 }
 
 impl PortForward {
-    /// To this port of a pod of the target, such as `service/web`.
+    /// Forwards a free port of this host to a port of a pod of the target, such as `service/web`.
     ///
     /// # Errors
     /// kubectl cannot be started, or finds no pod that runs.
@@ -46,7 +46,7 @@ impl PortForward {
     }
 }
 
-/// Of `Forwarding from 127.0.0.1:40001 -> 12345`.
+/// The host's end in kubectl's line `Forwarding from 127.0.0.1:40001 -> 12345`.
 fn address_in(line: &str) -> Option<SocketAddr> {
     line.split_whitespace().nth(2)?.parse().ok()
 }

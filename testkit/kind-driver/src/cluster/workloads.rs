@@ -38,7 +38,7 @@ impl Cluster {
     /// # Errors
     /// There is no such workload, or not all are ready in time.
     pub async fn rolled_out(&self, namespace: &str, workload: &str) -> anyhow::Result<()> {
-        // In pieces: kubectl counts by the clock, and the wait by the processors' pace.
+        // kubectl waits in pieces, since it counts by the clock, and this wait by the processors' pace.
         let status = ["-n", namespace, "rollout", "status", workload, "--timeout=10s"];
         WAIT.until(&format!("{workload} to be rolled out"), async || {
             self.kubectl(&status, "").await.map(|_| true)

@@ -18,7 +18,7 @@ pub(crate) const SCHEDULER_FILE: &str = "scheduler.yaml";
 pub struct KindConfig {
     kind: &'static str,
     api_version: &'static str,
-    /// Of every part of Kubernetes.
+    /// Feature gates of every component.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     feature_gates: BTreeMap<String, bool>,
     nodes: Vec<Node>,
@@ -42,7 +42,7 @@ struct ExtraMount {
 }
 
 impl KindConfig {
-    /// Of a cluster of this owner.
+    /// The configuration of an owner's cluster.
     ///
     /// # Errors
     /// A patch cannot be written as YAML.
@@ -68,7 +68,7 @@ impl KindConfig {
         })
     }
 
-    /// As the file that kind reads.
+    /// The configuration as the YAML file that kind reads.
     ///
     /// # Errors
     /// It cannot be written as YAML.

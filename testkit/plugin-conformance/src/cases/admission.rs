@@ -10,14 +10,14 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::case_context::{CaseContext, MAIN};
-use crate::{NAMESPACE, Seen};
+use crate::{CaseOutcome, NAMESPACE};
 
 /// The pod of a case.
 const POD: &str = "device-plugin-test";
 /// What kubelet says of a pod whose devices nobody has registered.
 const REFUSAL: &str = "no healthy devices present; cannot allocate unhealthy devices";
 
-pub(super) async fn succeeded_pod(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn succeeded_pod(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let mut pod = context.manifest(POD, 1);
     // Only a pod that nobody can remove is sure to be there when kubelet is back.
     pod["metadata"]["finalizers"] = json!(["plugin-conformance/case"]);
@@ -33,13 +33,13 @@ pub(super) async fn succeeded_pod(context: &CaseContext<'_>) -> anyhow::Result<S
     context.start_kubelet_alone().await?;
     context.stays(POD, "Succeeded").await?;
     context.release(POD).await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "the pod had {}; without the plugin and after kubelet's restart it stayed Succeeded",
         ids.join(", ")
     )))
 }
 
-pub(super) async fn orphaned_pod(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn orphaned_pod(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let (ids, status) = (context.sees(POD, MAIN).await?, context.status(POD, MAIN).await?);
     context.stop_kubelet().await?;
@@ -53,14 +53,14 @@ pub(super) async fn orphaned_pod(context: &CaseContext<'_>) -> anyhow::Result<Se
     let held = context.assignments().await?.remove(&format!("{NAMESPACE}/{POD}"));
     ensure!(held.is_none(), "stale device assignment after pod deletion while kubelet was down: {held:?}");
     context.everything_is_free().await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "the container with {} was removed, kubelet lists it no more, all {} devices were given out again",
         ids.join(", "),
         context.devices()
     )))
 }
 
-pub(super) async fn node_reboot(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn node_reboot(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let ids = context.sees(POD, MAIN).await?;
     context.stop_kubelet().await?;
@@ -72,14 +72,14 @@ pub(super) async fn node_reboot(context: &CaseContext<'_>) -> anyhow::Result<See
     ensure!(held.values().all(Vec::is_empty), "a pod that failed admission has {held:?}");
     context.start_plugin().await?;
     context.everything_is_free().await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "the pod had {}; then {refusal}; with the plugin back all {} devices were given out again",
         ids.join(", "),
         context.devices()
     )))
 }
 
-pub(super) async fn not_registered_again(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn not_registered_again(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let mut pod = context.manifest(POD, 2);
     pod["spec"]["restartPolicy"] = json!("Never");
     context.create(&pod).await?;
@@ -99,7 +99,7 @@ pub(super) async fn not_registered_again(context: &CaseContext<'_>) -> anyhow::R
     let now = context.plugin_pod().await?;
     ensure!(now.metadata.uid == plugin.metadata.uid, "the plugin's pod was replaced");
     context.everything_is_free().await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "the pod had {}; allocatable 0 of 0, and {refusal}; once the plugin went on it registered by itself, and all \
          {} devices were given out again",
         ids.join(", "),

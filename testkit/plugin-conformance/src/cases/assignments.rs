@@ -8,14 +8,14 @@ use serde_json::json;
 
 use crate::case_context::{CaseContext, MAIN};
 use crate::plugin::Injection;
-use crate::{NAMESPACE, Seen};
+use crate::{CaseOutcome, NAMESPACE};
 
 /// The pod of a case that has one.
 const POD: &str = "device-plugin-test";
 /// The first release of containerd that knows CDI devices.
 const CDI: (u32, u32) = (1, 7);
 
-pub(super) async fn can_schedule(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn can_schedule(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let ids = context.sees(POD, MAIN).await?;
     ensure!(ids.len() == 1, "a pod that asks for one device sees {ids:?}");
@@ -24,19 +24,19 @@ pub(super) async fn can_schedule(context: &CaseContext<'_>) -> anyhow::Result<Se
     let mut holders = all.iter().filter(|(_, containers)| containers.values().any(|ids| !ids.is_empty()));
     let others = holders.find(|(pod, _)| **pod != format!("{NAMESPACE}/{POD}"));
     ensure!(others.is_none(), "a pod that asked for nothing has devices: {others:?}");
-    Ok(Seen::That(format!("{} in the container and in kubelet's podresources", ids.join(", "))))
+    Ok(CaseOutcome::Passed(format!("{} in the container and in kubelet's podresources", ids.join(", "))))
 }
 
-pub(super) async fn cdi(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn cdi(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let info = context.node_object().await?.status.and_then(|status| status.node_info).unwrap_or_default();
     let runtime = info.container_runtime_version;
     let too_old = is_below(&runtime, CDI).then(|| format!("this node has {runtime}, CDI needs 1.7"));
     match (context.plugin.description().injection, too_old) {
-        (Injection::DeviceNodes, too_old) => Ok(Seen::NotApplicable(format!(
+        (Injection::DeviceNodes, too_old) => Ok(CaseOutcome::NotApplicable(format!(
             "this plugin hands out device nodes, no CDI devices{}",
             too_old.map(|why| format!("; {why}")).unwrap_or_default()
         ))),
-        (Injection::Cdi, Some(too_old)) => Ok(Seen::NotApplicable(too_old)),
+        (Injection::Cdi, Some(too_old)) => Ok(CaseOutcome::NotApplicable(too_old)),
         (Injection::Cdi, None) => can_schedule(context).await,
     }
 }
@@ -51,7 +51,7 @@ fn is_below(runtime: &str, wanted: (u32, u32)) -> bool {
     }
 }
 
-pub(super) async fn across_pod_restarts(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn across_pod_restarts(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let (ids, report) = (context.sees(POD, MAIN).await?, context.report(POD, MAIN).await?);
     let restarts = context.restart_container(POD, MAIN).await?;
@@ -63,14 +63,14 @@ pub(super) async fn across_pod_restarts(context: &CaseContext<'_>) -> anyhow::Re
     ensure!(others != ids, "two pods have {ids:?}");
     context.kubelet_says(POD, MAIN, &ids).await?;
     context.kubelet_says(other, MAIN, &others).await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "{} before and after restart {restarts}; a second pod has {}",
         ids.join(", "),
         others.join(", ")
     )))
 }
 
-pub(super) async fn across_kubelet_restarts(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn across_kubelet_restarts(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let (ids, pod) = (context.sees(POD, MAIN).await?, context.pod(POD).await?);
     context.stop_kubelet().await?;
@@ -81,13 +81,15 @@ pub(super) async fn across_kubelet_restarts(context: &CaseContext<'_>) -> anyhow
     ensure!(restarts == 0, "the container restarted {restarts} times");
     context.kubelet_says(POD, MAIN, &ids).await?;
     let all = context.devices();
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "same pod, no restart, {} as before; allocatable {all} of {all} again",
         ids.join(", ")
     )))
 }
 
-pub(super) async fn across_pod_and_kubelet_restarts(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn across_pod_and_kubelet_restarts(
+    context: &CaseContext<'_>,
+) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let (ids, report) = (context.sees(POD, MAIN).await?, context.report(POD, MAIN).await?);
     context.restart_container(POD, MAIN).await?;
@@ -100,13 +102,13 @@ pub(super) async fn across_pod_and_kubelet_restarts(context: &CaseContext<'_>) -
     let restarts = context.restart_container(POD, MAIN).await?;
     context.still_sees(POD, MAIN, &report, "kubelet's restart").await?;
     context.kubelet_says(POD, MAIN, &ids).await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "{} before, after a container restart, and after kubelet's and restart {restarts}",
         ids.join(", ")
     )))
 }
 
-pub(super) async fn after_plugin_restart(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn after_plugin_restart(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let (ids, report) = (context.sees(POD, MAIN).await?, context.report(POD, MAIN).await?);
     context.replace_plugin().await?;
@@ -116,13 +118,15 @@ pub(super) async fn after_plugin_restart(context: &CaseContext<'_>) -> anyhow::R
     context.still_sees(POD, MAIN, &report, "the plugin's restart").await?;
     context.kubelet_says(POD, MAIN, &ids).await?;
     let all = context.devices();
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "{} before and after, also after restart {restarts}; allocatable {all} of {all} again",
         ids.join(", ")
     )))
 }
 
-pub(super) async fn after_kubelet_and_plugin_restart(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn after_kubelet_and_plugin_restart(
+    context: &CaseContext<'_>,
+) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     let (ids, pod) = (context.sees(POD, MAIN).await?, context.pod(POD).await?);
     context.stop_kubelet().await?;
@@ -134,10 +138,13 @@ pub(super) async fn after_kubelet_and_plugin_restart(context: &CaseContext<'_>) 
     context.still_runs(&pod).await?;
     context.kubelet_says(POD, MAIN, &ids).await?;
     let all = context.devices();
-    Ok(Seen::That(format!("same pod, {} as before; allocatable {all} of {all} again", ids.join(", "))))
+    Ok(CaseOutcome::Passed(format!(
+        "same pod, {} as before; allocatable {all} of {all} again",
+        ids.join(", ")
+    )))
 }
 
-pub(super) async fn restartable_init_container(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn restartable_init_container(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let mut sidecar = context.container("restartable-init-2", 1, None);
     sidecar["restartPolicy"] = json!("Always");
     let init = context.container("init-1", 1, Some(Duration::from_secs(1)));
@@ -155,7 +162,7 @@ pub(super) async fn restartable_init_container(context: &CaseContext<'_>) -> any
     context.kubelet_says(POD, "regular-1", &regular).await?;
     let listed = context.assignments().await?.remove(&format!("{NAMESPACE}/{POD}")).unwrap_or_default();
     ensure!(listed.len() == 2, "kubelet lists {listed:?}, not two containers");
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "{} handed from the init container to the restartable one, {} for the regular one",
         sidecar.join(", "),
         regular.join(", ")

@@ -7,7 +7,7 @@ use kind_driver::WAIT;
 use kind_driver::status::Amounts;
 use kube::api::DeleteParams;
 
-use crate::Seen;
+use crate::CaseOutcome;
 use crate::case_context::CaseContext;
 use crate::faulty_plugin::{DEVICES, Fault};
 
@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(6 * 60);
 const WAITED_FOR: &str = "0 of 0 after kubelet's five minutes";
 const NOT_WAITED_FOR: &str = "kubelet's five minutes until 0 of 0 are waited for with --grace";
 
-pub(super) async fn options_fail(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn options_fail(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let all = context.devices();
     let plugin = context.faulty_plugin(Fault::OptionsFail).await?;
     let answer = plugin.register().await?.err().context("kubelet took a plugin without options")?;
@@ -31,25 +31,25 @@ pub(super) async fn options_fail(context: &CaseContext<'_>) -> anyhow::Result<Se
     );
     context.is_left_alone(&plugin, Amounts::NONE).await?;
     context.advertises_all().await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "a faulty plugin: kubelet refuses it, calls nothing else and does not name its resource; the plugin under test \
          beside it goes on, {all} of {all}"
     )))
 }
 
-pub(super) async fn list_fails_at_once(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn list_fails_at_once(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let all = context.devices();
     let plugin = context.faulty_plugin(Fault::ListFails).await?;
     plugin.register().await?.context("registering the faulty plugin")?;
     context.until_amounts(plugin.resource(), Amounts::of(0, 0)).await?;
     context.is_left_alone(&plugin, Amounts::of(0, 0)).await?;
     context.advertises_all().await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "a faulty plugin: 0 of 0, kubelet lists no second time; the plugin under test beside it goes on, {all} of {all}"
     )))
 }
 
-pub(super) async fn single_device(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn single_device(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.set_health(0, false).await?;
     context.advertises(0, 1).await?;
     context.set_health(0, true).await?;
@@ -61,10 +61,10 @@ pub(super) async fn single_device(context: &CaseContext<'_>) -> anyhow::Result<S
             format!("; its {noun} {count}, 0, {count} of {count}")
         })
         .collect();
-    Ok(Seen::That(format!("allocatable 1, 0, 1 of 1{also}")))
+    Ok(CaseOutcome::Passed(format!("allocatable 1, 0, 1 of 1{also}")))
 }
 
-pub(super) async fn single_device_in_use(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn single_device_in_use(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     context.advertises(1, 1).await?;
     context.set_health(0, false).await?;
@@ -74,13 +74,13 @@ pub(super) async fn single_device_in_use(context: &CaseContext<'_>) -> anyhow::R
     context.advertises(0, 1).await?;
     context.set_health(0, true).await?;
     context.advertises(1, 1).await?;
-    Ok(Seen::That(
+    Ok(CaseOutcome::Passed(
         "allocatable 1, 0 of 1 while the pod ran on, 0 of 1 after its deletion, 1 of 1 once healthy"
             .to_owned(),
     ))
 }
 
-pub(super) async fn several_devices(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn several_devices(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let all = context.devices();
     let mut seen = vec![all.to_string()];
     let changes: [(&[u64], bool, u64); 5] = [
@@ -99,10 +99,10 @@ pub(super) async fn several_devices(context: &CaseContext<'_>) -> anyhow::Result
     }
     let also = context.plugin.description().with_each_device.iter();
     let also: String = also.map(|also| format!(", each with {} {}", also.count, also.noun)).collect();
-    Ok(Seen::That(format!("allocatable {} of {all}{also}", seen.join(", "))))
+    Ok(CaseOutcome::Passed(format!("allocatable {} of {all}{also}", seen.join(", "))))
 }
 
-pub(super) async fn list_fails_later(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn list_fails_later(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let faulty = context.faulty_plugin(Fault::ListFailsLater).await?;
     faulty.register().await?.context("registering the faulty plugin")?;
     context.until_amounts(faulty.resource(), Amounts::of(DEVICES, DEVICES)).await?;
@@ -135,13 +135,13 @@ pub(super) async fn list_fails_later(context: &CaseContext<'_>) -> anyhow::Resul
     context.step("waiting for the plugin under test to register by itself");
     context.advertises_everything_since(None).await?;
     let restarts = context.plugin_restarts().await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "a faulty plugin: 0 of {DEVICES}, kubelet lists no second time; {forgotten}; the plugin under test killed: 0 of \
          {all}, and {all} of {all} once it registered by itself after restart {restarts}"
     )))
 }
 
-pub(super) async fn plugin_stopped(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn plugin_stopped(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let all = context.devices();
     context.stop_plugin().await?;
     context.advertises(0, all).await?;
@@ -152,5 +152,7 @@ pub(super) async fn plugin_stopped(context: &CaseContext<'_>) -> anyhow::Result<
         NOT_WAITED_FOR
     };
     context.start_plugin().await.context("with the plugin back")?;
-    Ok(Seen::That(format!("allocatable 0 of {all}; {capacity}; {all} of {all} with the plugin back")))
+    Ok(CaseOutcome::Passed(format!(
+        "allocatable 0 of {all}; {capacity}; {all} of {all} with the plugin back"
+    )))
 }

@@ -6,7 +6,7 @@ use kind_driver::status::{containers, phase};
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::Seen;
+use crate::CaseOutcome;
 use crate::case_context::{CaseContext, MAIN};
 
 /// The pod of a case.
@@ -14,12 +14,12 @@ const POD: &str = "device-plugin-failures-test";
 /// An image that nobody has.
 const NO_IMAGE: &str = "invalid.registry.k8s.io/invalid/alpine:3.1";
 
-pub(super) async fn of_a_running_pod(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn of_a_running_pod(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
     healthy_then_unhealthy(context).await
 }
 
-pub(super) async fn of_a_pod_without_image(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+pub(super) async fn of_a_pod_without_image(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let mut pod = context.manifest(POD, 1);
     pod["spec"]["containers"][0]["image"] = json!(NO_IMAGE);
     pod["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
@@ -29,7 +29,7 @@ pub(super) async fn of_a_pod_without_image(context: &CaseContext<'_>) -> anyhow:
     healthy_then_unhealthy(context).await
 }
 
-async fn healthy_then_unhealthy(context: &CaseContext<'_>) -> anyhow::Result<Seen> {
+async fn healthy_then_unhealthy(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     let resource = &context.plugin.description().resource;
     let ids = context.assigned(POD, MAIN).await?;
     ensure!(ids.len() == 1, "kubelet says a pod that asks for one device has {ids:?}");
@@ -46,7 +46,7 @@ async fn healthy_then_unhealthy(context: &CaseContext<'_>) -> anyhow::Result<See
     context.delete(POD, DeleteParams::default()).await?;
     context.set_health(0, true).await?;
     context.advertises(1, 1).await?;
-    Ok(Seen::That(format!(
+    Ok(CaseOutcome::Passed(format!(
         "{resource}: {id} Healthy, then Unhealthy, in the status of a pod that is {phase}"
     )))
 }

@@ -22,7 +22,7 @@ pub struct History(Mutex<State>);
 struct State {
     /// How often all pods were looked at.
     looks: u64,
-    /// By the pod's UID and the container's name.
+    /// Lifetimes by the pod's UID and the container's name.
     containers: BTreeMap<(String, String), Lifetime>,
 }
 

@@ -14,7 +14,7 @@ pub struct Assignment {
     pub pod_uid: String,
     /// The container's name, init containers included.
     pub container: String,
-    /// The extended resource.
+    /// The extended resource, such as `example.com/pair`.
     pub resource: String,
     /// The ids, as the plugin names them.
     pub ids: BTreeSet<String>,
