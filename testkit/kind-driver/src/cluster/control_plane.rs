@@ -14,9 +14,6 @@ use crate::status::is_ready;
 /// Where kubelet finds static pods, and where it does not.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 const AWAY: &str = "/etc/kubernetes/stopped";
-/// What every part of kubeadm's has in its command line, and another program of the same name, such as a second scheduler,
-/// has not.
-const OF_KUBEADM: &str = "/etc/kubernetes/";
 
 /// A part of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +36,16 @@ impl ControlPlanePart {
             ControlPlanePart::Etcd => "etcd",
             ControlPlanePart::Scheduler => "kube-scheduler",
             ControlPlanePart::ControllerManager => "kube-controller-manager",
+        }
+    }
+
+    /// What kubeadm gives the part in its command line, and another program of the same name, such as a second scheduler
+    /// whose configuration lies in `/etc/kubernetes` too, has not.
+    fn credentials(self) -> &'static str {
+        match self {
+            ControlPlanePart::ApiServer | ControlPlanePart::Etcd => "=/etc/kubernetes/pki/",
+            ControlPlanePart::Scheduler => "=/etc/kubernetes/scheduler.conf",
+            ControlPlanePart::ControllerManager => "=/etc/kubernetes/controller-manager.conf",
         }
     }
 
@@ -135,6 +142,20 @@ impl Cluster {
             "for id in $(pgrep -x {}); do tr '\\0' ' ' < /proc/$id/cmdline; echo; done 2>/dev/null || :",
             process_name(name)
         );
-        Ok(self.exec(self.control_plane(), &command_lines).await?.contains(OF_KUBEADM))
+        Ok(self.exec(self.control_plane(), &command_lines).await?.contains(part.credentials()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_scheduler_is_not_taken_for_the_one_of_kubeadm() {
+        let scheduler = ControlPlanePart::Scheduler.credentials();
+        let of_kubeadm = "kube-scheduler --kubeconfig=/etc/kubernetes/scheduler.conf --leader-elect=false";
+        assert!(of_kubeadm.contains(scheduler));
+        let second = "kube-scheduler --config=/etc/kubernetes/my-scheduler/my-scheduler-config.yaml";
+        assert!(!second.contains(scheduler));
     }
 }
