@@ -19,6 +19,9 @@ use crate::kind::stage::Stage;
 use crate::kind::{KindCluster, Options, Scheduling};
 use crate::report::{Row, print};
 
+/// Jobs in a row for which a cluster could not be prepared, after which it takes no more: each costs minutes of waiting.
+const GIVES_UP_AFTER: u32 = 2;
+
 /// What the clusters of one run share.
 pub(super) struct Running<'s> {
     jobs: Jobs<'s>,
@@ -35,8 +38,8 @@ struct Member<'r> {
     cluster: KindCluster,
     options: Options,
     images: &'r Images,
-    /// A cluster made anew could not be prepared either: what is wrong is not the cluster.
-    replaced_in_vain: bool,
+    /// Jobs in a row that it could not be prepared for since it was made anew.
+    in_vain: u32,
 }
 
 impl<'s> Running<'s> {
@@ -73,7 +76,8 @@ impl<'s> Running<'s> {
                     self.on_cluster(place, options, images).await.with_context(|| format!("cluster {name}"))
                 }
             }));
-        Ok(rows.await?.into_iter().flatten().collect())
+        let rows = rows.await?.into_iter().flatten();
+        Ok(rows.chain(self.jobs.rest().iter().map(not_tried)).collect())
     }
 
     /// One cluster, from its making to its end.
@@ -84,7 +88,7 @@ impl<'s> Running<'s> {
         images: &Images,
     ) -> anyhow::Result<Vec<(usize, Row)>> {
         let cluster = self.up(&options, images).await?;
-        let mut member = Member { cluster, options, images, replaced_in_vain: false };
+        let mut member = Member { cluster, options, images, in_vain: 0 };
         let rows = self.serve(&mut member, place).await?;
         let (name, began) = (member.cluster.name().to_owned(), Instant::now());
         let is_deleted = !member.options.keep;
@@ -119,6 +123,12 @@ impl<'s> Running<'s> {
             }
             rows.push((job.place, self.job(member, &job).await?));
             since = Some((job.scheduling, since.map_or(0, |(_, count)| count) + 1));
+            if member.in_vain == GIVES_UP_AFTER {
+                print::progress(format_args!(
+                    "cluster {name} takes no more scenarios: it cannot be prepared"
+                ));
+                break;
+            }
         }
         if let Some(ended) = since {
             done(ended, began);
@@ -133,7 +143,7 @@ impl<'s> Running<'s> {
             Ok(result) => Row::new(job.scenario, result, seconds()),
             Err(why) => Row::not_prepared(job.scenario, format!("{why:#}"), seconds()),
         };
-        row.cluster = Some(format!("kind, {}", job.scheduling.scheduler_name()));
+        row.cluster = Some(kind(job));
         if !self.placed.swap(true, Ordering::Relaxed) {
             self.phases.reached(format!("until the first scenario, {}, was over", job.scenario.name));
         }
@@ -151,21 +161,33 @@ impl<'s> Running<'s> {
         member: &mut Member<'_>,
         job: &Job<'_>,
     ) -> anyhow::Result<Result<anyhow::Result<Finished>, anyhow::Error>> {
-        let why = match Stage::set(&member.cluster, job.scenario, job.scheduling).await {
-            Ok(stage) => return Ok(Ok(self.embedded.compared(&member.cluster, stage, job).await)),
-            Err(why) => member.cluster.with_evidence(&of(job), why).await,
+        let why = match self.on_stage(member, job).await {
+            Ok(result) => return Ok(Ok(result)),
+            Err(why) => why,
         };
-        if member.replaced_in_vain {
+        if member.in_vain > 0 {
+            member.in_vain += 1;
             return Ok(Err(why));
         }
         print::progress(format_args!("replacing cluster {}: {why:#}", member.options.name));
         self.replace(member).await?;
+        let again = self.on_stage(member, job).await;
+        member.in_vain += u32::from(again.is_err());
+        Ok(again)
+    }
+
+    /// What came of the scenario, or why the cluster could not be prepared for it.
+    async fn on_stage(
+        &self,
+        member: &mut Member<'_>,
+        job: &Job<'_>,
+    ) -> Result<anyhow::Result<Finished>, anyhow::Error> {
         match Stage::set(&member.cluster, job.scenario, job.scheduling).await {
-            Ok(stage) => Ok(Ok(self.embedded.compared(&member.cluster, stage, job).await)),
-            Err(why) => {
-                member.replaced_in_vain = true;
-                Ok(Err(member.cluster.with_evidence(&of(job), why).await))
+            Ok(stage) => {
+                member.in_vain = 0;
+                Ok(self.embedded.compared(&member.cluster, stage, job).await)
             }
+            Err(why) => Err(member.cluster.with_evidence(&of(job), why).await),
         }
     }
 
@@ -175,6 +197,19 @@ impl<'s> Running<'s> {
         member.cluster = cluster.context("making the cluster anew")?;
         Ok(())
     }
+}
+
+/// The row of a job that was left when every cluster for it had given up.
+fn not_tried(job: &Job<'_>) -> (usize, Row) {
+    let why = "not tried: no cluster could be prepared any more".to_owned();
+    let mut row = Row::not_prepared(job.scenario, why, 0.0);
+    row.cluster = Some(kind(job));
+    (job.place, row)
+}
+
+/// Where a job ran or was to run, as the table says it.
+fn kind(job: &Job<'_>) -> String {
+    format!("kind, {}", job.scheduling.scheduler_name())
 }
 
 /// What evidence of a job is called.

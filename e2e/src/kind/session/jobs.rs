@@ -82,6 +82,11 @@ impl<'s> Jobs<'s> {
         state.last.insert(cluster, job);
         Some(job)
     }
+
+    /// The jobs that no cluster took.
+    pub(super) fn rest(&self) -> Vec<Job<'s>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.clone()
+    }
 }
 
 impl<'s> State<'s> {
