@@ -28,11 +28,13 @@ use self::kinds::table::NAMESPACES;
 use self::store::{Key, Store};
 use self::verbs::create;
 use crate::clock::Clock;
+use crate::version::Version;
 
 /// An API server whose objects live in memory. Clones share the objects.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     store: Arc<Store>,
+    version: Version,
 }
 
 impl ApiServer {
@@ -45,7 +47,18 @@ impl ApiServer {
             // A new store has no namespace of these names, so this cannot be refused.
             let _ = create::insert(&store, &mut store.lock(), &NAMESPACES, "", namespace);
         }
-        Self { store: Arc::new(store) }
+        Self { store: Arc::new(store), version: Version::default() }
+    }
+
+    /// The same server as another version. Kubelets and schedulers that are started on it afterwards follow it.
+    #[must_use]
+    pub fn with_version(self, version: Version) -> Self {
+        Self { version, ..self }
+    }
+
+    /// The version that it is.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// The clock that every timestamp comes from.
