@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// No such instance type.
-    #[error("instance type {name} is not known:{} `fake-neuron list --aliases` shows every name, or name a file with --catalog", did_you_mean(.near))]
+    #[error("instance type {name} is not known:{} `fake-neuron list --aliases` shows every name and takes types of your own with --catalog", did_you_mean(.near))]
     UnknownType {
         /// The name as asked for.
         name: String,

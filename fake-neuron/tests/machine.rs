@@ -89,11 +89,11 @@ fn a_refused_up_leaves_the_old_machine_standing() {
 #[rstest]
 #[case::near(
     "trn2.48xlrge",
-    "instance type trn2.48xlrge is not known: did you mean one of trn2.48xlarge, trn2a.48xlarge, trn2n.48xlarge? `fake-neuron list --aliases` shows every name, or name a file with --catalog"
+    "instance type trn2.48xlrge is not known: did you mean one of trn2.48xlarge, trn2a.48xlarge, trn2n.48xlarge? `fake-neuron list --aliases` shows every name and takes types of your own with --catalog"
 )]
 #[case::nothing_near(
     "m5.large",
-    "instance type m5.large is not known: `fake-neuron list --aliases` shows every name, or name a file with --catalog"
+    "instance type m5.large is not known: `fake-neuron list --aliases` shows every name and takes types of your own with --catalog"
 )]
 #[case::no_shape(
     "inf2e.32xlarge",

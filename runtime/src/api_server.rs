@@ -1,9 +1,10 @@
 //! The way to the API server, with the limits that a node which has just started asks for.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
@@ -23,17 +24,20 @@ pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 }
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    // The library's texts hold those of their sources already: as a chain each would be printed twice.
     let mut config = match kubeconfig {
         Some(path) => {
-            let unusable = || format!("kubeconfig {} cannot be used (--kubeconfig)", path.display());
-            let file = Kubeconfig::read_from(path).with_context(unusable)?;
+            let unusable = |why: &dyn Display| {
+                anyhow!("kubeconfig {} cannot be used (--kubeconfig): {why}", path.display())
+            };
+            let file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
-                .with_context(unusable)?
+                .map_err(|error| unusable(&error))?
         }
-        None => Config::infer()
-            .await
-            .context("no API server found: give --kubeconfig or run in a pod with a service account")?,
+        None => Config::infer().await.map_err(|error| {
+            anyhow!("no API server found: give --kubeconfig or run in a pod with a service account: {error}")
+        })?,
     };
     config.connect_timeout = Some(CONNECT);
     Ok(config)
@@ -77,8 +81,12 @@ current-context: x
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_is_named() {
+    async fn a_file_that_is_not_there_is_named_once() {
         let error = client(Some(Path::new("/nowhere/kubeconfig"))).await.err().unwrap();
-        assert_eq!(error.to_string(), "kubeconfig /nowhere/kubeconfig cannot be used (--kubeconfig)");
+        assert_eq!(
+            format!("{error:#}"),
+            "kubeconfig /nowhere/kubeconfig cannot be used (--kubeconfig): failed to read kubeconfig from \
+             '/nowhere/kubeconfig': No such file or directory (os error 2)"
+        );
     }
 }

@@ -72,8 +72,8 @@ async fn an_unknown_type_is_refused_before_anything_runs() {
     assert_eq!(
         format!("{error:#}"),
         "bringing the embedded cluster up: machine of n1: instance type trn1.31xlarge is not known: did you mean \
-         one of trn1.32xlarge, trn1n.32xlarge, trn1.2xlarge? `fake-neuron list --aliases` shows every name, \
-         or name a file with --catalog"
+         one of trn1.32xlarge, trn1n.32xlarge, trn1.2xlarge? `fake-neuron list --aliases` shows every name \
+         and takes types of your own with --catalog"
     );
 }
 

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(
             error,
             "instance type trn1.23xlarge is not known: did you mean one of trn1.2xlarge, trn1.32xlarge, \
-             trn1n.32xlarge? `fake-neuron list --aliases` shows every name, or name a file with --catalog"
+             trn1n.32xlarge? `fake-neuron list --aliases` shows every name and takes types of your own with --catalog"
         );
     }
 

@@ -82,7 +82,7 @@ async fn one(
     let outcome = settled.await??;
     let topology = topology(view, &node)
         .with_context(|| format!("pod {name} is on {node}, of which no shape is known"))?;
-    let allocation = as_asked(&outcome, resource, count, &topology)?;
+    let allocation = as_requested(&outcome, resource, count, &topology)?;
     Ok(Got { name, node, allocation })
 }
 
@@ -92,7 +92,7 @@ fn topology(view: &View, node: &str) -> Option<std::sync::Arc<Topology>> {
 }
 
 /// The record, if it has a candidate set of as much as was asked for and the container sees the devices of it.
-fn as_asked(
+fn as_requested(
     outcome: &PodOutcome,
     resource: Resource,
     count: u32,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn judged(recorded: &str, seen: &[&str], count: u32) -> Result<String, String> {
-        let judged = as_asked(&outcome(recorded, seen), Resource::Device, count, &inf2());
+        let judged = as_requested(&outcome(recorded, seen), Resource::Device, count, &inf2());
         judged.map(|allocation| set_of(&allocation)).map_err(|error| error.to_string())
     }
 
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_pod_without_a_record_was_bound_by_somebody_else() {
         let bare = PodOutcome { annotations: [].into(), ..outcome("2", &["/dev/neuron2"]) };
-        let error = as_asked(&bare, Resource::Device, 1, &inf2()).unwrap_err().to_string();
+        let error = as_requested(&bare, Resource::Device, 1, &inf2()).unwrap_err().to_string();
         assert!(error.starts_with("it runs without a record"), "{error}");
     }
 }

@@ -63,7 +63,7 @@ impl Cluster {
         }
         let mut listed = self.listed.subscribe();
         let waited = timeout(LIST_TIMEOUT, listed.wait_for(|listed| *listed)).await;
-        waited.ok().and_then(Result::ok).map(|_| ()).ok_or(Indeterminate::NotListed)
+        waited.ok().and_then(Result::ok).map(|_| ()).ok_or(Indeterminate::BeforeFirstList)
     }
 
     /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.
@@ -101,7 +101,7 @@ mod tests {
     async fn a_call_waits_for_the_lists_but_not_for_ever() {
         let cluster = cluster();
         let began = tokio::time::Instant::now();
-        assert_eq!(cluster.listed().await, Err(Indeterminate::NotListed));
+        assert_eq!(cluster.listed().await, Err(Indeterminate::BeforeFirstList));
         assert_eq!(began.elapsed().as_secs(), 2);
         let list = async {
             cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));

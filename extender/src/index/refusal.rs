@@ -78,7 +78,7 @@ fn is_no_neuron_node(error: &NodeTopologyError) -> bool {
 pub(crate) enum Indeterminate {
     /// The call came before the first complete lists.
     #[error("the pods and nodes of the cluster have not been listed yet; try again")]
-    NotListed,
+    BeforeFirstList,
     /// Pods may have ended, or nodes come, unseen.
     #[error(
         "the watch of pods and nodes is disconnected, so what is free is not known; it is being taken up again"

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
@@ -22,11 +21,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testkit_support::eventually;
+use testkit_support::{eventually, within};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -231,7 +229,7 @@ impl World {
     pub(crate) async fn stop(&mut self) {
         let Extender { stop, task, .. } = self.extender.take().unwrap();
         stop.cancel();
-        timeout(Duration::from_secs(20), task).await.unwrap().unwrap().unwrap();
+        within("the extender to end", task).await.unwrap().unwrap();
     }
 
     pub(crate) async fn node(&self, node: Value) {
@@ -387,7 +385,7 @@ pub(crate) async fn try_call(
     body: String,
 ) -> Result<(u16, String), kube::Error> {
     let request = Request::builder().method(method).uri(path).body(body.into_bytes().into()).unwrap();
-    let response = timeout(Duration::from_secs(20), http.send(request)).await.unwrap()?;
+    let response = within("an answer", http.send(request)).await?;
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     Ok((status, String::from_utf8(bytes.to_vec()).unwrap()))

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use clap::Parser;
 use fake_cluster::api::ApiServer;
@@ -19,9 +18,8 @@ use rcgen::{
 use rstest::rstest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit_support::eventually;
+use testkit_support::{eventually, within};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{World, call, http_client, try_call};
@@ -270,7 +268,7 @@ async fn start_error(secret: &Secret, with_client_ca: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = ApiServer::new(Clock::new()).client();
     let serving = serve(config, client, listener, CancellationToken::new());
-    let error = timeout(Duration::from_secs(20), serving).await.unwrap().unwrap_err().to_string();
+    let error = within("the start to fail", serving).await.unwrap_err().to_string();
     error.replace(secret.folder.path().to_str().unwrap(), "{folder}")
 }
 

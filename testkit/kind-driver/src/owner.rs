@@ -22,7 +22,7 @@ impl Owner {
         Self { name }
     }
 
-    /// The prefix of everything that it makes, such as `neuron-e2e`.
+    /// The prefix of everything that it makes, such as `my-tests`.
     pub fn name(self) -> &'static str {
         self.name
     }

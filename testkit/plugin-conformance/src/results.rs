@@ -109,7 +109,7 @@ mod tests {
             seconds: 1.0,
         };
         let rows = [
-            row("Can schedule a pod that requires a device", CaseResult::Passed, "neuron0"),
+            row("Can schedule a pod that requires a device", CaseResult::Passed, "widget0"),
             row("can make a CDI device accessible in a container", CaseResult::NotApplicable, "no CDI"),
         ];
         let text = table(&rows).to_string();

@@ -55,15 +55,15 @@ async fn a_node_says_the_same_in_protobuf_and_in_json() {
     };
     let node = json!({
         "metadata": {"name": "n1", "labels": {"node.kubernetes.io/instance-type": "trn1.32xlarge", "a": ""},
-            "annotations": {"neuron-scheduler/devices": "{\"v\":1}"}, "finalizers": ["example.com/wait"],
+            "annotations": {"example.com/devices": "{\"v\":1}"}, "finalizers": ["example.com/wait"],
             "ownerReferences": [{"kind": "Machine", "name": "m", "uid": "u", "apiVersion": "example.com/v1",
                 "controller": true, "blockOwnerDeletion": false}]},
         "spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"], "providerID": "aws:///a/i-0",
             "unschedulable": true,
-            "taints": [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule", "timeAdded": time}]},
+            "taints": [{"key": "example.com/device", "value": "true", "effect": "NoSchedule", "timeAdded": time}]},
         "status": {
-            "capacity": {"aws.amazon.com/neuron": "16", "cpu": "128", "memory": "512Gi"},
-            "allocatable": {"aws.amazon.com/neuron": "15", "cpu": "127500m"},
+            "capacity": {"example.com/device": "16", "cpu": "128", "memory": "512Gi"},
+            "allocatable": {"example.com/device": "15", "cpu": "127500m"},
             "phase": "Running",
             "conditions": [condition("Ready"), condition("MemoryPressure")],
             "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1"}],
@@ -107,12 +107,12 @@ async fn a_pod_says_the_same_in_protobuf_and_in_json() {
     let container = |name: &str| {
         json!({"name": name, "image": "workload", "command": ["sh", "-c"], "args": ["a"],
         "workingDir": "/", "env": [{"name": "A", "value": "1"}], "imagePullPolicy": "Never",
-        "resources": {"limits": {"aws.amazon.com/neuron": "2"}, "requests": {"aws.amazon.com/neuron": "2", "cpu": "1"}}})
+        "resources": {"limits": {"example.com/device": "2"}, "requests": {"example.com/device": "2", "cpu": "1"}}})
     };
     let mut sidecar = container("sidecar");
     sidecar["restartPolicy"] = json!("Always");
     let pod = json!({
-        "metadata": {"generateName": "p-", "name": "p-1", "annotations": {"NEURON_DEVS": "0,1"}},
+        "metadata": {"generateName": "p-", "name": "p-1", "annotations": {"DEVICES": "0,1"}},
         "spec": {"containers": [container("main"), container("second")], "initContainers": [sidecar],
             "restartPolicy": "Never", "terminationGracePeriodSeconds": 30, "nodeSelector": {"a": "b"},
             "securityContext": {"runAsUser": 1000, "runAsNonRoot": true, "fsGroup": 1, "runAsGroup": 2},

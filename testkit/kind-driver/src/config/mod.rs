@@ -87,7 +87,7 @@ impl ExtraMount {
 mod tests {
     use super::*;
 
-    const OWNER: Owner = Owner::new("neuron-e2e");
+    const OWNER: Owner = Owner::new("my-tests");
 
     fn yaml(options: &Options) -> String {
         KindConfig::new(OWNER, options).unwrap().to_yaml().unwrap()
