@@ -317,7 +317,7 @@ fn the_node_image_is_the_variables_unless_that_is_empty() {
         "doctor",
         "cluster up --nodes inf2.xlarge",
     ] {
-        for (variable, image) in [("", "kindest/node:v1.34"), ("mine:1", "mine:1 is not here")] {
+        for (variable, image) in [("", "kindest/node:v1.37"), ("mine:1", "mine:1 is not here")] {
             let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
             program
                 .args(command.split(' '))

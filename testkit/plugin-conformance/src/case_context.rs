@@ -20,7 +20,7 @@ use super::plugin::{Plugin, Report};
 /// The container of a pod that has one.
 pub(crate) const MAIN: &str = "main";
 /// How long what must not change is looked at. Kubernetes takes a minute.
-const STEADY: Duration = Duration::from_secs(20);
+pub(crate) const STEADY: Duration = Duration::from_secs(20);
 /// The label of every pod of a case.
 const LABEL: (&str, &str) = ("plugin-conformance", "case");
 

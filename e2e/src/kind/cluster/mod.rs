@@ -25,10 +25,12 @@ use tokio::time::Instant;
 
 use super::images::Images;
 use super::{OWNER, Options};
+use crate::report::print;
 use scheduling::{Route, Scheduling};
 
 /// A running cluster with the suite installed.
 pub struct KindCluster {
+    release: String,
     proxy: Proxy,
     /// How the schedulers are configured now; none until a scenario is staged.
     route: Mutex<Option<(Scheduling, Route)>>,
@@ -58,7 +60,10 @@ impl KindCluster {
         if !driver.is_used_again() {
             done("kind create cluster");
         }
+        let release = driver.release().await?;
+        print::progress(format_args!("{}: Kubernetes {release}", options.name));
         let cluster = Self {
+            release,
             proxy: Proxy::start_at(&network::host_address().await?).await?,
             route: Mutex::new(None),
             forward: Mutex::new(None),
@@ -90,6 +95,11 @@ impl KindCluster {
     /// The cluster's name.
     pub fn name(&self) -> &str {
         self.driver.name()
+    }
+
+    /// The release of Kubernetes that its API server is of, such as `v1.37.2`.
+    pub(super) fn release(&self) -> &str {
+        &self.release
     }
 
     /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.

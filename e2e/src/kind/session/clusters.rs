@@ -144,6 +144,7 @@ impl<'s> Running<'s> {
             Err(why) => Row::not_prepared(job.scenario, format!("{why:#}"), seconds()),
         };
         row.cluster = Some(kind(job));
+        row.kubernetes = Some(member.cluster.release().to_owned());
         if !self.placed.swap(true, Ordering::Relaxed) {
             self.phases.reached(format!("until the first scenario, {}, was over", job.scenario.name));
         }
