@@ -148,7 +148,8 @@ fn open(
     }
     let now = api.clock().now();
     let path = config.checkpoint_file();
-    let devices = checkpoint::load(&path, now).map_err(folder_error(&path))?;
+    let mut devices = checkpoint::load(&path, now).map_err(folder_error(&path))?;
+    devices.plugins.by_path = api.version().behaviour().plugins_by_path;
     let path = config.containers_file();
     let containers = Containers::open(path.clone()).map_err(folder_error(&path))?;
     Ok(Shared {

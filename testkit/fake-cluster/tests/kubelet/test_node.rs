@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
@@ -59,6 +60,12 @@ impl TestNode {
             ..KubeletConfig::new(NODE, dir.path())
         };
         Self { clock: api.clock().clone(), api, config, runtime: Arc::default(), _dir: dir }
+    }
+
+    /// A node of a cluster of this version.
+    pub(crate) fn of(version: Version) -> Self {
+        let node = Self::new();
+        Self { api: node.api.with_version(version), ..node }
     }
 
     pub(crate) async fn kubelet(&self) -> Kubelet {
