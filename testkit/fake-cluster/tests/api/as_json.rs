@@ -157,8 +157,23 @@ pub(crate) fn pod(pod: pb::Pod) -> Value {
                 ("conditions", all(status.conditions, condition)),
                 ("containerStatuses", all(status.container_statuses, container_status)),
                 ("initContainerStatuses", all(status.init_container_statuses, container_status)),
+                ("extendedResourceClaimStatus", status.extended_resource_claim_status.map(claim_status)),
             ])),
         ),
+    ])
+}
+
+fn claim_status(status: pb::PodExtendedResourceClaimStatus) -> Value {
+    let mapping = |mapping: pb::ContainerExtendedResourceRequest| {
+        object([
+            ("containerName", text(mapping.container_name)),
+            ("resourceName", text(mapping.resource_name)),
+            ("requestName", text(mapping.request_name)),
+        ])
+    };
+    object([
+        ("requestMappings", all(status.request_mappings, mapping)),
+        ("resourceClaimName", text(status.resource_claim_name)),
     ])
 }
 

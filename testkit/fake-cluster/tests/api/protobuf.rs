@@ -125,7 +125,9 @@ async fn a_pod_says_the_same_in_protobuf_and_in_json() {
             "conditions": [{"type": "PodScheduled", "status": "True", "lastProbeTime": time,
                 "lastTransitionTime": time, "reason": "R", "message": "M"}],
             "containerStatuses": [state(json!({"running": {"startedAt": time}}))],
-            "initContainerStatuses": [state(json!({"waiting": {"reason": "PodInitializing", "message": "m"}}))]},
+            "initContainerStatuses": [state(json!({"waiting": {"reason": "PodInitializing", "message": "m"}}))],
+            "extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": [
+                {"containerName": "main", "resourceName": "aws.amazon.com/neuron", "requestName": "r"}]}},
     });
     let pod: Pod = serde_json::from_value(pod).unwrap();
     pods(&client).create(&PostParams::default(), &pod).await.unwrap();

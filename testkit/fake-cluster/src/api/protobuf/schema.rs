@@ -195,6 +195,16 @@ const POD_STATUS: Fields = &[
     ("containerStatuses", 8, Message(CONTAINER_STATUS)),
     ("qosClass", 9, Text),
     ("initContainerStatuses", 10, Message(CONTAINER_STATUS)),
+    ("extendedResourceClaimStatus", 18, Message(EXTENDED_RESOURCE_CLAIM_STATUS)),
+];
+
+const EXTENDED_RESOURCE_CLAIM_STATUS: Fields = &[
+    (
+        "requestMappings",
+        1,
+        Message(&[("containerName", 1, Text), ("resourceName", 2, Text), ("requestName", 3, Text)]),
+    ),
+    ("resourceClaimName", 2, Text),
 ];
 
 const POD_CONDITION: Fields = &[
