@@ -23,6 +23,13 @@ pub(crate) struct Behaviour {
     /// [1.37] kubelet keeps plugins by socket path: it refuses a path that it still holds, and the end of one plugin leaves
     /// those on other paths. Without it the newest registration wins and the end of any stream drops the newest.
     pub(crate) plugins_by_path: bool,
+    /// [1.35] A Binding clears `status.nominatedNodeName` (gate ClearingNominatedNodeNameAfterBinding).
+    pub(crate) binding_clears_nomination: bool,
+    /// [1.37] A Binding's `target.name` must be a node's possible name (ValidatePodBinding).
+    pub(crate) binding_checks_node_name: bool,
+    /// [1.35] A pod takes over the labels of its Binding and its node's zone and region, these also when it is created on
+    /// the node (gate PodTopologyLabelsAdmission).
+    pub(crate) topology_labels: bool,
 }
 
 /// Why a server's version is none that the cluster can be.
@@ -79,10 +86,16 @@ impl Version {
             Version::V1_34 => Behaviour {
                 release: "v1.34.4",
                 plugins_by_path: false,
+                binding_clears_nomination: false,
+                binding_checks_node_name: false,
+                topology_labels: false,
             },
             Version::V1_37 => Behaviour {
                 release: "v1.37.2",
                 plugins_by_path: true,
+                binding_clears_nomination: true,
+                binding_checks_node_name: true,
+                topology_labels: true,
             },
         }
     }
