@@ -30,6 +30,8 @@ pub(crate) struct Behaviour {
     /// [1.35] A pod takes over the labels of its Binding and its node's zone and region, these also when it is created on
     /// the node (gate PodTopologyLabelsAdmission).
     pub(crate) topology_labels: bool,
+    /// [1.37] FailedScheduling no longer says `no new claims to deallocate` of pods without claims (kubernetes PR 140222).
+    pub(crate) silent_about_claims: bool,
 }
 
 /// Why a server's version is none that the cluster can be.
@@ -89,6 +91,7 @@ impl Version {
                 binding_clears_nomination: false,
                 binding_checks_node_name: false,
                 topology_labels: false,
+                silent_about_claims: false,
             },
             Version::V1_37 => Behaviour {
                 release: "v1.37.2",
@@ -96,6 +99,7 @@ impl Version {
                 binding_clears_nomination: true,
                 binding_checks_node_name: true,
                 topology_labels: true,
+                silent_about_claims: true,
             },
         }
     }
