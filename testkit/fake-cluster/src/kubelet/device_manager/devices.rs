@@ -1,5 +1,7 @@
 //! What plugins list and what containers have, together: the state behind the device manager's one lock.
 
+use kubelet_api::deviceplugin::v1beta1::Device;
+
 use super::assignments::Assignments;
 use super::plugins::{Ids, Plugins};
 
@@ -16,6 +18,11 @@ impl Devices {
         let in_use = self.assignments.in_use(resource);
         let healthy = self.plugins.healthy(resource).into_iter().flatten();
         healthy.filter(|id| !in_use.is_some_and(|in_use| in_use.contains(*id))).cloned().collect()
+    }
+
+    /// Takes over a plugin's list.
+    pub(super) fn list(&mut self, resource: &str, devices: Vec<Device>) {
+        self.plugins.list(resource, devices);
     }
 
     /// Whether the device manager allocates the resource: a plugin listed it, or ids of it are in use.
