@@ -5,6 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A Kubernetes version that the cluster behaves as. `FromStr` and `Display` write it as `1.37`.
+///
+/// What 1.37 does and 1.34 does not: kubelet keeps plugins by socket path, shows a container's ids and their health in its
+/// status, and hides pods that have ended from podresources `Get`. A Binding clears the nomination, brings its own labels and
+/// the node's zone and region to the pod, and needs a possible name of a node. FailedScheduling says nothing of claims.
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// 1.34, the oldest that is tested.
@@ -23,6 +28,10 @@ pub(crate) struct Behaviour {
     /// [1.37] kubelet keeps plugins by socket path: it refuses a path that it still holds, and the end of one plugin leaves
     /// those on other paths. Without it the newest registration wins and the end of any stream drops the newest.
     pub(crate) plugins_by_path: bool,
+    /// [1.36] A container's status says which ids it has and how they are (gate ResourceHealthStatus).
+    pub(crate) resource_health: bool,
+    /// [1.35] podresources Get knows only pods that have not ended.
+    pub(crate) podresources_get_leaves_out_ended: bool,
     /// [1.35] A Binding clears `status.nominatedNodeName` (gate ClearingNominatedNodeNameAfterBinding).
     pub(crate) binding_clears_nomination: bool,
     /// [1.37] A Binding's `target.name` must be a node's possible name (ValidatePodBinding).
@@ -88,6 +97,8 @@ impl Version {
             Version::V1_34 => Behaviour {
                 release: "v1.34.4",
                 plugins_by_path: false,
+                resource_health: false,
+                podresources_get_leaves_out_ended: false,
                 binding_clears_nomination: false,
                 binding_checks_node_name: false,
                 topology_labels: false,
@@ -96,6 +107,8 @@ impl Version {
             Version::V1_37 => Behaviour {
                 release: "v1.37.2",
                 plugins_by_path: true,
+                resource_health: true,
+                podresources_get_leaves_out_ended: true,
                 binding_clears_nomination: true,
                 binding_checks_node_name: true,
                 topology_labels: true,
