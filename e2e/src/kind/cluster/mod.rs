@@ -16,6 +16,7 @@ use anyhow::Context as _;
 use kind_driver::phases::Phases;
 use kind_driver::{Cluster, PortForward, network};
 use kube::Client;
+use neuron_e2e_engine::embedded::Version;
 use neuron_e2e_engine::extender_proxy::Proxy;
 use neuron_e2e_engine::outcome::SchedulerTexts;
 use neuron_e2e_engine::scenario::NodeSpec;
@@ -36,8 +37,8 @@ pub struct KindCluster {
     forward: Mutex<Option<PortForward>>,
     /// What hardware each worker has now; none where it must be made anew.
     staged: Mutex<Vec<Option<NodeSpec>>>,
-    /// Whether its kube-scheduler's texts are compared; asked once.
-    texts: OnceCell<SchedulerTexts>,
+    /// The release of Kubernetes that it is, such as `v1.37.2`; asked once.
+    release: OnceCell<String>,
     // Last: deletes the cluster when everything above is gone.
     driver: Cluster,
 }
@@ -63,7 +64,7 @@ impl KindCluster {
             route: Mutex::new(None),
             forward: Mutex::new(None),
             staged: Mutex::new(vec![None; driver.workers().len()]),
-            texts: OnceCell::new(),
+            release: OnceCell::new(),
             driver,
         };
         let furnished = async {
@@ -125,12 +126,16 @@ impl KindCluster {
 
     /// Whether what kube-scheduler says here is compared with the embedded cluster's texts: by the server's version.
     pub(super) async fn scheduler_texts(&self) -> anyhow::Result<SchedulerTexts> {
-        let ask = async || {
-            let version =
-                self.client().apiserver_version().await.context("asking for the server's version")?;
-            anyhow::Ok(SchedulerTexts::of_version(&version.major, &version.minor))
-        };
-        self.texts.get_or_try_init(ask).await.copied()
+        Ok(SchedulerTexts::of_server(self.release().await?))
+    }
+
+    /// The version of the embedded cluster whose outcomes must be equal to those here.
+    pub(super) async fn embedded_version(&self) -> anyhow::Result<Version> {
+        Ok(Version::of_server(self.release().await?)?)
+    }
+
+    async fn release(&self) -> anyhow::Result<&str> {
+        self.release.get_or_try_init(|| self.driver.release()).await.map(String::as_str)
     }
 }
 
