@@ -21,7 +21,8 @@ async fn adversarial_kubelets_break_no_scenario() {
     });
     let rows: Vec<Row> = futures::stream::iter(chosen.zip(SEEDS.into_iter().cycle()))
         .map(|(scenario, seed)| async move {
-            Row::new(&scenario, embedded::run(&scenario, Options { seed, adversarial: true }).await, 0.0)
+            let options = Options { seed, adversarial: true, ..Options::default() };
+            Row::new(&scenario, embedded::run(&scenario, options).await, 0.0)
         })
         .buffer_unordered(JOBS)
         .collect()

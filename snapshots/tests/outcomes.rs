@@ -1,5 +1,6 @@
-//! The outcome document of every scenario on the embedded cluster with seed 0, and two views over all of them.
-//! Scenarios run once, several at a time; what differs is reported together at the end.
+//! The outcome document of every scenario on the embedded cluster with seed 0, and two views over all of them. Both
+//! versions of Kubernetes give the same documents: one snapshot holds both. Scenarios run once with each, several at a time;
+//! what differs is reported together at the end.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
 
@@ -7,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::{self, Options};
+use neuron_e2e_engine::embedded::{self, Options, Version};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 /// Scenarios that run at the same time; they wait more than they work.
@@ -17,13 +19,17 @@ const JOBS: usize = 4;
 /// Scenarios that AWS' documentation gives as examples.
 const DOCUMENTED: [&str; 4] = ["documented-cores", "documented-devices", "nine-cores", "warning-seven"];
 
+#[rstest]
+#[case::v1_34(Version::V1_34)]
+#[case::v1_37(Version::V1_37)]
 #[tokio::test(flavor = "multi_thread")]
-async fn documents() {
+async fn documents(#[case] kubernetes: Version) {
+    let options = Options { kubernetes, ..Options::default() };
     let mut wrong = Vec::new();
     let mut outcomes = BTreeMap::new();
     let scenarios = library::all(&CatalogSource::default()).unwrap();
     let mut runs = futures::stream::iter(scenarios.iter().filter(|scenario| runs_here(scenario)))
-        .map(|scenario| async move { (scenario, embedded::run(scenario, Options::default()).await) })
+        .map(|scenario| async move { (scenario, embedded::run(scenario, options).await) })
         .buffer_unordered(JOBS);
     while let Some((scenario, finished)) = runs.next().await {
         match finished {

@@ -27,6 +27,17 @@
 //! # Ok(())
 //! # }
 //! ```
+//! It is Kubernetes 1.37, or as another [`Version`]: schedulers and kubelets that are started on it follow.
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use fake_cluster::{ApiServer, Version};
+//!
+//! let server = ApiServer::default().with_version(Version::V1_34);
+//! assert_eq!(server.client().apiserver_version().await?.git_version, "v1.34.4");
+//! # Ok(())
+//! # }
+//! ```
 //! [`ApiServer::serve`] answers over HTTP, for programs of their own; [`ApiServer::set_available`] and
 //! [`ApiServer::compact`] inject faults.
 //!
@@ -164,4 +175,4 @@ pub use api::ApiServer;
 pub use clock::Clock;
 pub use kubelet::Kubelet;
 pub use scheduler::Scheduler;
-pub use version::{UnknownVersion, Version};
+pub use version::{ServerVersionError, UnknownVersion, Version};

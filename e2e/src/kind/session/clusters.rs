@@ -117,7 +117,7 @@ impl<'s> Running<'s> {
                 .done(format!("{name}: {count} scenarios with {}", scheduling.scheduler_name()), began);
         };
         while let Some(job) = self.jobs.take(place, member.options.workers) {
-            if let Some(why) = refused(&member.cluster, job.scenario).await? {
+            if let Some(why) = refused(&member.cluster, job.scenario)? {
                 print::progress(format_args!("skipped           {}: {why}", job.scenario.name));
                 continue;
             }
@@ -205,9 +205,9 @@ impl<'s> Running<'s> {
 }
 
 /// Why the cluster's release of Kubernetes cannot run the scenario; `None` if it can.
-async fn refused(cluster: &KindCluster, scenario: &Scenario) -> anyhow::Result<Option<String>> {
+fn refused(cluster: &KindCluster, scenario: &Scenario) -> anyhow::Result<Option<String>> {
     let Some(only) = scenario.only.as_ref().filter(|only| only.since.is_some()) else { return Ok(None) };
-    Ok(only.refuses(cluster.driver().release().await?.parse()?))
+    Ok(only.refuses(cluster.release().parse()?))
 }
 
 /// The row of a job that was left when every cluster for it had given up.

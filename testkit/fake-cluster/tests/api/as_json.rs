@@ -157,6 +157,7 @@ pub(crate) fn pod(pod: pb::Pod) -> Value {
                 ("conditions", all(status.conditions, condition)),
                 ("containerStatuses", all(status.container_statuses, container_status)),
                 ("initContainerStatuses", all(status.init_container_statuses, container_status)),
+                ("nominatedNodeName", text(status.nominated_node_name)),
                 ("extendedResourceClaimStatus", status.extended_resource_claim_status.map(claim_status)),
             ])),
         ),
@@ -218,7 +219,15 @@ fn container_status(status: pb::ContainerStatus) -> Value {
         ("imageID", text(status.image_id)),
         ("containerID", text(status.container_id)),
         ("started", flag(status.started)),
+        ("allocatedResourcesStatus", all(status.allocated_resources_status, resource_status)),
     ])
+}
+
+fn resource_status(status: pb::ResourceStatus) -> Value {
+    let health = |resource: pb::ResourceHealth| {
+        object([("resourceID", text(resource.resource_id)), ("health", text(resource.health))])
+    };
+    object([("name", text(status.name)), ("resources", all(status.resources, health))])
 }
 
 fn container_state(state: pb::ContainerState) -> Value {

@@ -12,3 +12,4 @@ mod observations;
 mod test_node;
 mod test_plugin;
 mod two_plugins;
+mod versions;

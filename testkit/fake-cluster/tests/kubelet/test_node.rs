@@ -52,8 +52,15 @@ impl TestNode {
     }
 
     pub(crate) fn with(free_choices: FreeChoices) -> Self {
+        Self::on(ApiServer::default(), free_choices)
+    }
+
+    pub(crate) fn of_version(version: Version) -> Self {
+        Self::on(ApiServer::default().with_version(version), FreeChoices::Seeded(1))
+    }
+
+    fn on(api: ApiServer, free_choices: FreeChoices) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let api = ApiServer::default();
         let config = KubeletConfig {
             free_choices,
             labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),

@@ -195,6 +195,7 @@ const POD_STATUS: Fields = &[
     ("containerStatuses", 8, Message(CONTAINER_STATUS)),
     ("qosClass", 9, Text),
     ("initContainerStatuses", 10, Message(CONTAINER_STATUS)),
+    ("nominatedNodeName", 11, Text),
     ("extendedResourceClaimStatus", 18, Message(EXTENDED_RESOURCE_CLAIM_STATUS)),
 ];
 
@@ -226,7 +227,11 @@ const CONTAINER_STATUS: Fields = &[
     ("imageID", 7, Text),
     ("containerID", 8, Text),
     ("started", 9, Flag),
+    ("allocatedResourcesStatus", 14, Message(RESOURCE_STATUS)),
 ];
+
+const RESOURCE_STATUS: Fields =
+    &[("name", 1, Text), ("resources", 2, Message(&[("resourceID", 1, Text), ("health", 2, Text)]))];
 
 const CONTAINER_STATE: Fields = &[
     ("waiting", 1, Message(&[("reason", 1, Text), ("message", 2, Text)])),

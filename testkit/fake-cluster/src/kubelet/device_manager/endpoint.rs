@@ -83,7 +83,7 @@ async fn follow(
         drop(held_list);
         let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
         while let Some(list) = lists.message().await? {
-            locked(&shared.devices).plugins.list(&resource, list.devices);
+            locked(&shared.devices).list(&resource, list.devices);
             shared.save_checkpoint();
             shared.devices_changed.notify_one();
         }
