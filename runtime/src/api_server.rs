@@ -86,7 +86,7 @@ current-context: x
         assert_eq!(
             format!("{error:#}"),
             "kubeconfig /nowhere/kubeconfig cannot be used (--kubeconfig): failed to read kubeconfig from \
-             '/nowhere/kubeconfig': No such file or directory (os error 2)"
+             '\"/nowhere/kubeconfig\"': No such file or directory (os error 2)"
         );
     }
 }

@@ -3,7 +3,7 @@
 use neuron_core::catalog::Catalog;
 use neuron_core::pod::PodSpec;
 use neuron_core::request::PodRequest;
-use neuron_core::topology::Policy;
+use neuron_core::topology::{NodeTopologyError, Policy};
 use serde_json::json;
 
 use super::*;
@@ -332,6 +332,9 @@ fn an_unknown_holder_closes_the_node_but_for_what_it_could_never_take() {
     let never = view.fits(&request(7)).unwrap_err();
     assert!(never.is_permanent() && !never.is_indeterminate(), "{never}");
     assert_eq!(view.place(&request(1)).unwrap_err(), unknown);
+    // What others hold may be free soon, the unknown holder's too.
+    index.change_pods(Change::Applied(bound("full", "n1", &[0, 1, 2, 3, 4, 5])));
+    assert_eq!(index.view("n1").unwrap().fits(&request(1)), Err(unknown));
 }
 
 #[test]
@@ -370,6 +373,9 @@ fn a_refusal_is_permanent_where_no_end_of_a_pod_lifts_it() {
     assert!(refusal(7).is_permanent());
     assert!(NodeRefusal::UnknownNode.is_permanent());
     assert!(!NodeRefusal::UnknownNode.is_no_neuron_node());
+    let disagree = NodeTopologyError::Disagree { label: "a".to_owned(), report: "b".to_owned() };
+    let disagree = NodeRefusal::Topology(disagree);
+    assert!(!disagree.is_no_neuron_node() && !disagree.is_permanent());
     assert!(NodeRefusal::from(PodRequest::of(&spec_of("500m")).unwrap_err()).is_permanent());
     assert!(!NodeRefusal::Report("broken".to_owned()).is_permanent());
 }

@@ -146,10 +146,19 @@ impl<'a> CaseContext<'a> {
         what: &str,
         condition: impl Fn(&Pod) -> bool,
     ) -> anyhow::Result<()> {
-        WAIT.until(&format!("pod {name} {what}"), async || {
-            Ok(self.pods().get_opt(name).await?.is_some_and(|pod| condition(&pod)))
-        })
-        .await
+        let wait = format!("pod {name} {what}");
+        let found = WAIT.found(&wait, async || {
+            let pod = self.pods().get_opt(name).await?;
+            Ok(pod.filter(|pod| condition(pod) || phase(pod) == "Failed"))
+        });
+        let pod = found.await?;
+        // A pod that has failed, as one that kubelet refused, becomes nothing else any more.
+        if !condition(&pod) {
+            let status = pod.status.unwrap_or_default();
+            let (reason, message) = (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
+            bail!("pod {name} has failed, while waiting for it {what}: {reason}: {message}");
+        }
+        Ok(())
     }
 
     /// Deletes a pod and waits until it is gone; with no grace from the API server alone, whatever kubelet does.
