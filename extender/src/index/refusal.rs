@@ -1,4 +1,5 @@
-//! Why a node does not take a pod, and why that cannot be told. Read by filter, bind and the explainer.
+//! Why a node does not take a pod, and why that cannot be told. Read by filter, bind and the explainer. What is said of its
+//! devices and cores stands in `core/src/placement/refusal.rs`.
 
 use std::mem::{Discriminant, discriminant};
 

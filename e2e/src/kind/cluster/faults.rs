@@ -1,5 +1,5 @@
-//! What scenarios break on real nodes beside our own parts: the container runtime, the API server, etcd, whole nodes.
-//! Called by [`crate::kind::stage`].
+//! What scenarios break on real nodes beside our own parts: the container runtime and whole nodes. The control plane's parts,
+//! such as the API server, are stopped by [`kind_driver::Cluster::stop_part`]. Called by [`crate::kind::stage`].
 
 use anyhow::Context as _;
 use jiff::Timestamp;
