@@ -9,7 +9,8 @@ use serde_json::json;
 use testkit_support::eventually;
 use tokio::sync::Semaphore;
 
-use crate::support::{Fault, World, plain_client, try_call};
+use crate::http_client::{plain_client, try_call};
+use crate::support::{Fault, World};
 
 const OUTCOME_UNKNOWN: &str = "it is not clear whether the pod was bound: ";
 

@@ -12,6 +12,7 @@ mod events;
 mod faults;
 mod filter;
 mod holders;
+mod http_client;
 mod logs;
 mod start;
 mod support;

@@ -14,7 +14,8 @@ use testkit_support::eventually;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{World, plain_client};
+use crate::http_client::plain_client;
+use crate::support::World;
 
 #[tokio::test]
 async fn health_is_answered() {

@@ -1,7 +1,6 @@
 //! One extender over an in-memory API server, with calls to that server that a test can delay, fail or lose.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +9,6 @@ use fake_cluster::clock::Clock;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -18,8 +16,6 @@ use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
 use neuron_core::catalog::Catalog;
 use neuron_extender::{Config, serve};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testkit_support::{eventually, within};
@@ -28,6 +24,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+use crate::http_client::{call, http_client};
 
 /// What happens to the next call that would bind a pod.
 pub(crate) enum Fault {
@@ -365,43 +363,6 @@ impl World {
             answer["Error"].as_str().unwrap().to_owned()
         })
     }
-}
-
-/// A plain HTTP client: kube's, which is at hand, without its repetitions.
-pub(crate) fn plain_client(server: &str) -> Client {
-    http_client(server, None, None)
-}
-
-/// A client with connections of its own, which trusts the CA `root` and shows `identity`: a folder with the
-/// files `tls.crt` and `tls.key`.
-pub(crate) fn http_client(server: &str, root: Option<&str>, identity: Option<&Path>) -> Client {
-    // Fails only where another test has installed it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut config = kube::Config::new(server.parse().unwrap());
-    config.default_retry = false;
-    config.root_cert = root.map(|pem| vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()]);
-    let file = |name: &str| identity.map(|folder| folder.join(name).to_str().unwrap().to_owned());
-    config.auth_info.client_certificate = file("tls.crt");
-    config.auth_info.client_key = file("tls.key");
-    Client::try_from(config).unwrap()
-}
-
-pub(crate) async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, String) {
-    try_call(http, method, path, body).await.unwrap()
-}
-
-/// The answer's status and text, or why there is no connection.
-pub(crate) async fn try_call(
-    http: Client,
-    method: Method,
-    path: &str,
-    body: String,
-) -> Result<(u16, String), kube::Error> {
-    let request = Request::builder().method(method).uri(path).body(body.into_bytes().into()).unwrap();
-    let response = within("an answer", http.send(request)).await?;
-    let status = response.status().as_u16();
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    Ok((status, String::from_utf8(bytes.to_vec()).unwrap()))
 }
 
 /// A node whose device plugin advertises what the type has.

@@ -22,7 +22,8 @@ use testkit_support::{eventually, within};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{World, call, http_client, try_call};
+use crate::http_client::{call, http_client, try_call};
+use crate::support::World;
 
 /// A CA that signs for servers and clients.
 struct Ca {
