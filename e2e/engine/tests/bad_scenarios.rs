@@ -38,7 +38,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::no_release(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nonly: {cluster: kind, since: new, because: x}",
-    "scenario bad: \"new\" is no release of Kubernetes; write one as \"1.36\""
+    "scenario bad: \"new\" is no release of Kubernetes; one is written as v1.37.2 or 1.37"
 )]
 #[case::undefined_value(
     "about: x\nnodes: [{type: \"${type}\"}]\nsteps: []",

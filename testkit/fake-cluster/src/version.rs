@@ -4,12 +4,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use testkit_support::{Release, ReleaseError};
+
 /// A Kubernetes version that the cluster behaves as. `FromStr` and `Display` write it as `1.37`.
 ///
 /// What 1.37 does and 1.34 does not: kubelet keeps plugins by socket path, shows a container's ids and their health in its
 /// status, and hides pods that have ended from podresources `Get`. A Binding clears the nomination, brings its own labels and
 /// the node's zone and region to the pod, and needs a possible name of a node. FailedScheduling says nothing of claims.
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// 1.34, the oldest that is tested.
@@ -53,8 +54,8 @@ pub enum ServerVersionError {
         server: String,
     },
     /// It does not begin with major and minor.
-    #[error("{0:?} is no Kubernetes version: one is written v1.37.2")]
-    Unreadable(String),
+    #[error(transparent)]
+    Unreadable(#[from] ReleaseError),
 }
 
 /// A version that the cluster cannot be.
@@ -71,16 +72,15 @@ impl Version {
     /// # Errors
     /// The server is older than every version, or the text is none of a version.
     pub fn of_server(git_version: &str) -> Result<Version, ServerVersionError> {
-        let server =
-            numbers(git_version).ok_or_else(|| ServerVersionError::Unreadable(git_version.to_owned()))?;
-        let not_newer = |version: &Version| version.numbers() <= server;
+        let server: Release = git_version.parse().map_err(ServerVersionError::from)?;
+        let not_newer = |version: &Version| server.is_since(version.numbers());
         let newest = Self::ALL.into_iter().rfind(not_newer);
         newest.ok_or_else(|| ServerVersionError::TooOld { server: git_version.to_owned() })
     }
 
     /// Whether the server with this `gitVersion` is of this very version.
     pub fn is_of_server(self, git_version: &str) -> bool {
-        numbers(git_version) == Some(self.numbers())
+        git_version.parse().is_ok_and(|server: Release| server.minor_version() == self.numbers())
     }
 
     /// Major and minor.
@@ -134,15 +134,6 @@ impl FromStr for Version {
             .find(|version| version.to_string() == text)
             .ok_or_else(|| UnknownVersion(text.to_owned()))
     }
-}
-
-/// Major and minor of `v1.37.2`; what follows them is not read.
-fn numbers(git_version: &str) -> Option<(u32, u32)> {
-    let mut parts = git_version.strip_prefix('v').unwrap_or(git_version).split('.');
-    let major = parts.next()?.parse().ok()?;
-    let minor = parts.next()?;
-    let end = minor.find(|char: char| !char.is_ascii_digit()).unwrap_or(minor.len());
-    Some((major, minor.get(..end)?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::{Release, images, node_image, program};
+use testkit_support::Release;
+
+use crate::{images, node_image, program};
 
 /// Oldest kind, as major and minor version: the one whose release notes list the node images.
 const NEEDED_KIND: (u64, u64) = (0, 33);

@@ -38,7 +38,6 @@ pub mod phases;
 pub mod pod_resources;
 mod pool;
 pub mod program;
-mod release;
 mod report;
 pub mod socket;
 pub mod status;
@@ -52,7 +51,6 @@ pub use ending::{unless_ended, with_nothing_left};
 pub use options::{Mount, Options};
 pub use owner::{Owner, is_there};
 pub use pool::Pool;
-pub use release::Release;
 use testkit_support::Wait;
 
 /// How long one part of a cluster may take to do what it is waited for.

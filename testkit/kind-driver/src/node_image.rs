@@ -1,7 +1,9 @@
 //! Node images: those that are tested with, and which Kubernetes any other is of. Used where clusters are made and by
 //! [`crate::doctor`].
 
-use crate::{Release, program};
+use testkit_support::Release;
+
+use crate::program;
 
 /// Where a node image says which Kubernetes it is of; kind reads it too.
 const VERSION_FILE: &str = "/kind/version";
@@ -42,7 +44,7 @@ pub async fn release(image: &str) -> Option<Release> {
 /// The release that `kindest/node:v1.37.0@sha256:..` names as its tag.
 fn release_of_tag(image: &str) -> Option<Release> {
     let (_, tag) = image.split('@').next()?.rsplit_once(':')?;
-    tag.parse().ok()
+    tag.strip_prefix('v')?.parse().ok()
 }
 
 /// The versions that are tested, as in `1.37 and 1.34`.

@@ -23,7 +23,7 @@ pub use self::error::ScenarioError;
 pub use self::expected::{Expected, ExpectedSets};
 pub use self::hold::{Hold, Moment, Verb};
 pub use self::node::NodeSpec;
-pub use self::only::{Only, Release};
+pub use self::only::Only;
 pub use self::part::{DeviceState, Part};
 pub use self::step::{DeviceStep, During, Patch, Reboot, Step, Target, Unlisted};
 

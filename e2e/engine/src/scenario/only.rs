@@ -1,10 +1,9 @@
 //! Where a scenario can run, if not everywhere. Part of the scenario file's form; asked by the command line and by runs on
 //! kind.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use testkit_support::Release;
 
 /// A scenario that only one kind of cluster can run.
 #[derive(Clone, Debug, Deserialize)]
@@ -12,8 +11,8 @@ use serde::Deserialize;
 pub struct Only {
     /// `embedded` or `kind`.
     pub cluster: String,
-    /// The oldest Kubernetes that can; any if not given.
-    #[serde(default)]
+    /// The oldest Kubernetes that can, such as `1.36`; any if not given.
+    #[serde(default, deserialize_with = "release")]
     pub since: Option<Release>,
     /// Why others cannot.
     pub because: String,
@@ -22,48 +21,16 @@ pub struct Only {
 impl Only {
     /// Why a cluster of this release cannot run it; `None` if it can.
     pub fn refuses(&self, release: Release) -> Option<String> {
-        let since = self.since.filter(|since| release < *since)?;
-        Some(format!("only on Kubernetes {since} and newer, this is {release}: {}", self.because))
+        let (major, minor) = self.since?.minor_version();
+        (!release.is_since((major, minor))).then(|| {
+            format!("only on Kubernetes {major}.{minor} and newer, this is {release}: {}", self.because)
+        })
     }
 }
 
-/// A minor release of Kubernetes, such as `1.36`; read from whole versions too, such as `v1.36.3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Release {
-    major: u32,
-    minor: u32,
-}
-
-/// A text that names no release.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no release of Kubernetes; write one as \"1.36\"")]
-pub struct ReleaseError(String);
-
-impl FromStr for Release {
-    type Err = ReleaseError;
-
-    fn from_str(text: &str) -> Result<Self, ReleaseError> {
-        let mut numbers = text.trim_start_matches('v').split('.').map(str::parse);
-        match (numbers.next(), numbers.next()) {
-            (Some(Ok(major)), Some(Ok(minor))) => Ok(Self { major, minor }),
-            _ => Err(ReleaseError(text.to_owned())),
-        }
-    }
-}
-
-impl TryFrom<String> for Release {
-    type Error = ReleaseError;
-
-    fn try_from(text: String) -> Result<Self, ReleaseError> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for Release {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
+fn release<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Release>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -78,10 +45,9 @@ mod tests {
         let refused = |release: &str| only.refuses(release.parse().unwrap());
         assert_eq!(refused("v1.36.0"), None);
         assert_eq!(refused("v1.100.0"), None);
-        assert_eq!(refused("v1.9.3").unwrap(), "only on Kubernetes 1.36 and newer, this is 1.9: x");
-        assert_eq!(
-            "1".parse::<Release>().unwrap_err().to_string(),
-            "\"1\" is no release of Kubernetes; write one as \"1.36\""
-        );
+        assert_eq!(refused("v1.9.3").unwrap(), "only on Kubernetes 1.36 and newer, this is v1.9.3: x");
+        let wrong = serde_json::json!({"cluster": "kind", "since": "1", "because": "x"});
+        let error = serde_json::from_value::<Only>(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("\"1\" is no release of Kubernetes"), "{error}");
     }
 }

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use kube::Client;
+use testkit_support::Release;
 
 use access::Access;
 pub use control_plane::ControlPlanePart;
@@ -27,7 +28,7 @@ pub use daemon_set_switch::DaemonSetSwitch;
 pub use port_forward::PortForward;
 
 use crate::guard::{self, Guard};
-use crate::{Options, Owner, Release, network, program};
+use crate::{Options, Owner, network, program};
 
 /// A running cluster. Dropped, it is deleted, unless it is to be kept.
 pub struct Cluster {

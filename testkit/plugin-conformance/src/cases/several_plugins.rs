@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use kind_driver::Release;
 use kind_driver::status::Amounts;
 use kube::api::DeleteParams;
+use testkit_support::Release;
 
 use crate::CaseOutcome;
 use crate::case_context::{CaseContext, MAIN};
@@ -80,16 +80,13 @@ async fn not_applicable(context: &CaseContext<'_>) -> anyhow::Result<Option<Stri
     if context.plugin.description().takes_over_within.is_none() {
         return Ok(Some("two of this plugin must not run on one node".to_owned()));
     }
-    let node = context.node_object().await?;
-    let info = node.status.and_then(|status| status.node_info).unwrap_or_default();
-    let kubelet: Release = info.kubelet_version.parse().context("the node's kubelet")?;
-    Ok(keeps_one(kubelet))
+    Ok(keeps_one(context.kubelet_release().await?))
 }
 
 /// Why a kubelet of this release has no such case; none from 1.37 on.
 fn keeps_one(kubelet: Release) -> Option<String> {
     let (major, minor) = SEVERAL;
-    (!kubelet.is_since(major, minor)).then(|| {
+    (!kubelet.is_since(SEVERAL)).then(|| {
         format!("kubelet {kubelet} keeps one plugin of a resource, the newest; several are kept from {major}.{minor} on")
     })
 }
