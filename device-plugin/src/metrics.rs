@@ -26,7 +26,8 @@ impl Metrics {
         let name = "neuron_device_plugin_already_connected_total";
         let help = "Registrations that kubelet refused because it still held the path of the socket.";
         let counts = self.counts();
-        let samples = counts.iter().map(|(resource, n)| format!("{name}{{resource=\"{resource}\"}} {n}\n"));
+        let samples =
+            counts.iter().map(|(resource, count)| format!("{name}{{resource=\"{resource}\"}} {count}\n"));
         format!("# HELP {name} {help}\n# TYPE {name} counter\n{}", samples.collect::<String>())
     }
 

@@ -66,7 +66,7 @@ pub enum RegistrationError {
     #[error("kubelet did not open its device stream within {STREAM_TIMEOUT:?}")]
     NoStream,
     /// The socket is no longer in its place, or another plugin serves.
-    #[error("our socket has vanished before kubelet had dialled it")]
+    #[error("our socket has vanished before kubelet had dialled it, or another plugin serves")]
     SocketLost,
 }
 

@@ -34,9 +34,9 @@ pub struct LockError {
 /// What became of the plugin that served before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// There was none.
+    /// There was none, or it had ended.
     Nobody,
-    /// It let go, or was killed.
+    /// It was there, and let go or was killed meanwhile.
     LetGo,
     /// It gave no sign of life, and may go on one day.
     Frozen,

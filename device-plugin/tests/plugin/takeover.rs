@@ -127,13 +127,16 @@ async fn a_plugin_that_is_killed_and_started_at_once_again_and_again_serves(
     let node = Node::of(version, "inf2.24xlarge");
     let _kubelet = node.kubelet().await;
     let mut plugin = Process::start(&node);
-    for round in 0..20 {
-        // At any moment of a start: before the first socket, or once it is there.
-        if round % 2 == 0 {
-            eventually("a socket", async || (!node.sockets().is_empty()).then_some(())).await;
-        }
+    for round in 0..40 {
+        let before = node.sockets();
         plugin.kill();
         plugin = Process::start(&node);
+        // It is killed again at any moment: before its first socket, once that is there, or when it serves.
+        match round % 4 {
+            0 | 2 => drop(other_socket(&node, &before).await),
+            1 => offers(&node, 6).await,
+            _ => {}
+        }
     }
     node.a_pod_runs(1).await;
     offers(&node, 6).await;

@@ -1,6 +1,7 @@
 //! A Kubernetes cluster in the memory of a test: an API server, kube-scheduler's side of the extender protocol, and
 //! kubelets with the device manager. Use it to test what talks to them (a controller, a scheduler extender, a device
-//! plugin) in milliseconds, without a container or a port, and with Kubernetes' own texts, as of the [`Version`] it is told to be.
+//! plugin) in milliseconds, without a container or a port, and with Kubernetes' own texts, as of the [`Version`] it is told
+//! to be.
 //!
 //! Each of the three works alone. All of one cluster share a [`Clock`] that moves only when the test advances it, so
 //! back-offs and grace periods take no time and two runs take the same course.

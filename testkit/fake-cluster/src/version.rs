@@ -21,7 +21,8 @@ pub enum Version {
 }
 
 /// What one version does and another does not (docs/reference/kubernetes.md §8). The number in brackets is the first
-/// version that does it; each field is read at one place.
+/// version that does it. What differs and has no row is not there in either: preemption and its text, the events of kubelet, in-place
+/// resize, and kubelet's Pods API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     /// The release whose sources and runs the rest is taken from. `/version` and the Node's `kubeletVersion` say it.
@@ -166,7 +167,10 @@ mod tests {
             "the API server is Kubernetes v1.33.9, and 1.34 is the oldest that is supported"
         );
         let unreadable = Version::of_server("main").unwrap_err();
-        assert_eq!(unreadable.to_string(), "\"main\" is no Kubernetes version: one is written v1.37.2");
+        assert_eq!(
+            unreadable.to_string(),
+            "\"main\" is no release of Kubernetes; one is written as v1.37.2 or 1.37"
+        );
         let unknown = "1.36".parse::<Version>().unwrap_err();
         assert_eq!(unknown.to_string(), "no Kubernetes version \"1.36\" here: 1.34 and 1.37 are");
     }

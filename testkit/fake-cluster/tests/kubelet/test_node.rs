@@ -55,10 +55,6 @@ impl TestNode {
         Self::on(ApiServer::default(), free_choices)
     }
 
-    pub(crate) fn of_version(version: Version) -> Self {
-        Self::on(ApiServer::default().with_version(version), FreeChoices::Seeded(1))
-    }
-
     fn on(api: ApiServer, free_choices: FreeChoices) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = KubeletConfig {
@@ -71,8 +67,7 @@ impl TestNode {
 
     /// A node of a cluster of this version.
     pub(crate) fn of(version: Version) -> Self {
-        let node = Self::new();
-        Self { api: node.api.with_version(version), ..node }
+        Self::on(ApiServer::default().with_version(version), FreeChoices::Seeded(1))
     }
 
     pub(crate) async fn kubelet(&self) -> Kubelet {

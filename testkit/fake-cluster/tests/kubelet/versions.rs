@@ -20,7 +20,7 @@ use crate::test_plugin::{TestPlugin, device, healthy};
 #[case::v1_37(Version::V1_37, "v1.37.2")]
 #[tokio::test]
 async fn the_node_says_which_kubelet_it_has(#[case] version: Version, #[case] expected: &str) {
-    let node = TestNode::of_version(version);
+    let node = TestNode::of(version);
     let _kubelet = node.kubelet().await;
     let info =
         Api::<Node>::all(node.api.client()).get(NODE).await.unwrap().status.unwrap().node_info.unwrap();
@@ -50,7 +50,7 @@ async fn the_status_of_app_containers_has_their_ids_since_1_36(
     #[case] version: Version,
     #[case] is_said: bool,
 ) {
-    let node = TestNode::of_version(version);
+    let node = TestNode::of(version);
     let kubelet = node.kubelet().await;
     let _widgets = TestPlugin::registered(&node, 3).await;
     let gadgets = TestPlugin::serving(&node, "gadget.sock", healthy(1));
@@ -87,7 +87,7 @@ async fn the_status_of_app_containers_has_their_ids_since_1_36(
 
 #[tokio::test]
 async fn the_health_in_the_status_is_that_of_the_last_list() {
-    let node = TestNode::of_version(Version::V1_37);
+    let node = TestNode::of(Version::V1_37);
     let _kubelet = node.kubelet().await;
     let plugin = TestPlugin::registered(&node, 2).await;
     node.bind("p", widgets(2)).await;
@@ -122,7 +122,7 @@ async fn the_health_in_the_status_is_that_of_the_last_list() {
 #[case::v1_37(Version::V1_37, false)]
 #[tokio::test]
 async fn podresources_gets_a_pod_that_has_ended_until_1_34(#[case] version: Version, #[case] is_found: bool) {
-    let node = TestNode::of_version(version);
+    let node = TestNode::of(version);
     let _kubelet = node.kubelet().await;
     let _plugin = TestPlugin::registered(&node, 1).await;
     let spec = json!({ "restartPolicy": "Never", "containers": [ending(container("main", 1), 10, 0)] });

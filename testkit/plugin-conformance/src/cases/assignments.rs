@@ -94,7 +94,9 @@ pub(super) async fn across_kubelet_restarts(context: &CaseContext<'_>) -> anyhow
 async fn refused_anew(context: &CaseContext<'_>, error: anyhow::Error) -> anyhow::Result<CaseOutcome> {
     let kubelet = context.kubelet_release().await?;
     let status = context.pod(POD).await?.status.unwrap_or_default();
-    let by_kubelet = status.reason.as_deref() == Some("UnexpectedAdmissionError");
+    // What kubelet says before a plugin has registered; no plugin was asked.
+    let unserved = "no healthy devices present; cannot allocate unhealthy devices";
+    let by_kubelet = status.message.is_some_and(|message| message.contains(unserved));
     if by_kubelet && !kubelet.is_since(KNOWS_RESTARTED) {
         let why = format!(
             "kubelet {kubelet} admits a pod with a restarted container anew by chance, and refused it"
