@@ -36,6 +36,7 @@
 //! | which hardware does an instance type have? | [`catalog`] |
 //! | is a set allowed on a node? | [`topology`] |
 //! | what does a pod request? | [`request`] |
+//! | what does a pod get from a ResourceClaim instead? | [`claim`] |
 //! | which set does a pod get, or why none? | [`placement`] |
 //! | what is recorded on a pod, and reported of a node? | [`record`], [`report`] |
 //! | does a record count, and who holds what? | [`holders`] |
@@ -50,4 +51,4 @@ pub mod placement;
 mod pods;
 
 pub use nodes::{catalog, occupancy, report, topology};
-pub use pods::{pod, quantity, record, request};
+pub use pods::{claim, pod, quantity, record, request};

@@ -9,6 +9,9 @@ pub const NEURONCORE: &str = "aws.amazon.com/neuroncore";
 /// (docs/reference/neuron.md §3.4).
 pub const NEURONDEVICE: &str = "aws.amazon.com/neurondevice";
 
+/// The full names under which devices and cores are requested.
+pub const RESOURCE_NAMES: [&str; 3] = [NEURON, NEURONCORE, NEURONDEVICE];
+
 /// Pod annotation with the allocation record, the only key this project decides from.
 pub const ALLOCATION: &str = "neuron-scheduler/allocation";
 /// Pod annotation of the documented flow: the pod's core ids.
@@ -57,6 +60,15 @@ pub enum Resource {
 impl Resource {
     /// Both resources, devices first: the order in which ids are compared and printed.
     pub const ALL: [Resource; 2] = [Resource::Device, Resource::Core];
+
+    /// The resource that this full name stands for, the old name of devices too.
+    pub fn named(name: &str) -> Option<Resource> {
+        match name {
+            NEURON | NEURONDEVICE => Some(Resource::Device),
+            NEURONCORE => Some(Resource::Core),
+            _ => None,
+        }
+    }
 
     /// The extended resource's full name.
     pub const fn name(self) -> &'static str {

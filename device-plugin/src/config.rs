@@ -17,7 +17,7 @@ pub struct Config {
     pub node_name: String,
     /// kubelet's folder, which holds `device-plugins/` and `pod-resources/`.
     pub kubelet_dir: PathBuf,
-    /// The address of `/healthz`; none: it is not served.
+    /// The address of `/healthz` and `/metrics`; none: they are not served.
     pub listen: Option<SocketAddr>,
     /// How devices and cores are numbered inside containers.
     pub container_numbering: Numbering,

@@ -1,5 +1,5 @@
 //! Kubernetes events about pods and the node. An event that cannot be written is logged, and nothing waits for it.
-//! Written by `allocation` (refusals) and `report` (corrections).
+//! Written by `allocation` (refusals), `report` (corrections) and `kubelet` (registrations).
 
 use std::time::Duration;
 
@@ -29,15 +29,24 @@ impl Events {
 
     /// An Allocate was refused. The event is about the pod, or about the node if the pod is not known.
     pub async fn refused(&self, pod: Option<ObjectReference>, note: String) {
-        let node = || ObjectReference {
+        let about = pod.unwrap_or_else(|| self.node_reference());
+        self.write(EventType::Warning, "AllocationRefused", "Allocate", note, about).await;
+    }
+
+    /// kubelet refused a registration because it still held the path of the socket.
+    pub async fn already_connected(&self, note: String) {
+        let about = self.node_reference();
+        self.write(EventType::Warning, "NeuronPluginAlreadyConnected", "Register", note, about).await;
+    }
+
+    fn node_reference(&self) -> ObjectReference {
+        ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
             name: Some(self.node.clone()),
             uid: Some(self.node.clone()),
             ..ObjectReference::default()
-        };
-        let about = pod.unwrap_or_else(node);
-        self.write(EventType::Warning, "AllocationRefused", "Allocate", note, about).await;
+        }
     }
 
     async fn write(

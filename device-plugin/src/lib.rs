@@ -31,6 +31,7 @@ pub mod hardware;
 pub mod healthz;
 pub mod kubelet;
 pub mod ledger;
+pub mod metrics;
 pub mod pods;
 pub mod report;
 pub mod resource;

@@ -22,7 +22,7 @@ struct Arguments {
     /// kubelet's folder.
     #[arg(long, default_value = "/var/lib/kubelet")]
     kubelet_dir: PathBuf,
-    /// Address for /healthz, such as 0.0.0.0:8080; not served without it.
+    /// Address for /healthz and /metrics, such as 0.0.0.0:8080; not served without it.
     #[arg(long)]
     listen: Option<SocketAddr>,
     /// How devices and cores are numbered inside containers: host or renumbered (from 0).

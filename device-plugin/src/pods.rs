@@ -180,11 +180,8 @@ fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
     }
 }
 
-/// What is kept of a pod; none of a pod that requests no Neuron resource.
+/// What is kept of a pod; none of a pod that requests nothing of the plugin.
 fn node_pod(pod: &Pod) -> Option<NodePod> {
-    if PodRequest::of(&pod.spec).is_ok_and(|request| request.is_empty()) {
-        return None;
-    }
     let status = pod.status.as_ref();
     let bound = BoundPod::new(
         pod.namespace().unwrap_or_default(),
@@ -194,6 +191,9 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
         &pod.spec,
         status,
     );
+    if bound.request.as_ref().is_ok_and(PodRequest::is_empty) {
+        return None;
+    }
     // kubelet writes its first status after it has admitted the pod; PodScheduled is the scheduler's.
     let by_kubelet = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
     let admitted = status.is_some_and(|status| {
@@ -206,4 +206,38 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
 
 fn number(version: Option<&str>) -> u64 {
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is kept of a pod whose container asks for a device and a core, of which a ResourceClaim gives these resources:
+    /// how many devices and cores it asks the plugin for.
+    fn asked(claimed: &[&str], annotations: Value) -> Option<(u32, u32)> {
+        let mapping = |name: &&str| json!({"containerName": "c", "resourceName": name, "requestName": "r"});
+        let mappings: Vec<Value> = claimed.iter().map(mapping).collect();
+        let limits = json!({"aws.amazon.com/neuron": "1", "aws.amazon.com/neuroncore": "1"});
+        let pod = json!({
+            "metadata": {"name": "p", "annotations": annotations},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"limits": limits}}]},
+            "status": {"extendedResourceClaimStatus": {"resourceClaimName": "x", "requestMappings": mappings}},
+        });
+        let kept = node_pod(&serde_json::from_value(pod).unwrap())?;
+        let request = kept.pod.request.unwrap();
+        Some((request.containers[0].devices, request.containers[0].cores))
+    }
+
+    #[test]
+    fn what_a_claim_gives_is_not_asked_of_the_plugin() {
+        let (neuron, neuroncore) = ("aws.amazon.com/neuron", "aws.amazon.com/neuroncore");
+        assert_eq!(asked(&["example.com/gpu"], json!({})), Some((1, 1)));
+        assert_eq!(asked(&[neuron], json!({})), Some((0, 1)));
+        assert_eq!(asked(&[neuron, neuroncore], json!({})), None);
+        let record = r#"{"v":1,"node":"n1","lnc":1,"containers":{"c":{"devices":[0],"cores":[2]}}}"#;
+        let forged = asked(&[neuron, neuroncore], json!({"neuron-scheduler/allocation": record}));
+        assert_eq!(forged, Some((1, 1)), "the record says that the plugin was asked");
+    }
 }

@@ -5,13 +5,13 @@ use neuron_core::ids::{CoreSet, DeviceSet, KubeletId};
 use neuron_core::names::{NEURON, NEURONCORE, NEURONDEVICE, Resource};
 use neuron_core::topology::Topology;
 
-/// One extended resource and the socket that serves it.
+/// One extended resource, and how its files are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvertisedResource {
     /// The name that pods ask by, such as `aws.amazon.com/neuron`.
     pub name: &'static str,
-    /// The socket's file name in kubelet's plugin folder.
-    pub socket: &'static str,
+    /// What the names of its sockets and its lock file in kubelet's plugin folder begin with.
+    pub files: &'static str,
     /// What one id stands for.
     pub unit: Resource,
 }
@@ -19,12 +19,12 @@ pub struct AdvertisedResource {
 /// Every resource of this plugin; `legacy` adds the old name of devices.
 pub fn advertised(legacy: bool) -> Vec<AdvertisedResource> {
     let mut resources = vec![
-        AdvertisedResource { name: NEURON, socket: "neuron-devplugin.sock", unit: Resource::Device },
-        AdvertisedResource { name: NEURONCORE, socket: "neuroncore-devplugin.sock", unit: Resource::Core },
+        AdvertisedResource { name: NEURON, files: "neuron-devplugin", unit: Resource::Device },
+        AdvertisedResource { name: NEURONCORE, files: "neuroncore-devplugin", unit: Resource::Core },
     ];
     if legacy {
-        let socket = "neurondevice-devplugin.sock";
-        resources.push(AdvertisedResource { name: NEURONDEVICE, socket, unit: Resource::Device });
+        let files = "neurondevice-devplugin";
+        resources.push(AdvertisedResource { name: NEURONDEVICE, files, unit: Resource::Device });
     }
     resources
 }

@@ -20,6 +20,7 @@ use crate::hardware::held_lnc::HeldLnc;
 use crate::hardware::monitor::{DEVICES, discover, follow_health};
 use crate::healthz;
 use crate::kubelet::registration::Registration;
+use crate::metrics::Metrics;
 use crate::report::upkeep::Upkeep;
 use crate::resource::advertised;
 use crate::status::Status;
@@ -33,12 +34,14 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     tracing::info!(node = config.node_name, ?config, "starting");
     let catalog = load_catalog(config.catalog.as_deref())?;
     let status = Arc::new(Status::default());
+    let metrics = Arc::new(Metrics::default());
     status.starting(DEVICES);
     for resource in advertised(config.legacy_resource) {
         status.starting(resource.name);
+        metrics.starting(resource.name);
     }
     let mut tasks = JoinSet::new();
-    serve_health(&config, &status, &shutdown, &mut tasks).await?;
+    serve_health(&config, (&status, &metrics), &shutdown, &mut tasks).await?;
     let engine = Arc::new(Engine::new(&config, client.clone()));
     tasks.spawn({
         let (engine, shutdown) = (Arc::clone(&engine), shutdown.clone());
@@ -62,6 +65,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 resource,
                 engine: Arc::clone(&engine),
                 status: Arc::clone(&status),
+                metrics: Arc::clone(&metrics),
                 config: config.clone(),
                 folder_changed: folder_changed.clone(),
             };
@@ -88,7 +92,7 @@ fn load_catalog(file: Option<&Path>) -> anyhow::Result<Cow<'static, Catalog>> {
 
 async fn serve_health(
     config: &Config,
-    status: &Arc<Status>,
+    (status, metrics): (&Arc<Status>, &Arc<Metrics>),
     shutdown: &CancellationToken,
     tasks: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
@@ -96,9 +100,9 @@ async fn serve_health(
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address} (--listen)"))?;
-    let (status, shutdown) = (Arc::clone(status), shutdown.clone());
+    let (status, metrics, shutdown) = (Arc::clone(status), Arc::clone(metrics), shutdown.clone());
     tasks.spawn(async move {
-        if let Err(error) = healthz::serve(listener, status, shutdown).await {
+        if let Err(error) = healthz::serve(listener, status, metrics, shutdown).await {
             tracing::warn!(reason = %error, "/healthz ended");
         }
     });

@@ -1,12 +1,14 @@
-//! What keeps the plugin from serving, part by part. `monitor` and each registration tell it; `/healthz` and the log show it.
+//! What keeps the plugin from serving, and what else its operator should know, part by part. `monitor` and each registration
+//! tell it; `/healthz` and the log show it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The open problems.
+/// The open problems and notes.
 #[derive(Debug, Default)]
 pub struct Status {
     problems: Mutex<BTreeMap<String, String>>,
+    notes: Mutex<BTreeMap<String, String>>,
 }
 
 impl Status {
@@ -30,19 +32,38 @@ impl Status {
         }
     }
 
-    /// The text of `/healthz`.
+    /// The part does its work, and yet somebody should look.
+    pub fn note(&self, part: &str, note: &str) {
+        tracing::warn!(part, note, "look after this");
+        locked(&self.notes).insert(part.to_owned(), note.to_owned());
+    }
+
+    /// What was noted of the part no longer holds.
+    pub fn clear_note(&self, part: &str) {
+        locked(&self.notes).remove(part);
+    }
+
+    /// The text of `/healthz`: `ok` and a line for each note.
     ///
     /// # Errors
     /// One line for each problem.
     pub fn text(&self) -> Result<String, String> {
         let problems = self.problems();
         if problems.is_empty() {
-            return Ok("ok\n".to_owned());
+            return Ok(format!("ok\n{}", lines(&locked(&self.notes))));
         }
-        Err(problems.iter().map(|(part, reason)| format!("{part}: {reason}\n")).collect())
+        Err(lines(&problems))
     }
 
     fn problems(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.problems)
     }
+}
+
+fn lines(texts: &BTreeMap<String, String>) -> String {
+    texts.iter().map(|(part, text)| format!("{part}: {text}\n")).collect()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,11 +17,15 @@ const JOBS: usize = 4;
 async fn adversarial_kubelets_break_no_scenario() {
     let scenarios = library::all(&CatalogSource::default()).unwrap().into_iter();
     let chosen = scenarios.filter(|scenario| {
-        scenario.tier == Tier::Placement && !SWEEPS.iter().any(|sweep| scenario.name.starts_with(sweep))
+        let is_here = scenario.only.as_ref().is_none_or(|only| only.cluster == "embedded");
+        is_here
+            && scenario.tier == Tier::Placement
+            && !SWEEPS.iter().any(|sweep| scenario.name.starts_with(sweep))
     });
     let rows: Vec<Row> = futures::stream::iter(chosen.zip(SEEDS.into_iter().cycle()))
         .map(|(scenario, seed)| async move {
-            Row::new(&scenario, embedded::run(&scenario, Options { seed, adversarial: true }).await, 0.0)
+            let options = Options { seed, adversarial: true, ..Options::default() };
+            Row::new(&scenario, embedded::run(&scenario, options).await, 0.0)
         })
         .buffer_unordered(JOBS)
         .collect()

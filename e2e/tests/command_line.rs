@@ -290,6 +290,7 @@ fn what_only_the_embedded_cluster_can_do_is_refused_on_kind() {
         &["--adversarial"],
         &["--hostile"],
         &["--jobs", "4"],
+        &["--kubernetes", "1.34"],
         &["--catalog", "x"],
     ] {
         let output = neuron_e2e(&[&["run", "--cluster", "kind"], flags].concat());
@@ -297,6 +298,29 @@ fn what_only_the_embedded_cluster_can_do_is_refused_on_kind() {
         let said = text(&output.stderr);
         let flag = flags[0].replace("hostile", "adversarial");
         assert!(said.contains(&format!("{flag} works with --cluster embedded only")), "{said}");
+    }
+}
+
+#[test]
+fn the_version_on_kind_is_the_node_images() {
+    for command in ["run", "fuzz"] {
+        let output = neuron_e2e(&[command, "--cluster", "kind", "--kubernetes", "1.37"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("the node image decides there, --node-image or NEURON_E2E_NODE_IMAGE"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_version_that_the_embedded_cluster_cannot_be_is_misuse() {
+    for command in ["run", "fuzz"] {
+        let output = neuron_e2e(&[command, "--kubernetes", "1.36"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("no Kubernetes version \"1.36\" here: 1.34 and 1.37 are"), "{said}");
     }
 }
 
@@ -317,7 +341,7 @@ fn the_node_image_is_the_variables_unless_that_is_empty() {
         "doctor",
         "cluster up --nodes inf2.xlarge",
     ] {
-        for (variable, image) in [("", "kindest/node:v1.34"), ("mine:1", "mine:1 is not here")] {
+        for (variable, image) in [("", "kindest/node:v1.37"), ("mine:1", "mine:1 is not here")] {
             let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-e2e"));
             program
                 .args(command.split(' '))

@@ -73,7 +73,7 @@ async fn comparable_plans_come_out_the_same_whatever_kubelet_chooses() {
     for seed in 0..8 {
         let scenario = comparable_plan(seed).scenario().unwrap();
         let mut outcomes = Vec::new();
-        for options in [Options { seed: 1, adversarial: false }, Options { seed: 2, adversarial: false }] {
+        for options in [1, 2].map(|seed| Options { seed, ..Options::default() }) {
             let finished = embedded::run(&scenario, options).await.unwrap();
             assert_eq!(finished.failures, Vec::<String>::new(), "seed {seed}");
             outcomes.push(finished.outcome.to_text().unwrap());

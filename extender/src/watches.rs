@@ -42,9 +42,10 @@ pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
     }
 }
 
-/// Whether the pod asks for Neuron hardware or carries a record.
+/// Whether the pod asks for Neuron hardware, gets it from a ResourceClaim or carries a record.
 fn decides(observed: &ObservedPod) -> bool {
     !observed.pod.annotations.is_empty()
+        || observed.pod.claim.is_some()
         || !observed.pod.request.as_ref().is_ok_and(|request| request.is_empty())
 }
 

@@ -1,5 +1,6 @@
-//! The outcome document of every scenario on the embedded cluster with seed 0, and two views over all of them.
-//! Scenarios run once, several at a time; what differs is reported together at the end.
+//! The outcome document of every scenario on the embedded cluster with seed 0, and two views over all of them. Both
+//! versions of Kubernetes give the same documents: one snapshot holds both. Scenarios run once with each, several at a time;
+//! what differs is reported together at the end.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
 
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::{self, Options};
+use neuron_e2e_engine::embedded::{self, Options, Version};
 use neuron_e2e_engine::outcome::{Outcome, PodOutcome};
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario, library};
 use serde_json::{Value, json};
@@ -20,10 +21,21 @@ const DOCUMENTED: [&str; 4] = ["documented-cores", "documented-devices", "nine-c
 #[tokio::test(flavor = "multi_thread")]
 async fn documents() {
     let mut wrong = Vec::new();
+    for kubernetes in Version::ALL {
+        let of_version = documents_of(kubernetes).await.into_iter();
+        wrong.extend(of_version.map(|text| format!("Kubernetes {kubernetes}: {text}")));
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What differs from the snapshots, one text each.
+async fn documents_of(kubernetes: Version) -> Vec<String> {
+    let options = Options { kubernetes, ..Options::default() };
+    let mut wrong = Vec::new();
     let mut outcomes = BTreeMap::new();
     let scenarios = library::all(&CatalogSource::default()).unwrap();
     let mut runs = futures::stream::iter(scenarios.iter().filter(|scenario| runs_here(scenario)))
-        .map(|scenario| async move { (scenario, embedded::run(scenario, Options::default()).await) })
+        .map(|scenario| async move { (scenario, embedded::run(scenario, options).await) })
         .buffer_unordered(JOBS);
     while let Some((scenario, finished)) = runs.next().await {
         match finished {
@@ -46,7 +58,7 @@ async fn documents() {
         let about = "What the pods of the documented examples carry and are told.";
         wrong.extend(mismatch("overviews", "documented", about, &documented(&outcomes)));
     }
-    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    wrong
 }
 
 #[test]

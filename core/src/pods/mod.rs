@@ -1,5 +1,6 @@
 //! What a pod asks for and what is recorded on it.
 
+pub mod claim;
 pub mod pod;
 pub mod quantity;
 pub mod record;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claim::Claim;
 use crate::names;
 use crate::quantity::Quantity;
 use crate::record::{Allocation, RecordError, Recorded};
@@ -85,6 +86,29 @@ pub struct PodStatus {
     /// Statuses of app containers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// What the pod gets from a ResourceClaim instead of device plugins, as kube-scheduler writes it ([`Claim`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+}
+
+/// What a ResourceClaim gives a pod, whatever the resource.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtendedResourceClaimStatus {
+    /// Which containers get which resources; the API server takes no empty list.
+    pub request_mappings: Vec<RequestMapping>,
+    /// The ResourceClaim's name, in the pod's namespace.
+    pub resource_claim_name: String,
+}
+
+/// One container's resource that a ResourceClaim gives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RequestMapping {
+    /// The container's name.
+    pub container_name: String,
+    /// The resource's full name.
+    pub resource_name: String,
 }
 
 /// One condition of a pod.
@@ -124,8 +148,10 @@ pub struct BoundPod {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// What it requests, or why that cannot be read.
+    /// What it requests of the device plugin, or why that cannot be read.
     pub request: Result<PodRequest, RequestError>,
+    /// What it gets from a ResourceClaim instead.
+    pub claim: Option<Claim>,
     /// Its annotations of this project and of AWS' extension; others are not kept.
     pub annotations: BTreeMap<String, String>,
     /// What the annotations record, read once: who holds what is settled anew at every change of the node's pods.
@@ -154,12 +180,19 @@ impl BoundPod {
         });
         let phase = status.and_then(|status| status.phase.as_deref());
         annotations.retain(|key, _| names::POD_ANNOTATIONS.contains(&key.as_str()));
+        let record = Allocation::parse(&annotations);
+        let claim = status.and_then(|status| status.extended_resource_claim_status.as_ref());
+        let claim = claim.and_then(Claim::of).and_then(|claim| match &record {
+            Ok(Some(recorded)) if spec.node_name.is_some() => claim.beside(recorded),
+            _ => Some(claim),
+        });
         BoundPod {
             uid: uid.into(),
             namespace: namespace.into(),
             name: name.into(),
-            request: PodRequest::of(spec),
-            record: Allocation::parse(&annotations),
+            request: PodRequest::of(spec).map(|request| request.without(claim.as_ref())),
+            claim,
+            record,
             annotations,
             scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
             terminal: matches!(phase, Some("Succeeded" | "Failed")),

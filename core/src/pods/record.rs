@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{CoreSet, DeviceSet, IdError};
 use crate::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
-    NEURON_RESOURCE_TYPE, NEURONCORE, NEURONDEVICE, Resource,
+    NEURON_RESOURCE_TYPE, NEURONCORE, Resource,
 };
 use crate::topology::Topology;
 
@@ -140,13 +140,11 @@ impl Allocation {
             return ours(text).map(|allocation| Some(Recorded::Ours(allocation)));
         }
         let Some(ids) = read(AWS_NEURON_IDS)? else { return Ok(None) };
-        let resource = annotations.get(NEURON_RESOURCE_TYPE).map(|name| match name.as_str() {
-            NEURON | NEURONDEVICE => Ok(Resource::Device),
-            NEURONCORE => Ok(Resource::Core),
-            other => {
-                let problem = format!("{other:?} is neither {NEURON} nor {NEURONCORE}");
-                Err(RecordError::new(NEURON_RESOURCE_TYPE, problem))
-            }
+        let resource = annotations.get(NEURON_RESOURCE_TYPE).map(|name| {
+            Resource::named(name).ok_or_else(|| {
+                let problem = format!("{name:?} is neither {NEURON} nor {NEURONCORE}");
+                RecordError::new(NEURON_RESOURCE_TYPE, problem)
+            })
         });
         let wrong = |problem| RecordError::new(AWS_NEURON_IDS, problem);
         let ids: CoreSet = ids.parse().map_err(|error: IdError| wrong(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! What a pod's containers request, by kubelet's own rules. Read by [`crate::placement`], [`crate::holders`], the
 //! extender and the device plugin.
 
+use crate::claim::Claim;
 use crate::names::{NEURON, NEURONCORE, NEURONDEVICE, Resource};
 use crate::pod::{Container, PodSpec};
 use crate::quantity::{Quantity, QuantityError};
@@ -102,6 +103,21 @@ impl PodRequest {
             }
         }
         Ok(PodRequest { containers })
+    }
+
+    /// The request without what a ResourceClaim gives: kubelet asks no device plugin for that.
+    pub fn without(mut self, claim: Option<&Claim>) -> PodRequest {
+        let Some(claim) = claim else { return self };
+        for container in &mut self.containers {
+            if claim.gives(&container.name, Resource::Device) {
+                container.devices = 0;
+            }
+            if claim.gives(&container.name, Resource::Core) {
+                container.cores = 0;
+            }
+        }
+        self.containers.retain(|container| container.devices > 0 || container.cores > 0);
+        self
     }
 
     /// Whether the pod requests no Neuron hardware.

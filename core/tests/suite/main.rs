@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
 
 mod catalog;
+mod claim;
 mod holders;
 mod naive;
 mod occupancy;

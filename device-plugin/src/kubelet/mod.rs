@@ -4,4 +4,6 @@
 pub mod podresources;
 pub mod registration;
 pub mod service;
+pub mod serving_lock;
 pub mod socket;
+mod unique;

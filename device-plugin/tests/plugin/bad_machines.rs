@@ -10,9 +10,8 @@ use neuron_device_plugin::hardware::discovery::Discovery;
 use neuron_device_plugin::hardware::machine::Machine as Found;
 use rstest::rstest;
 use testkit_support::eventually;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::node::{Node, asks};
+use crate::node::{Node, asks, get};
 
 const DEVICES: &str = "sys/devices/virtual/neuron_device";
 
@@ -155,17 +154,8 @@ fn a_type_in_no_catalog_is_described_by_its_files() {
 #[tokio::test]
 async fn without_devices_the_plugin_says_why_and_starts_when_they_come() {
     let mut node = Node::new("inf2.xlarge");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    node.config.listen = Some(address);
-    let healthz = async || {
-        let mut socket = tokio::net::TcpStream::connect(address).await.ok()?;
-        socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.ok()?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).await.ok()?;
-        Some(answer)
-    };
+    let address = node.listen();
+    let healthz = async || get(address, "/healthz").await;
     node.machine.lose(0).unwrap();
     let _kubelet = node.kubelet().await;
     let plugin = node.plugin();

@@ -10,4 +10,6 @@ mod ledger;
 mod logs;
 mod manual_kubelet;
 mod node;
+mod process;
 mod registration;
+mod takeover;

@@ -1,7 +1,8 @@
 //! A kubelet whose every step a test takes itself, for what a real one does at moments of its own choosing.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
@@ -27,12 +28,15 @@ use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::captured::{Line, Log};
-use crate::node::{Node, Plugin, asks};
+use crate::node::{Node, Plugin, asks, get};
 
 /// Notes registrations, dials back as kubelet does, and shows the assignments it is given.
 struct ManualKubelet {
     node_dir: std::path::PathBuf,
-    registered: watch::Sender<Vec<String>>,
+    /// Resource and socket of each registration, refused ones too.
+    registered: watch::Sender<Vec<(String, String)>>,
+    /// The texts of its next refusals.
+    refusals: Mutex<Vec<String>>,
     streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
     assignments: watch::Sender<Vec<PodResources>>,
     /// The devices that it counts as allocatable; an old kubelet does not tell.
@@ -50,12 +54,18 @@ struct ManualKubelet {
 impl Registration for ManualKubelet {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
         let request = request.into_inner();
+        let asked = (request.resource_name, request.endpoint.clone());
+        let refusal = (asked.0 == NEURON).then(|| self.refusals.lock().unwrap().pop()).flatten();
+        if let Some(text) = refusal {
+            self.registered.send_modify(|all| all.push(asked));
+            return Err(Status::unknown(text));
+        }
         let channel = connect(&self.node_dir.join("device-plugins").join(&request.endpoint)).await.unwrap();
         let stream = DevicePluginClient::new(channel).list_and_watch(Empty {}).await?.into_inner();
         if !self.drops.load(Ordering::SeqCst) {
             self.streams.send_modify(|all| all.push(Arc::new(tokio::sync::Mutex::new(stream))));
         }
-        self.registered.send_modify(|all| all.push(request.resource_name));
+        self.registered.send_modify(|all| all.push(asked));
         Ok(Response::new(Empty {}))
     }
 }
@@ -103,6 +113,7 @@ impl ManualKubelet {
         let kubelet = Arc::new(ManualKubelet {
             node_dir: node_dir.clone(),
             registered: watch::Sender::default(),
+            refusals: Mutex::default(),
             streams: watch::Sender::default(),
             assignments: watch::Sender::default(),
             allocatable: watch::Sender::default(),
@@ -123,12 +134,25 @@ impl ManualKubelet {
 
     async fn registered(&self, times: usize) {
         let mut registered = self.registered.subscribe();
-        let enough = registered.wait_for(|all| all.iter().filter(|name| *name == NEURON).count() >= times);
+        let enough =
+            registered.wait_for(|all| all.iter().filter(|(name, _)| name == NEURON).count() >= times);
         within(&format!("registration {times}"), enough).await.unwrap();
     }
 
+    /// The sockets that devices were registered with, in order.
+    fn sockets(&self) -> Vec<String> {
+        let registered = self.registered.borrow();
+        registered.iter().filter(|(name, _)| name == NEURON).map(|(_, socket)| socket.clone()).collect()
+    }
+
+    /// kubelet 1.37 never frees a path that it refused once.
+    fn sockets_differ(&self) {
+        let (all, different) = (self.sockets(), self.sockets().into_iter().collect::<BTreeSet<_>>());
+        assert_eq!(all.len(), different.len(), "a socket was registered twice: {all:?}");
+    }
+
     async fn devices(&self) -> DevicePluginClient<Channel> {
-        let socket = self.node_dir.join("device-plugins/neuron-devplugin.sock");
+        let socket = self.node_dir.join("device-plugins").join(self.sockets().pop().unwrap());
         DevicePluginClient::new(connect(&socket).await.unwrap())
     }
 
@@ -305,6 +329,7 @@ async fn a_lost_stream_means_registering_again() {
     let (_node, kubelet, _plugin) = registered("inf2.xlarge").await;
     kubelet.streams.send_modify(Vec::clear);
     kubelet.registered(2).await;
+    kubelet.sockets_differ();
 }
 
 #[tokio::test]
@@ -313,6 +338,47 @@ async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
     // Its stream stays open, and yet its devices are gone: as when an earlier plugin's stream ends at the wrong moment.
     kubelet.allocatable.send_replace(Some(Vec::new()));
     kubelet.registered(2).await;
+    kubelet.sockets_differ();
+}
+
+#[tokio::test]
+async fn a_registration_that_was_refused_is_tried_again_on_another_socket() {
+    let node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    kubelet
+        .refusals
+        .lock()
+        .unwrap()
+        .push("failed to dial device plugin: context deadline exceeded".to_owned());
+    let _plugin = node.plugin();
+    kubelet.registered(2).await;
+    kubelet.sockets_differ();
+    let gone = node.socket(&kubelet.sockets()[0]);
+    assert!(!gone.exists(), "the socket of the refused server is gone");
+}
+
+#[tokio::test]
+async fn a_kubelet_that_still_holds_a_path_is_asked_again_at_once_and_the_node_and_the_metrics_tell() {
+    let mut node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let address = node.listen();
+    let kubelet = ManualKubelet::start(&node);
+    kubelet.refusals.lock().unwrap().push("device plugin already connected: /a/path".to_owned());
+    let _plugin = node.plugin();
+    kubelet.registered(2).await;
+    kubelet.sockets_differ();
+    let sample = "neuron_device_plugin_already_connected_total{resource=\"aws.amazon.com/neuron\"} 1\n";
+    let counted = async || get(address, "/metrics").await.filter(|answer| answer.contains(sample));
+    eventually("the refusal to be counted", counted).await;
+    let held = node.socket(&kubelet.sockets()[0]);
+    let event = format!(
+        "n1: NeuronPluginAlreadyConnected: aws.amazon.com/neuron is registered under another path, because kubelet still \
+         holds {}, on which an earlier server was. Until kubelet restarts it may go on offering aws.amazon.com/neuron \
+         without a device plugin",
+        held.display()
+    );
+    assert_eq!(node.events().await, [event].into());
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! One node under test: a fake machine, a kubelet, an API server and the plugin between them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
@@ -20,6 +23,8 @@ use neuron_core::record::{Allocation, ContainerAllocation};
 use neuron_device_plugin::{Config, run};
 use serde_json::{Value, json};
 use testkit_support::{eventually, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +37,7 @@ pub(crate) struct Node {
     pub(crate) kubelet_config: KubeletConfig,
     pub(crate) config: Config,
     runtime: Arc<Containers>,
+    tries: AtomicU32,
     lnc: u8,
     _dir: tempfile::TempDir,
 }
@@ -56,6 +62,11 @@ impl ContainerRuntime for Containers {
 
 impl Node {
     pub(crate) fn new(instance_type: &str) -> Self {
+        Self::of(Version::default(), instance_type)
+    }
+
+    /// A node of a cluster of this version.
+    pub(crate) fn of(version: Version, instance_type: &str) -> Self {
         // The plugin's log, for a test that fails; RUST_LOG says more of it.
         let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
@@ -80,13 +91,19 @@ impl Node {
             ..Config::new(NODE)
         };
         let lnc = Catalog::embedded().find(instance_type).map_or(1, |known| known.default_lnc);
-        let api = ApiServer::new(clock.clone());
-        Node { api, clock, machine, kubelet_config, config, runtime: Arc::default(), lnc, _dir: dir }
+        let api = ApiServer::new(clock.clone()).with_version(version);
+        let (runtime, tries) = (Arc::default(), AtomicU32::new(0));
+        Node { api, clock, machine, kubelet_config, config, runtime, tries, lnc, _dir: dir }
     }
 
     /// A machine with its kubelet and plugin, once every device can be asked for.
     pub(crate) async fn running(instance_type: &str) -> (Self, Kubelet, Plugin) {
-        let node = Node::new(instance_type);
+        Self::running_of(Version::default(), instance_type).await
+    }
+
+    /// As [`Self::running`], in a cluster of this version.
+    pub(crate) async fn running_of(version: Version, instance_type: &str) -> (Self, Kubelet, Plugin) {
+        let node = Node::of(version, instance_type);
         let kubelet = node.kubelet().await;
         let plugin = node.plugin();
         let devices = usize::from(node.machine.devices());
@@ -109,6 +126,17 @@ impl Node {
 
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.config.plugin_dir().join(name)
+    }
+
+    /// The names of the sockets that serve `aws.amazon.com/neuron`, and of those that killed plugins left.
+    pub(crate) fn sockets(&self) -> BTreeSet<String> {
+        self.sockets_of("neuron-devplugin")
+    }
+
+    pub(crate) fn sockets_of(&self, files: &str) -> BTreeSet<String> {
+        let entries = std::fs::read_dir(self.config.plugin_dir()).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(&format!("{files}-")) && name.ends_with(".sock")).collect()
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
@@ -182,6 +210,29 @@ impl Node {
             (self.annotation(pod, ALLOCATION).await == right).then_some(())
         })
         .await;
+    }
+
+    /// A pod runs and is deleted again. Until kubelet has heard of a change it may refuse a few.
+    pub(crate) async fn a_pod_runs(&self, devices: u32) {
+        let name = eventually("a pod to run", async || {
+            let name = format!("try-{}", self.tries.fetch_add(1, Ordering::SeqCst));
+            self.place(&name, asks("neuron", devices), &[]).await;
+            let ended = async || {
+                let status = self.pods().get(&name).await.unwrap().status;
+                status?.phase.filter(|phase| phase == "Running" || phase == "Failed")
+            };
+            (eventually("kubelet's word", ended).await == "Running").then_some(name)
+        })
+        .await;
+        self.delete(&name).await;
+    }
+
+    /// Lets plugins that start from now on listen for HTTP, on a port that was free a moment ago.
+    pub(crate) fn listen(&mut self) -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        self.config.listen = Some(address);
+        address
     }
 
     /// What a container was started with.
@@ -260,4 +311,14 @@ pub(crate) fn asks(resource: &str, count: u32) -> Value {
 pub(crate) fn container(name: &str, resource: &str, count: u32) -> Value {
     let amounts = json!({ format!("aws.amazon.com/{resource}"): count.to_string() });
     json!({ "name": name, "image": "none", "resources": { "limits": amounts, "requests": amounts } })
+}
+
+/// The answer to an HTTP request; none if nobody listens.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut socket = TcpStream::connect(address).await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
 }

@@ -22,7 +22,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `during`, `reboot`, `restart-unlisted`, `advance-clock`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `during`, `reboot`, `restart-unlisted`, `advance-clock`"
 )]
 #[case::step_amid(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{amid: {bound: 1, apply: [], steps: []}}]",
@@ -35,6 +35,10 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 #[case::unknown_part(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",
     "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `node`, `scheduler`, `containerd`, `api-server`, `etcd`"
+)]
+#[case::no_release(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nonly: {cluster: kind, since: new, because: x}",
+    "scenario bad: \"new\" is no release of Kubernetes; one is written as v1.37.2 or 1.37"
 )]
 #[case::undefined_value(
     "about: x\nnodes: [{type: \"${type}\"}]\nsteps: []",

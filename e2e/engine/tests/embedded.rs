@@ -28,16 +28,16 @@ async fn handed_down(options: Options) -> String {
 async fn a_seed_decides_what_kubelet_chooses() {
     let mut chosen = Vec::new();
     for seed in 0..5 {
-        chosen.push(handed_down(Options { seed, adversarial: false }).await);
+        chosen.push(handed_down(Options { seed, ..Options::default() }).await);
     }
     assert!(chosen.iter().collect::<BTreeSet<_>>().len() > 1, "{chosen:?}");
-    assert_eq!(handed_down(Options { seed: 4, adversarial: false }).await, chosen[4]);
+    assert_eq!(handed_down(Options { seed: 4, ..Options::default() }).await, chosen[4]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn adversarial_kubelets_choose_the_last_whatever_the_seed() {
     for seed in 0..3 {
-        assert_eq!(handed_down(Options { seed, adversarial: true }).await, "3");
+        assert_eq!(handed_down(Options { seed, adversarial: true, ..Options::default() }).await, "3");
     }
 }
 

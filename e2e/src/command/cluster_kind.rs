@@ -16,6 +16,10 @@ pub(super) const SIDE_BY_SIDE: &str = "give --clusters, how many clusters work s
 /// Why `--catalog` does not work on kind.
 pub(super) const CATALOG_ON_KIND: &str = "the suite is deployed there with the types in its images";
 
+/// Why `--kubernetes` does not work on kind.
+pub(super) const VERSION_ON_KIND: &str =
+    "the node image decides there, --node-image or NEURON_E2E_NODE_IMAGE";
+
 /// The cluster that carries scenarios out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ClusterKind {

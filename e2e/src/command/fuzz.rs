@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use neuron_e2e_engine::embedded::Version;
 use neuron_e2e_engine::fuzz::{self, Fuzz, Progress, Row};
 
 use super::catalog::CatalogArguments;
 use super::cluster_kind::{
-    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped,
+    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, VERSION_ON_KIND, refuse_embedded_only,
+    skipped,
 };
 use super::progress;
 use crate::kind;
@@ -29,6 +31,9 @@ pub(super) struct FuzzArguments {
     /// Scenarios that run at the same time [default: 2].
     #[arg(long, help_heading = EMBEDDED_HEADING)]
     jobs: Option<usize>,
+    /// Kubernetes version that the cluster is, 1.34 or 1.37 [default: 1.37].
+    #[arg(long, value_name = "VERSION", help_heading = EMBEDDED_HEADING)]
+    kubernetes: Option<Version>,
     /// How to print what came of them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -46,13 +51,22 @@ pub(super) struct FuzzArguments {
 
 /// Runs them and prints what came of it. Exit code 1 if one failed, 2 if none did and no cluster could be prepared for one.
 pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
-    let FuzzArguments { seed, count, jobs, output, keep_failures, cluster, catalog, kind } = arguments;
-    let fuzz = Fuzz { seed, count, jobs: jobs.unwrap_or(2), keep_failures, catalog: catalog.read()? };
+    let FuzzArguments { seed, count, jobs, kubernetes, output, keep_failures, cluster, catalog, kind } =
+        arguments;
+    let fuzz = Fuzz {
+        seed,
+        count,
+        jobs: jobs.unwrap_or(2),
+        keep_failures,
+        catalog: catalog.read()?,
+        kubernetes: kubernetes.unwrap_or_default(),
+    };
     let (rows, not_prepared) = match cluster {
         ClusterKind::Embedded => (on_embedded(&fuzz).await?, Vec::new()),
         ClusterKind::Kind => {
             refuse_embedded_only(&[
                 ("--jobs", jobs.is_some(), SIDE_BY_SIDE),
+                ("--kubernetes", kubernetes.is_some(), VERSION_ON_KIND),
                 ("--catalog", catalog.is_given(), CATALOG_ON_KIND),
             ])?;
             // Plans have two nodes at most.
@@ -60,7 +74,9 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
             match kind::fuzz::run(&fuzz, &schedulings, kind.options(2), clusters).await? {
                 OnKind::Skipped(why) => return skipped(&why, require),
                 OnKind::Ran { rows, not_prepared } => {
-                    rows.iter().filter(|row| !row.passed).for_each(|row| print::progress(line(row, cluster)));
+                    rows.iter()
+                        .filter(|row| !row.passed)
+                        .for_each(|row| print::progress(line(row, &fuzz, cluster)));
                     not_prepared.iter().for_each(print::progress);
                     (rows, not_prepared)
                 }
@@ -81,15 +97,20 @@ pub(super) async fn run(arguments: FuzzArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The row as a line; below it, where it failed, what was wrong and how to run it again.
-fn line(row: &Row, cluster: ClusterKind) -> String {
+fn line(row: &Row, fuzz: &Fuzz, cluster: ClusterKind) -> String {
     let word = if row.passed { "passed" } else { "FAILED" };
     let mut lines = vec![format!("{word} {:6.2} s  seed {}", row.seconds, row.seed)];
     lines.extend(row.failures.iter().map(|failure| format!("  {failure}")));
     if let Some(path) = &row.file {
         let flags = match cluster {
             ClusterKind::Kind => " --cluster kind".to_owned(),
-            ClusterKind::Embedded if row.adversarial => format!(" --seed {} --adversarial", row.seed),
-            ClusterKind::Embedded => format!(" --seed {}", row.seed),
+            ClusterKind::Embedded => {
+                let adversarial = if row.adversarial { " --adversarial" } else { "" };
+                let is_default = fuzz.kubernetes == Version::default();
+                let version =
+                    if is_default { String::new() } else { format!(" --kubernetes {}", fuzz.kubernetes) };
+                format!(" --seed {}{adversarial}{version}", row.seed)
+            }
         };
         let path = path.display();
         lines.push(format!("  kept as {path}; `neuron-e2e run {path}{flags}` runs it again"));
@@ -120,7 +141,7 @@ async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {
             progress.inc(1);
             progress.set_message(format!("seed {}", row.seed));
             if !row.passed || !stderr().is_terminal() {
-                progress.suspend(|| print::progress(line(row, ClusterKind::Embedded)));
+                progress.suspend(|| print::progress(line(row, fuzz, ClusterKind::Embedded)));
             }
         }
     };
@@ -131,6 +152,8 @@ async fn on_embedded(fuzz: &Fuzz) -> anyhow::Result<Vec<Row>> {
 
 #[cfg(test)]
 mod tests {
+    use neuron_e2e_engine::scenario::CatalogSource;
+
     use super::*;
 
     #[test]
@@ -147,6 +170,16 @@ mod tests {
         let expected = "FAILED   1.50 s  seed 3\n  adversarial kubelets: action 2: pod p1 failed\n  \
                         kept as fuzz-failures/fuzz-3.yaml; \
                         `neuron-e2e run fuzz-failures/fuzz-3.yaml --seed 3 --adversarial` runs it again";
-        assert_eq!(line(&row, ClusterKind::Embedded), expected);
+        let fuzz = |kubernetes: Version| Fuzz {
+            seed: 3,
+            count: 1,
+            jobs: 1,
+            keep_failures: "fuzz-failures".into(),
+            catalog: CatalogSource::default(),
+            kubernetes,
+        };
+        assert_eq!(line(&row, &fuzz(Version::V1_37), ClusterKind::Embedded), expected);
+        let older = line(&row, &fuzz(Version::V1_34), ClusterKind::Embedded);
+        assert!(older.ends_with(" --seed 3 --adversarial --kubernetes 1.34` runs it again"), "{older}");
     }
 }

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::{Embedded, Options};
+use neuron_e2e_engine::embedded::{Embedded, Options, Version};
 use neuron_e2e_engine::outcome::Outcome;
 use neuron_e2e_engine::scenario::Scenario;
 use tokio::time::Instant;
 
 use super::cluster_kind::{
-    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, refuse_embedded_only, skipped,
+    CATALOG_ON_KIND, ClusterKind, EMBEDDED_HEADING, SIDE_BY_SIDE, VERSION_ON_KIND, refuse_embedded_only,
+    skipped,
 };
 use super::progress;
 use super::selection::Selection;
@@ -34,6 +35,9 @@ pub(super) struct RunArguments {
     /// Scenarios that run at the same time [default: 4].
     #[arg(long, help_heading = EMBEDDED_HEADING)]
     jobs: Option<usize>,
+    /// Kubernetes version that the cluster is, 1.34 or 1.37 [default: 1.37].
+    #[arg(long, value_name = "VERSION", help_heading = EMBEDDED_HEADING)]
+    kubernetes: Option<Version>,
     /// How to print what came of them.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -61,10 +65,14 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let seeds = if arguments.seed.is_empty() { &[0][..] } else { &arguments.seed };
     let runs: Vec<(Scenario, Options)> = scenarios
         .flat_map(|scenario| {
-            let options = |seed: &u64| Options { seed: *seed, adversarial: arguments.adversarial };
+            let options = |seed: &u64| {
+                let kubernetes = arguments.kubernetes.unwrap_or_default();
+                Options { seed: *seed, adversarial: arguments.adversarial, kubernetes }
+            };
             seeds.iter().map(options).map(|options| (scenario.clone(), options)).collect::<Vec<_>>()
         })
         .collect();
+    print::progress(format_args!("Kubernetes {}, embedded", arguments.kubernetes.unwrap_or_default()));
     let is_json = arguments.output == Output::Json;
     // One scenario alone is shown in full.
     let shows_table = arguments.verbose || runs.len() == 1;
@@ -148,6 +156,7 @@ async fn on_kind(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         ("--seed", !arguments.seed.is_empty(), "a real kubelet's choices cannot be seeded"),
         ("--adversarial", arguments.adversarial, "a real kubelet makes its own choices"),
         ("--jobs", arguments.jobs.is_some(), SIDE_BY_SIDE),
+        ("--kubernetes", arguments.kubernetes.is_some(), VERSION_ON_KIND),
         ("--catalog", arguments.selection.catalog.is_given(), CATALOG_ON_KIND),
     ])?;
     let mut scenarios = arguments.selection.scenarios()?;

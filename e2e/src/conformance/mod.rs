@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn cases_are_chosen_by_parts_of_their_names() {
-        assert_eq!(chosen(&[]).unwrap().len(), 21);
+        assert_eq!(chosen(&[]).unwrap().len(), 24);
         assert_eq!(chosen(&["listandwatch".to_owned()]).unwrap().len(), 2);
         let wrong = chosen(&["reboots and more".to_owned()]).unwrap_err().to_string();
         assert!(

@@ -17,6 +17,9 @@ use crate::kind::{KindCluster, PLUGIN_PODS, SYSTEM, Scheduling, WORKLOAD};
 const SIX: (&str, u64) = ("inf2.24xlarge", 6);
 /// The instance type with one device.
 const ONE: (&str, u64) = ("inf2.xlarge", 1);
+/// How long one of two plugins may take to take over: the older hangs up first. As long as kubelet by default takes to tell
+/// the API what is allocatable.
+const TAKES_OVER_WITHIN: Duration = Duration::from_secs(10);
 /// NeuronCores of one device of these types.
 const CORES: u64 = 2;
 
@@ -42,6 +45,7 @@ impl<'c> NeuronPlugin<'c> {
             scheduler: Some(Scheduling::MyScheduler.scheduler_name().to_owned()),
             injection: Injection::DeviceNodes,
             sets_health: true,
+            takes_over_within: Some(TAKES_OVER_WITHIN),
         };
         Self { cluster, description }
     }

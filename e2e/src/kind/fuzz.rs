@@ -37,8 +37,8 @@ struct PlanResult {
     seconds: f64,
 }
 
-/// Runs the random scenarios on at most so many kind clusters with every scheduler. `jobs` means nothing here: one
-/// scenario has a cluster at a time.
+/// Runs the random scenarios on at most so many kind clusters with every scheduler. `jobs` and `kubernetes` mean nothing
+/// here: one scenario has a cluster at a time, and the embedded one follows its version.
 ///
 /// # Errors
 /// A signal ended it, a cluster could not be had, or something stayed behind.
@@ -170,13 +170,21 @@ async fn session_of(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use neuron_e2e_engine::embedded::Version;
+
     use super::*;
+
+    fn one_seed(folder: &Path) -> Fuzz {
+        let (catalog, kubernetes) = (CatalogSource::default(), Version::default());
+        Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.to_owned(), catalog, kubernetes }
+    }
 
     #[tokio::test]
     async fn a_signal_ends_the_search_and_what_was_found_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = CatalogSource::default();
-        let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned(), catalog };
+        let fuzz = one_seed(folder.path());
         let plan = plan(1, &fuzz.catalog);
         let failures = vec!["kind: pod a is lost".to_owned()];
         let results = BTreeMap::from([(plan.name(), PlanResult { failures, ..PlanResult::default() })]);
@@ -198,8 +206,7 @@ mod tests {
     #[tokio::test]
     async fn a_plan_that_no_cluster_could_be_prepared_for_is_not_made_smaller() {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = CatalogSource::default();
-        let fuzz = Fuzz { seed: 1, count: 1, jobs: 1, keep_failures: folder.path().to_owned(), catalog };
+        let fuzz = one_seed(folder.path());
         let plan = plan(1, &fuzz.catalog);
         let not_prepared = Some("waited 120 s for node w1".to_owned());
         let results = BTreeMap::from([(plan.name(), PlanResult { not_prepared, ..PlanResult::default() })]);

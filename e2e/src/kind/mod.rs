@@ -29,7 +29,7 @@ pub struct Options {
     pub workers: usize,
     /// Leave the cluster running.
     pub keep: bool,
-    /// Node image; kind's own if not given.
+    /// Node image; the newest that is tested with if not given.
     pub node_image: Option<String>,
     /// Where the suite's images come from.
     pub images: ImageSource,

@@ -13,6 +13,9 @@ pub struct Row {
     /// The cluster it ran on and the scheduler; none for the embedded cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// The Kubernetes that ran it: a cluster's release, such as `v1.37.2`. None where there was no cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<String>,
     /// What it shows.
     pub about: String,
     /// The instance types of n1, n2, n3.
@@ -43,6 +46,7 @@ impl Row {
         Row {
             scenario: scenario.name.clone(),
             cluster: None,
+            kubernetes: None,
             about: scenario.about.clone(),
             nodes: scenario.nodes.iter().map(|node| node.instance_type.clone()).collect(),
             passed: failures.is_empty(),

@@ -83,6 +83,8 @@ impl<'c> Toy<'c> {
             scheduler: None,
             injection: Injection::DeviceNodes,
             sets_health: true,
+            // The newer would remove the older one's socket.
+            takes_over_within: None,
         };
         let devices = IDS.len() as u64;
         let plugin = DaemonSetPlugin::install(

@@ -80,7 +80,7 @@ mod tests {
     use neuron_core::topology::Policy;
 
     use super::*;
-    use crate::index::{Change, ObservedNode, TopologyCache};
+    use crate::index::{Advertised, Change, ObservedNode, TopologyCache};
 
     fn cluster() -> Cluster {
         let catalog = Arc::new(Catalog::embedded().clone());
@@ -119,7 +119,12 @@ mod tests {
         let is_woken = async || timeout(Duration::from_secs(1), cluster.changed()).await.is_ok();
         cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
         assert!(!is_woken().await, "an empty list");
-        let node = ObservedNode { name: "n1".to_owned(), instance_type: None, report: None };
+        let node = ObservedNode {
+            name: "n1".to_owned(),
+            instance_type: None,
+            report: None,
+            advertised: Advertised::default(),
+        };
         cluster.write(|index| index.change_nodes(Change::Applied(node)));
         assert!(is_woken().await);
     }

@@ -19,7 +19,7 @@ use neuron_core::pod::BoundPod;
 pub(crate) use self::cluster::Cluster;
 use self::node_view::IndexedNode;
 pub(crate) use self::node_view::NodeView;
-pub(crate) use self::observed::{Change, ObservedNode, ObservedPod};
+pub(crate) use self::observed::{Advertised, Change, ObservedNode, ObservedPod};
 use self::overlay::{Overlay, Reservation};
 pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
 pub(crate) use self::topology_cache::TopologyCache;
@@ -151,7 +151,7 @@ impl Index {
         self.views.values()
     }
 
-    /// A pod that asks for Neuron hardware and has not ended, with the node it is bound to.
+    /// A pod that asks for Neuron hardware or gets it from a ResourceClaim, and has not ended, with the node it is bound to.
     pub(crate) fn pod(&self, uid: &str) -> Option<(&BoundPod, Option<&str>)> {
         if let Some(pending) = self.pending.get(uid) {
             return Some((&pending.pod, None));

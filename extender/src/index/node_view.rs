@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use neuron_core::claim::Claim;
 use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
@@ -11,7 +12,7 @@ use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 
-use super::{NodeRefusal, ObservedNode, TopologyCache};
+use super::{Advertised, NodeRefusal, ObservedNode, TopologyCache};
 
 /// A node with its report read and its topology looked up: once for each change of the node, not of its pods.
 #[derive(Clone, Debug)]
@@ -30,6 +31,7 @@ struct Hardware {
 #[derive(Debug)]
 pub(crate) struct NodeView {
     pub(crate) name: String,
+    advertised: Advertised,
     state: State,
 }
 
@@ -75,7 +77,7 @@ impl NodeView {
             }
             Err(refusal) => State::Unknown(refusal.clone()),
         };
-        Self { name: name.clone(), state }
+        Self { name: name.clone(), advertised: node.observed.advertised, state }
     }
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
@@ -84,6 +86,22 @@ impl NodeView {
             *occupancy = settled.occupancy.clone();
             occupancy.hold(cores);
         }
+    }
+
+    /// Whether a pod with this claim may run here at all.
+    ///
+    /// # Errors
+    /// The node has a device plugin, and kubelet would not ask it.
+    pub(crate) fn admits_claim(&self, claim: Option<&Claim>) -> Result<(), NodeRefusal> {
+        match claim {
+            Some(claim) if self.advertised.any => Err(NodeRefusal::claimed(claim)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the node's device plugin has everything that is requested, in whatever number.
+    pub(crate) fn advertises(&self, request: &PodRequest) -> bool {
+        self.advertised.covers(request)
     }
 
     /// Whether the pod fits now.

@@ -1,6 +1,8 @@
 //! What the watches show of pods and nodes: the parts that decide. Made by the watches, taken in by the index.
 
+use neuron_core::names::Resource;
 use neuron_core::pod::BoundPod;
+use neuron_core::request::PodRequest;
 
 /// A pod. The index gets those that ask for Neuron hardware or carry a record.
 #[derive(Clone, Debug)]
@@ -20,6 +22,26 @@ pub(crate) struct ObservedNode {
     pub(crate) instance_type: Option<String>,
     /// The value of its report annotation.
     pub(crate) report: Option<String>,
+    pub(crate) advertised: Advertised,
+}
+
+/// Which Neuron resources a node has from a device plugin, as kubelet writes it to the node's status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    /// Whether any has a capacity: unhealthy devices count, and those of a plugin that ended in the last five minutes.
+    pub(crate) any: bool,
+    /// Whether devices are allocatable.
+    pub(crate) devices: bool,
+    /// Whether cores are allocatable.
+    pub(crate) cores: bool,
+}
+
+impl Advertised {
+    /// Whether the node has everything that is requested, in whatever number. What it has not DRA may give, and only that.
+    pub(crate) fn covers(self, request: &PodRequest) -> bool {
+        (self.devices || !request.requests(Resource::Device))
+            && (self.cores || !request.requests(Resource::Core))
+    }
 }
 
 /// What a watch shows.

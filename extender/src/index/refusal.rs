@@ -3,6 +3,7 @@
 
 use std::mem::{Discriminant, discriminant};
 
+use neuron_core::claim::Claim;
 use neuron_core::placement::Refusal;
 use neuron_core::request::RequestError;
 use neuron_core::topology::NodeTopologyError;
@@ -30,6 +31,17 @@ pub(crate) enum NodeRefusal {
     /// What the pod asks for cannot be read.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// A ResourceClaim gives the pod what the node's device plugin advertises: kubelet would not ask the plugin, and the
+    /// same devices would be counted twice.
+    #[error(
+        "the pod gets {resources} from ResourceClaim {claim} through a DeviceClass, and the node has a Neuron device plugin, which kubelet does not ask then: remove extendedResourceName from the DeviceClass and recreate the pod, or run no Neuron device plugin on the node"
+    )]
+    Claimed {
+        /// The resources' full names, comma separated.
+        resources: String,
+        /// The ResourceClaim's name.
+        claim: String,
+    },
     /// The watch shows no such node.
     #[error("the Neuron scheduler knows no node of this name")]
     UnknownNode,
@@ -40,6 +52,11 @@ pub(crate) enum NodeRefusal {
 pub(crate) struct RefusalKind(Discriminant<NodeRefusal>, Option<Discriminant<Refusal>>);
 
 impl NodeRefusal {
+    pub(super) fn claimed(claim: &Claim) -> Self {
+        let resources: Vec<&str> = claim.resources().into_iter().collect();
+        NodeRefusal::Claimed { resources: resources.join(", "), claim: claim.name.clone() }
+    }
+
     pub(crate) fn kind(&self) -> RefusalKind {
         let placement = match self {
             NodeRefusal::Placement(refusal) => Some(discriminant(refusal)),
@@ -53,7 +70,7 @@ impl NodeRefusal {
         match self {
             NodeRefusal::Placement(refusal) => refusal.is_permanent(),
             NodeRefusal::Topology(error) => is_no_neuron_node(error),
-            NodeRefusal::Request(_) | NodeRefusal::UnknownNode => true,
+            NodeRefusal::Request(_) | NodeRefusal::Claimed { .. } | NodeRefusal::UnknownNode => true,
             NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) => false,
         }
     }

@@ -25,7 +25,8 @@ fn index_of(nodes: &[(&str, &str)]) -> Index {
 }
 
 fn node(name: &str, instance_type: &str) -> ObservedNode {
-    ObservedNode { name: name.to_owned(), instance_type: Some(instance_type.to_owned()), report: None }
+    let instance_type = Some(instance_type.to_owned());
+    ObservedNode { name: name.to_owned(), instance_type, report: None, advertised: Advertised::default() }
 }
 
 fn spec(devices: u32) -> PodSpec {
@@ -300,7 +301,7 @@ fn every_unschedulable_pod_is_to_be_explained_again_when_topologies_change() {
 #[test]
 fn a_node_whose_topology_is_not_known_takes_nothing() {
     let mut index = index_of(&[("web", "m5.large"), ("neuron", "inf2.24xlarge")]);
-    let bare = ObservedNode { name: "bare".to_owned(), instance_type: None, report: None };
+    let bare = ObservedNode { instance_type: None, ..node("bare", "") };
     let broken = ObservedNode { report: Some("{".to_owned()), ..node("broken", "inf2.24xlarge") };
     index.change_nodes(Change::Applied(bare));
     index.change_nodes(Change::Applied(broken));

@@ -32,6 +32,16 @@ pub(crate) struct ObjectReference {
 pub(crate) struct Node {
     #[prost(message, required, tag = "1")]
     pub(crate) metadata: ObjectMeta,
+    #[prost(message, required, tag = "3")]
+    pub(crate) status: NodeStatus,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NodeStatus {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub(crate) capacity: BTreeMap<String, Quantity>,
+    #[prost(btree_map = "string, message", tag = "2")]
+    pub(crate) allocatable: BTreeMap<String, Quantity>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -106,6 +116,26 @@ pub(crate) struct PodStatus {
     pub(crate) phase: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) conditions: Vec<PodCondition>,
+    #[prost(message, optional, tag = "18")]
+    pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+}
+
+/// What a ResourceClaim gives the pod instead of device plugins.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExtendedResourceClaimStatus {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) request_mappings: Vec<RequestMapping>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) resource_claim_name: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RequestMapping {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) container_name: Vec<u8>,
+    /// The extended resource's full name.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) resource_name: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]

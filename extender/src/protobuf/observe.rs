@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use neuron_core::names::{
-    INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS,
+    INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS, RESOURCE_NAMES,
+    Resource,
 };
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
@@ -11,7 +12,7 @@ use neuron_core::record::max_value_bytes;
 use runtime::protobuf::text;
 
 use super::messages;
-use crate::index::{ObservedNode, ObservedPod};
+use crate::index::{Advertised, ObservedNode, ObservedPod};
 
 impl From<messages::Pod> for ObservedPod {
     fn from(pod: messages::Pod) -> Self {
@@ -50,7 +51,23 @@ impl From<messages::Node> for ObservedNode {
             name,
             instance_type: labels.remove(INSTANCE_TYPE_LABEL),
             report: annotations.remove(NODE_REPORT).map(text),
+            advertised: advertised(&node.status),
         }
+    }
+}
+
+fn advertised(status: &messages::NodeStatus) -> Advertised {
+    let has = |amounts: &BTreeMap<String, messages::Quantity>, name: &str| {
+        amounts.get(name).is_some_and(|amount| Quantity::new(&amount.text).count() != Ok(0))
+    };
+    let is_allocatable = |resource| {
+        let mut names = RESOURCE_NAMES.iter().filter(|name| Resource::named(name) == Some(resource));
+        names.any(|name| has(&status.allocatable, name))
+    };
+    Advertised {
+        any: RESOURCE_NAMES.iter().any(|name| has(&status.capacity, name)),
+        devices: is_allocatable(Resource::Device),
+        cores: is_allocatable(Resource::Core),
     }
 }
 
@@ -83,7 +100,23 @@ fn pod_status(status: messages::PodStatus) -> pod::PodStatus {
         last_transition_time: condition.last_transition_time.and_then(messages::Time::text),
         reason: set(condition.reason),
     });
-    pod::PodStatus { phase: set(status.phase), conditions: conditions.collect(), ..pod::PodStatus::default() }
+    pod::PodStatus {
+        phase: set(status.phase),
+        conditions: conditions.collect(),
+        extended_resource_claim_status: status.extended_resource_claim_status.map(claim_status),
+        ..pod::PodStatus::default()
+    }
+}
+
+fn claim_status(status: messages::ExtendedResourceClaimStatus) -> pod::ExtendedResourceClaimStatus {
+    let mappings = status.request_mappings.into_iter().map(|mapping| pod::RequestMapping {
+        container_name: text(mapping.container_name),
+        resource_name: text(mapping.resource_name),
+    });
+    pod::ExtendedResourceClaimStatus {
+        request_mappings: mappings.collect(),
+        resource_claim_name: text(status.resource_claim_name),
+    }
 }
 
 #[cfg(test)]
@@ -155,11 +188,55 @@ mod tests {
             last_transition_time: Some(messages::Time { seconds: 1_795_348_800 }),
             ..Default::default()
         };
-        let status = messages::PodStatus { phase: b"Failed".to_vec(), conditions: vec![condition] };
+        let status = messages::PodStatus {
+            phase: b"Failed".to_vec(),
+            conditions: vec![condition],
+            ..Default::default()
+        };
         let spec = messages::PodSpec { node_name: "n".to_owned(), ..Default::default() };
         let ObservedPod { node, unschedulable, pod } =
             ObservedPod::from(messages::Pod { spec, status, ..Default::default() });
         assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
         assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));
+    }
+
+    #[test]
+    fn what_a_claim_gives_is_read_off_the_wire() {
+        let limits = field(1, &entry(NEURON, &field(1, b"2")));
+        let spec = field(2, &[field(1, b"c"), field(8, &limits)].concat());
+        let mapping = [field(1, b"c"), field(2, NEURON.as_bytes()), field(3, b"container-0-request-0")];
+        let claim = [field(1, &mapping.concat()), field(2, b"p-extended-resources-x")];
+        let status = field(18, &claim.concat());
+        let pod = [field(1, b""), field(2, &spec), field(3, &status)].concat();
+        let ObservedPod { pod, .. } = ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap());
+        assert!(pod.request.unwrap().is_empty());
+        assert_eq!(pod.claim.unwrap().name, "p-extended-resources-x");
+    }
+
+    #[test]
+    fn a_node_advertises_what_its_status_has() {
+        let advertised = |capacity: &[(&str, &str)], allocatable: &[(&str, &str)]| {
+            let amounts = |number, amounts: &[(&str, &str)]| {
+                let one =
+                    |(name, amount): &(&str, &str)| field(number, &entry(name, &field(1, amount.as_bytes())));
+                amounts.iter().flat_map(one).collect::<Vec<u8>>()
+            };
+            let status = [amounts(1, capacity), amounts(2, allocatable)].concat();
+            let node = [field(1, &field(1, b"n")), field(3, &status)].concat();
+            let Advertised { any, devices, cores } =
+                ObservedNode::from(messages::Node::decode(node.as_slice()).unwrap()).advertised;
+            (any, devices, cores)
+        };
+        let cpu = ("cpu", "4");
+        assert_eq!(advertised(&[cpu], &[cpu]), (false, false, false));
+        assert_eq!(advertised(&[cpu, (NEURON, "16")], &[cpu, (NEURON, "15")]), (true, true, false));
+        assert_eq!(
+            advertised(&[(NEURON, "16"), (NEURONCORE, "32")], &[(NEURONCORE, "32")]),
+            (true, false, true)
+        );
+        assert_eq!(advertised(&[(NEURONDEVICE, "1k")], &[(NEURONDEVICE, "1k")]), (true, true, false));
+        // All of them unhealthy, or the plugin just gone; and long gone.
+        assert_eq!(advertised(&[(NEURON, "16")], &[(NEURON, "0")]), (true, false, false));
+        assert_eq!(advertised(&[(NEURON, "0")], &[(NEURON, "0")]), (false, false, false));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use neuron_core::claim::Claim;
 use neuron_core::request::{PodRequest, RequestError};
 use serde_json::value::RawValue;
 use tracing::{Instrument as _, debug, info_span};
@@ -47,11 +48,15 @@ impl Filter {
         node_names: Option<Vec<NodeName<'a>>>,
     ) -> Result<FilterResult<'a>, Indeterminate> {
         let uid = &pod.metadata.uid;
-        let request = PodRequest::of(&pod.spec);
+        let status = pod.status.as_ref();
+        let claim = status.and_then(|status| status.extended_resource_claim_status.as_ref());
+        let claim = claim.and_then(Claim::of);
+        let request = PodRequest::of(&pod.spec).map(|request| request.without(claim.as_ref()));
         let mut call = Call {
             cluster: &self.cluster,
             uid,
             request: &request,
+            claim: claim.as_ref(),
             reasons: Reasons::default(),
             unknown_holders: Vec::new(),
         };
@@ -104,6 +109,7 @@ struct Call<'c> {
     cluster: &'c Cluster,
     uid: &'c str,
     request: &'c Result<PodRequest, RequestError>,
+    claim: Option<&'c Claim>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown_holders: Vec<String>,
@@ -158,10 +164,14 @@ impl Call<'_> {
 
     fn check(&self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), NodeRefusal> {
         let request = self.request.as_ref().map_err(Clone::clone)?;
-        if request.is_empty() {
+        if request.is_empty() && self.claim.is_none() {
             return Ok(());
         }
         let view = view.ok_or(NodeRefusal::UnknownNode)?;
+        view.admits_claim(self.claim)?;
+        if request.is_empty() {
+            return Ok(());
+        }
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
         if is_reserved { Ok(()) } else { view.fits(request) }
     }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use neuron_core::pod::PodSpec;
+use neuron_core::pod::{ExtendedResourceClaimStatus, PodSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -46,6 +46,15 @@ pub(crate) struct PodToPlace {
     #[serde(default)]
     pub(crate) metadata: PodMetadata,
     pub(crate) spec: PodSpec,
+    #[serde(default)]
+    pub(crate) status: Option<StatusOfPod>,
+}
+
+/// The part of a pod's status that filter reads.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StatusOfPod {
+    pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
 
 /// The parts of a pod's metadata that filter reads.

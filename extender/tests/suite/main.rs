@@ -6,6 +6,7 @@
 )]
 
 mod bind;
+mod claim;
 mod concurrent;
 mod events;
 mod faults;

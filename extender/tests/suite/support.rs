@@ -14,6 +14,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
+use neuron_core::catalog::Catalog;
 use neuron_extender::{Config, serve};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -165,8 +166,7 @@ impl World {
             extender: None,
         };
         for (name, instance_type) in nodes {
-            let labels = json!({"node.kubernetes.io/instance-type": instance_type});
-            world.node(json!({"metadata": {"name": name, "labels": labels}})).await;
+            world.node(node(name, instance_type)).await;
         }
         world.start().await;
         world
@@ -291,6 +291,19 @@ impl World {
         let _: Value = self.pods().create_subresource("binding", name, &params, &binding).await.unwrap();
     }
 
+    /// Has a ResourceClaim give the pod's container these resources, as kube-scheduler writes it; the pod as it is then.
+    pub(crate) async fn claim(&self, name: &str, resources: &[&str]) -> Pod {
+        let mapping = |resource: &&str| {
+            let resource = format!("aws.amazon.com/{resource}");
+            json!({"containerName": "main", "resourceName": resource, "requestName": "container-0-request-0"})
+        };
+        let mappings: Vec<Value> = resources.iter().map(mapping).collect();
+        let claim =
+            json!({"resourceClaimName": format!("{name}-extended-resources-x"), "requestMappings": mappings});
+        let patch = Patch::Merge(json!({"status": {"extendedResourceClaimStatus": claim}}));
+        self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap()
+    }
+
     pub(crate) async fn phase(&self, name: &str, phase: &str) {
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
         self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
@@ -350,6 +363,17 @@ impl World {
             answer["Error"].as_str().unwrap().to_owned()
         })
     }
+}
+
+/// A node whose device plugin advertises what the type has.
+fn node(name: &str, instance_type: &str) -> Value {
+    let labels = json!({"node.kubernetes.io/instance-type": instance_type});
+    let resources = Catalog::embedded().find(instance_type).map(|of| {
+        let cores = u32::from(of.devices) * u32::from(of.cores_per_device) / u32::from(of.default_lnc);
+        json!({"aws.amazon.com/neuron": of.devices.to_string(), "aws.amazon.com/neuroncore": cores.to_string()})
+    });
+    let status = json!({"capacity": resources, "allocatable": resources});
+    json!({"metadata": {"name": name, "labels": labels}, "status": status})
 }
 
 /// A pod with one container that asks for `count` of the resource, such as `neuroncore`.

@@ -1,6 +1,7 @@
 //! A Kubernetes cluster in the memory of a test: an API server, kube-scheduler's side of the extender protocol, and
 //! kubelets with the device manager. Use it to test what talks to them (a controller, a scheduler extender, a device
-//! plugin) in milliseconds, without a container or a port, and with Kubernetes 1.34's own texts.
+//! plugin) in milliseconds, without a container or a port, and with Kubernetes' own texts, as of the [`Version`] it is told
+//! to be.
 //!
 //! Each of the three works alone. All of one cluster share a [`Clock`] that moves only when the test advances it, so
 //! back-offs and grace periods take no time and two runs take the same course.
@@ -24,6 +25,17 @@
 //! let mut events = pods.watch(&WatchParams::default(), "0").await?.boxed();
 //! let Some(WatchEvent::Added(pod)) = events.try_next().await? else { panic!("the watch begins with the pod") };
 //! assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
+//! # Ok(())
+//! # }
+//! ```
+//! It is Kubernetes 1.37, or as another [`Version`]: schedulers and kubelets that are started on it follow.
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use fake_cluster::{ApiServer, Version};
+//!
+//! let server = ApiServer::default().with_version(Version::V1_34);
+//! assert_eq!(server.client().apiserver_version().await?.git_version, "v1.34.4");
 //! # Ok(())
 //! # }
 //! ```
@@ -158,8 +170,10 @@ pub mod clock;
 pub mod kubelet;
 mod quantity;
 pub mod scheduler;
+mod version;
 
 pub use api::ApiServer;
 pub use clock::Clock;
 pub use kubelet::Kubelet;
 pub use scheduler::Scheduler;
+pub use version::{ServerVersionError, UnknownVersion, Version};

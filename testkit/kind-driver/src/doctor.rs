@@ -4,11 +4,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::{images, program};
+use testkit_support::Release;
 
-/// The node image where none is given, from the release notes of kind 0.33; kind pulls it.
-pub const NODE_IMAGE: &str =
-    "kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d";
+use crate::{images, node_image, program};
+
 /// Oldest kind, as major and minor version: the one whose release notes list the node images.
 const NEEDED_KIND: (u64, u64) = (0, 33);
 /// Instances of inotify that a user may have: every containerd, kubelet and pod that follows files has some, and a
@@ -18,7 +17,7 @@ const NEEDED_INOTIFY: u64 = 512;
 /// What a run needs of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'a> {
-    /// The node image; [`NODE_IMAGE`] if not given.
+    /// The node image; [`node_image::DEFAULT`] if not given.
     pub node_image: Option<&'a str>,
     /// What the user sets to name another node image, such as a variable.
     pub node_image_setting: &'a str,
@@ -68,7 +67,13 @@ pub async fn look(needs: Needs<'_>) -> Vec<Finding> {
         kubectl().await,
     ];
     if has_docker {
-        findings.push(node_image(needs).await);
+        let image = needs.node_image.unwrap_or(node_image::DEFAULT);
+        let finding = node_image_is_there(image, needs.node_image_setting).await;
+        let is_there = finding.found.is_ok();
+        findings.push(finding);
+        if is_there {
+            findings.push(kubernetes(image, node_image::release(image).await));
+        }
     }
     findings.push(memory(needs, &std::fs::read_to_string("/proc/meminfo").unwrap_or_default()));
     findings
@@ -83,17 +88,25 @@ pub fn missing(findings: &[Finding]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-async fn node_image(needs: Needs<'_>) -> Finding {
-    let image = needs.node_image.unwrap_or(NODE_IMAGE);
+async fn node_image_is_there(image: &str, setting: &str) -> Finding {
     if images::is_there(image).await {
         return Finding { what: "node image", found: Ok(image.to_owned()) };
     }
     let pulled = program::output("docker", &["pull", "--quiet", image]).await;
     let found = pulled.map(|_| image.to_owned()).map_err(|error| {
-        let setting = needs.node_image_setting;
         format!("{image} is not here and cannot be pulled ({error:#}); name one that is in {setting}")
     });
     Finding { what: "node image", found }
+}
+
+/// The finding about the Kubernetes that clusters of this image are of. Another than those that are tested serves too.
+fn kubernetes(image: &str, release: Option<Release>) -> Finding {
+    let found = match release {
+        Some(release) if node_image::is_tested(release) => release.to_string(),
+        Some(release) => format!("{release}; tested are {}", node_image::tested_versions()),
+        None => format!("unknown: neither the tag of {image} nor a file in it says"),
+    };
+    Finding { what: "Kubernetes", found: Ok(found) }
 }
 
 /// The finding about kind, from what `kind version` says, such as `kind v0.33.0 go1.26.8 linux/amd64`.
@@ -200,6 +213,14 @@ mod tests {
         {
             assert_eq!(kind(Ok(said.to_owned())).found.unwrap(), said);
         }
+    }
+
+    #[test]
+    fn the_kubernetes_of_the_node_image_is_told_and_whether_it_is_tested() {
+        let told = |text: &str| kubernetes("mine:1", text.parse().ok()).found.unwrap();
+        assert_eq!(told("v1.37.2"), "v1.37.2");
+        assert_eq!(told("v1.36.4"), "v1.36.4; tested are 1.37 and 1.34");
+        assert_eq!(told(""), "unknown: neither the tag of mine:1 nor a file in it says");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod ending;
 mod guard;
 pub mod images;
 pub mod network;
+pub mod node_image;
 mod options;
 mod owner;
 pub mod phases;

@@ -11,7 +11,7 @@ pub struct Options {
     pub workers: usize,
     /// Leave the cluster running, and use one that an earlier run left.
     pub keep: bool,
-    /// Node image; kind's own if not given ([`crate::doctor::NODE_IMAGE`]).
+    /// Node image; [`crate::node_image::DEFAULT`] if not given.
     pub node_image: Option<String>,
     /// Feature gates of Kubernetes that are on beside its own choice.
     pub feature_gates: Vec<String>,

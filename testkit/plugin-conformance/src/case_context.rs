@@ -12,6 +12,7 @@ use kind_driver::status::{containers, is_ready, phase};
 use kind_driver::{Cluster, WAIT};
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
 use serde_json::{Value, json};
+use testkit_support::Release;
 use tokio::time::Instant;
 
 use super::NAMESPACE;
@@ -20,7 +21,7 @@ use super::plugin::{Plugin, Report};
 /// The container of a pod that has one.
 pub(crate) const MAIN: &str = "main";
 /// How long what must not change is looked at. Kubernetes takes a minute.
-const STEADY: Duration = Duration::from_secs(20);
+pub(crate) const STEADY: Duration = Duration::from_secs(20);
 /// The label of every pod of a case.
 const LABEL: (&str, &str) = ("plugin-conformance", "case");
 
@@ -159,6 +160,12 @@ impl<'a> CaseContext<'a> {
             bail!("pod {name} has failed, while waiting for it {what}: {reason}: {message}");
         }
         Ok(())
+    }
+
+    /// The release of the node's kubelet.
+    pub(crate) async fn kubelet_release(&self) -> anyhow::Result<Release> {
+        let info = self.node_object().await?.status.and_then(|status| status.node_info).unwrap_or_default();
+        info.kubelet_version.parse().context("the node's kubelet")
     }
 
     /// Deletes a pod and waits until it is gone; with no grace from the API server alone, whatever kubelet does.

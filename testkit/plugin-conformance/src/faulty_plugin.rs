@@ -69,7 +69,7 @@ impl FaultyPlugin {
         Self::of(cluster, node, resource, fault).await
     }
 
-    /// Serves this resource, of which kubelet should know no other plugin that lives.
+    /// Serves this resource. A kubelet before 1.37 should know no other plugin of it that lives.
     ///
     /// # Errors
     /// Its socket does not come to be in the node.

@@ -1,4 +1,4 @@
-//! Kubernetes' own node e2e cases for device plugins (`test/e2e_node` of Kubernetes 1.34), for any device plugin on a
+//! Kubernetes' own node e2e cases for device plugins (`test/e2e_node` of Kubernetes 1.34 and 1.37), for any device plugin on a
 //! cluster of kind: each case by its name in Kubernetes' words, its steps written anew for what a harness outside the node
 //! can do.
 //!
@@ -23,6 +23,7 @@
 //!     scheduler: None,
 //!     injection: Injection::DeviceNodes,
 //!     sets_health: false,
+//!     takes_over_within: None,
 //! };
 //! let manifests = std::fs::read_to_string("toy-plugin.yml")?;
 //! let plugin = DaemonSetPlugin::install(
@@ -54,6 +55,7 @@ pub mod faulty_plugin;
 mod node_control;
 pub mod plugin;
 pub mod results;
+mod second_plugin;
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;
@@ -66,7 +68,7 @@ pub use daemon_set_plugin::DaemonSetPlugin;
 pub use plugin::{Description, Devices, Injection, Plugin, Preparation, Report, WithEachDevice};
 use results::{CaseResult, Row};
 
-/// What a cluster for these cases has on: health in a pod's status is alpha in Kubernetes 1.34.
+/// What a cluster for these cases has on: health in a pod's status, which is on by itself only from Kubernetes 1.36.
 pub const FEATURE_GATES: [&str; 1] = ["ResourceHealthStatus"];
 
 /// The namespace of the cases' pods.

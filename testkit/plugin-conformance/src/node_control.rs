@@ -164,7 +164,7 @@ impl CaseContext<'_> {
     }
 
     /// Whether the node has so many devices, and what goes with them.
-    fn has(&self, node: &Node, allocatable: u64, capacity: u64) -> bool {
+    pub(crate) fn has(&self, node: &Node, allocatable: u64, capacity: u64) -> bool {
         let plugin = self.plugin.description();
         let also = plugin.with_each_device.iter().map(|also| (also.resource.as_str(), also.count));
         std::iter::once((plugin.resource.as_str(), 1)).chain(also).all(|(resource, count)| {
@@ -221,6 +221,7 @@ impl CaseContext<'_> {
             }
         }
         self.plugin.start(self.node).await?;
+        self.remove_second_plugin().await?;
         for pod in self.pods().list(&ListParams::default()).await.context("listing pods")?.items {
             if pod.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty()) {
                 self.release(&pod.metadata.name.unwrap_or_default()).await?;

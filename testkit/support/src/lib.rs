@@ -1,4 +1,4 @@
-//! What tests of Kubernetes programs wait by: for conditions, never for time.
+//! What tests of Kubernetes programs wait by: for conditions, never for time; and by which release they expect what.
 //!
 //! A timeout is meant for processors that have nothing else to do. Where they are slower, or others use them, it lasts
 //! longer by as much ([`pace`]), so that a busy machine fails no test that an idle one passes.
@@ -13,8 +13,10 @@
 //! ```
 
 pub mod pace;
+mod release;
 mod temporary;
 mod wait;
 
+pub use release::{Release, ReleaseError};
 pub use temporary::short_folder;
 pub use wait::{Wait, eventually, within};

@@ -16,6 +16,7 @@ use anyhow::Context as _;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource, Scheduler, SchedulerConfig};
+pub use fake_cluster::{ServerVersionError, UnknownVersion, Version};
 use kube::Client;
 use neuron_core::names;
 use tempfile::TempDir;
@@ -38,6 +39,8 @@ pub struct Options {
     pub seed: u64,
     /// Kubelets take the worst of their free choices.
     pub adversarial: bool,
+    /// The Kubernetes version that the cluster is.
+    pub kubernetes: Version,
 }
 
 /// Runs one scenario on an embedded cluster of its own.
@@ -86,7 +89,7 @@ impl Embedded {
 
     async fn start_all(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
         let clock = Clock::new();
-        let api = ApiServer::new(clock.clone());
+        let api = ApiServer::new(clock.clone()).with_version(options.kubernetes);
         let folder = testkit_support::short_folder().context("no temporary folder")?;
         let mut nodes = Vec::new();
         for (place, spec) in scenario.nodes.iter().enumerate() {

@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::embedded::Options;
+use crate::embedded::{Options, Version};
 use crate::scenario::CatalogSource;
 use plan::Plan;
 
@@ -38,6 +38,8 @@ pub struct Fuzz {
     pub keep_failures: PathBuf,
     /// The instance types of their nodes.
     pub catalog: CatalogSource,
+    /// The Kubernetes version of the embedded cluster, where nothing else decides it.
+    pub kubernetes: Version,
 }
 
 /// What there is to say while random scenarios run.
@@ -107,7 +109,7 @@ async fn one(fuzz: &Fuzz, seed: u64, progress: &impl Fn(Progress)) -> anyhow::Re
         seconds: 0.0,
     };
     for adversarial in [false, true] {
-        let options = Options { seed, adversarial };
+        let options = Options { seed, adversarial, kubernetes: fuzz.kubernetes };
         let failures = check::failures(&plan, options, None).await;
         if failures.is_empty() {
             continue;

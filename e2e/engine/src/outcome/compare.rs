@@ -1,6 +1,7 @@
 //! Compares what came of a scenario on a real cluster with what came of it on the embedded cluster. Called by runs on
 //! real clusters.
 
+use fake_cluster::Version;
 use similar::{ChangeTag, TextDiff};
 
 use super::Outcome;
@@ -11,23 +12,21 @@ const CONTEXT: usize = 2;
 /// Lines shown of one comparison.
 const LONGEST: usize = 60;
 
-/// The Kubernetes whose texts the embedded cluster speaks, major and minor.
-const EMBEDDED: (&str, &str) = ("1", "34");
-
 /// Whether the words of kube-scheduler itself are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerTexts {
     /// The texts are compared to the letter.
     Compared,
-    /// Only whether there are any: every version of Kubernetes has its own words and counts.
+    /// Only whether there are any: every version of Kubernetes has its own words and counts, and these are of one that the
+    /// embedded cluster cannot be.
     LeftOut,
 }
 
 impl SchedulerTexts {
-    /// The comparison for a cluster whose API server says that it is of this version; `minor` may have a sign behind it: `34+`.
-    pub fn of_version(major: &str, minor: &str) -> Self {
-        let minor = minor.trim_end_matches(|sign: char| !sign.is_ascii_digit());
-        if (major, minor) == EMBEDDED { SchedulerTexts::Compared } else { SchedulerTexts::LeftOut }
+    /// The comparison for a cluster whose API server is of this release, such as `v1.37.2`.
+    pub fn of_server(release: &str) -> Self {
+        let is_known = Version::ALL.iter().any(|version| version.is_of_server(release));
+        if is_known { SchedulerTexts::Compared } else { SchedulerTexts::LeftOut }
     }
 }
 
@@ -114,14 +113,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_embedded_clusters_own_version_is_compared_to_the_letter() {
-        for (minor, texts) in [
-            ("34", SchedulerTexts::Compared),
-            ("34+", SchedulerTexts::Compared),
-            ("33", SchedulerTexts::LeftOut),
-            ("35+", SchedulerTexts::LeftOut),
+    fn only_the_embedded_clusters_own_versions_are_compared_to_the_letter() {
+        for (release, texts) in [
+            ("v1.34.4", SchedulerTexts::Compared),
+            ("v1.37.2", SchedulerTexts::Compared),
+            ("v1.33.9", SchedulerTexts::LeftOut),
+            ("v1.36.3", SchedulerTexts::LeftOut),
+            ("v1.38.0", SchedulerTexts::LeftOut),
         ] {
-            assert_eq!(SchedulerTexts::of_version("1", minor), texts, "{minor}");
+            assert_eq!(SchedulerTexts::of_server(release), texts, "{release}");
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod collect;
 mod interleaved;
+mod objects;
 mod pods;
 mod probes;
 mod reports;
@@ -21,6 +22,7 @@ use kube::api::Api;
 use tokio::time::Instant;
 
 use self::apply::Applier;
+use self::objects::Created;
 use self::reports::Reports;
 use crate::cluster::wait::until;
 use crate::cluster::{Cluster, NAMESPACE};
@@ -51,12 +53,13 @@ pub async fn run<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result
         scenario,
         gone: BTreeMap::new(),
         stopped: HashSet::new(),
+        created: Vec::new(),
         reports: Reports::default(),
     };
-    for (place, step) in scenario.steps.iter().enumerate() {
-        Box::pin(run.step(step)).await.with_context(|| format!("step {} ({})", place + 1, step.name()))?;
-    }
-    let mut finished = run.finish().await?;
+    let finished = run.carry_out().await;
+    let removed = run.remove_objects().await;
+    let mut finished = finished?;
+    removed?;
     if scenario.tier == Tier::Faults && finished.failures.is_empty() {
         finished.failures = probes::failures(cluster, scenario, &finished.outcome).await?;
     }
@@ -71,6 +74,8 @@ struct Run<'a, C> {
     gone: BTreeMap<String, PodOutcome>,
     /// Parts that a step has stopped, with the place of their node.
     stopped: HashSet<(Part, usize)>,
+    /// Objects of the whole cluster that a step has created.
+    created: Vec<Created>,
     reports: Reports,
 }
 
@@ -88,8 +93,17 @@ impl<C: Cluster> Run<'_, C> {
         self.stopped.iter().any(|(other, _)| *other == part)
     }
 
+    async fn carry_out(&mut self) -> anyhow::Result<Finished> {
+        for (place, step) in self.scenario.steps.iter().enumerate() {
+            Box::pin(self.step(step))
+                .await
+                .with_context(|| format!("step {} ({})", place + 1, step.name()))?;
+        }
+        self.finish().await
+    }
+
     /// Collects until the document is what it must be and no longer changes, or the timeout is over.
-    async fn finish(self) -> anyhow::Result<Finished> {
+    async fn finish(&self) -> anyhow::Result<Finished> {
         let mut last: Option<Finished> = None;
         let mut unchanged_since = Instant::now();
         let mut is_done = async || {

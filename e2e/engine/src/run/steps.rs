@@ -36,6 +36,11 @@ impl<C: Cluster> Run<'_, C> {
                     self.refused(manifest).await?;
                 }
             }
+            Step::Create(manifests) => {
+                for manifest in manifests {
+                    self.create_object(manifest).await?;
+                }
+            }
             Step::Delete(names) => {
                 for name in names {
                     self.delete(name).await?;

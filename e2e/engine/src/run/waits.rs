@@ -80,7 +80,8 @@ impl<C: Cluster> Run<'_, C> {
         .await
     }
 
-    /// Waits until the node's report says what became of the device: from then on the extender knows it too.
+    /// Waits until the node's report says what became of the device, and the node's allocatable follows: from then on the
+    /// extender knows it, and kube-scheduler, whose own check may refuse a pod before the extender is asked.
     pub(super) async fn device_reported(
         &self,
         place: usize,
@@ -94,6 +95,17 @@ impl<C: Cluster> Run<'_, C> {
             let Some(report) = report(&nodes.get(name).await?) else { return Ok(false) };
             let known = report.devices.iter().find(|known| known.id == device);
             Ok(known.is_some_and(|known| (known.health == Health::Healthy) == healthy))
+        })
+        .await?;
+        if self.is_stopped(Part::Kubelet) || !self.reports_follow() {
+            return Ok(());
+        }
+        until(self.cluster, &format!("node {name} to offer its healthy devices and no others"), async || {
+            let node = nodes.get(name).await?;
+            let Some(report) = report(&node) else { return Ok(false) };
+            let healthy = report.devices.iter().filter(|device| device.health == Health::Healthy).count();
+            let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
+            Ok(allocatable.get(names::NEURON).is_some_and(|offered| offered.0 == healthy.to_string()))
         })
         .await
     }

@@ -8,6 +8,7 @@ mod expected;
 mod hold;
 pub mod library;
 mod node;
+mod only;
 mod part;
 mod step;
 
@@ -22,6 +23,7 @@ pub use self::error::ScenarioError;
 pub use self::expected::{Expected, ExpectedSets};
 pub use self::hold::{Hold, Moment, Verb};
 pub use self::node::NodeSpec;
+pub use self::only::Only;
 pub use self::part::{DeviceState, Part};
 pub use self::step::{DeviceStep, During, Patch, Reboot, Step, Target, Unlisted};
 
@@ -134,14 +136,4 @@ impl Tier {
             Tier::Faults => "faults",
         }
     }
-}
-
-/// A scenario that only one kind of cluster can run.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Only {
-    /// `embedded` or `kind`.
-    pub cluster: String,
-    /// Why the other cannot.
-    pub because: String,
 }

@@ -22,6 +22,9 @@ pub enum Step {
     ApplyTogether(Vec<Value>),
     /// Creates objects which the API server itself refuses: the text of the refusal is kept for the document.
     Refused(Vec<Value>),
+    /// Creates objects of the whole cluster, such as a DeviceClass, or takes over those that are there. The run removes
+    /// them at its end.
+    Create(Vec<Value>),
     /// Deletes pods and waits until they are gone. The document shows them as they were before.
     Delete(Vec<String>),
     /// Deletes pods with grace 0, as an administrator does who cannot wait for a node that is away.
@@ -86,6 +89,7 @@ impl Step {
             Step::Apply(_) => "apply",
             Step::ApplyTogether(_) => "apply-together",
             Step::Refused(_) => "refused",
+            Step::Create(_) => "create",
             Step::Delete(_) => "delete",
             Step::Ended(_) => "ended",
             Step::Running(_) => "running",

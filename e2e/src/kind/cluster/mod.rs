@@ -16,19 +16,23 @@ use anyhow::Context as _;
 use kind_driver::phases::Phases;
 use kind_driver::{Cluster, PortForward, network};
 use kube::Client;
+use neuron_e2e_engine::embedded::Version;
 use neuron_e2e_engine::extender_proxy::Proxy;
 use neuron_e2e_engine::outcome::SchedulerTexts;
 use neuron_e2e_engine::scenario::NodeSpec;
 use neuron_e2e_engine::scheduler_configuration::SchedulerConfiguration;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::images::Images;
 use super::{OWNER, Options};
+use crate::report::print;
 use scheduling::{Route, Scheduling};
 
 /// A running cluster with the suite installed.
 pub struct KindCluster {
+    /// The release of Kubernetes that its API server is of, such as `v1.37.2`. Asked once: later the server may be away.
+    release: String,
     proxy: Proxy,
     /// How the schedulers are configured now; none until a scenario is staged.
     route: Mutex<Option<(Scheduling, Route)>>,
@@ -36,8 +40,6 @@ pub struct KindCluster {
     forward: Mutex<Option<PortForward>>,
     /// What hardware each worker has now; none where it must be made anew.
     staged: Mutex<Vec<Option<NodeSpec>>>,
-    /// Whether its kube-scheduler's texts are compared; asked once.
-    texts: OnceCell<SchedulerTexts>,
     // Last: deletes the cluster when everything above is gone.
     driver: Cluster,
 }
@@ -58,12 +60,14 @@ impl KindCluster {
         if !driver.is_used_again() {
             done("kind create cluster");
         }
+        let release = driver.release().await?;
+        print::progress(format_args!("{}: Kubernetes {release}", options.name));
         let cluster = Self {
+            release,
             proxy: Proxy::start_at(&network::host_address().await?).await?,
             route: Mutex::new(None),
             forward: Mutex::new(None),
             staged: Mutex::new(vec![None; driver.workers().len()]),
-            texts: OnceCell::new(),
             driver,
         };
         let furnished = async {
@@ -90,6 +94,11 @@ impl KindCluster {
     /// The cluster's name.
     pub fn name(&self) -> &str {
         self.driver.name()
+    }
+
+    /// The release of Kubernetes that its API server is of, such as `v1.37.2`.
+    pub(super) fn release(&self) -> &str {
+        &self.release
     }
 
     /// Deletes the cluster, unless it is to be kept, without holding up other clusters' work.
@@ -124,13 +133,16 @@ impl KindCluster {
     }
 
     /// Whether what kube-scheduler says here is compared with the embedded cluster's texts: by the server's version.
-    pub(super) async fn scheduler_texts(&self) -> anyhow::Result<SchedulerTexts> {
-        let ask = async || {
-            let version =
-                self.client().apiserver_version().await.context("asking for the server's version")?;
-            anyhow::Ok(SchedulerTexts::of_version(&version.major, &version.minor))
-        };
-        self.texts.get_or_try_init(ask).await.copied()
+    pub(super) fn scheduler_texts(&self) -> SchedulerTexts {
+        SchedulerTexts::of_server(&self.release)
+    }
+
+    /// The version of the embedded cluster whose outcomes must be equal to those here.
+    ///
+    /// # Errors
+    /// The server is older than every version that the embedded cluster can be.
+    pub(super) fn embedded_version(&self) -> anyhow::Result<Version> {
+        Ok(Version::of_server(&self.release)?)
     }
 }
 

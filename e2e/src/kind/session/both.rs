@@ -1,9 +1,11 @@
 //! A scenario on kind and on the embedded cluster, whose outcomes must be equal.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use jiff::Timestamp;
 use neuron_e2e_engine::cluster::Cluster as _;
-use neuron_e2e_engine::embedded;
+use neuron_e2e_engine::embedded::{self, Version};
 use neuron_e2e_engine::outcome::{Outcome, compare};
 use neuron_e2e_engine::run::{self, Finished};
 use neuron_e2e_engine::scenario::{Scenario, Tier};
@@ -13,16 +15,17 @@ use super::jobs::Job;
 use crate::kind::KindCluster;
 use crate::kind::stage::Stage;
 
-/// What comes of each scenario on the embedded cluster, run when it is first asked for.
+/// What comes of each scenario on the embedded cluster of each version, run when it is first asked for.
 pub(super) struct OnEmbedded<'s> {
     scenarios: &'s [Scenario],
-    outcomes: Vec<OnceCell<Outcome>>,
+    outcomes: Vec<BTreeMap<Version, OnceCell<Outcome>>>,
 }
 
 impl<'s> OnEmbedded<'s> {
     /// The scenarios to run, none run yet.
     pub(super) fn of(scenarios: &'s [Scenario]) -> Self {
-        Self { scenarios, outcomes: scenarios.iter().map(|_| OnceCell::new()).collect() }
+        let cells = || Version::ALL.map(|version| (version, OnceCell::new())).into();
+        Self { scenarios, outcomes: scenarios.iter().map(|_| cells()).collect() }
     }
 
     /// What came of the scenario on this stage; where both clusters must agree, with what they differ in as failures.
@@ -37,20 +40,24 @@ impl<'s> OnEmbedded<'s> {
         if scenario.invariants_only.is_some() || scenario.only.is_some() {
             return on_kind.await;
         }
-        let (finished, embedded) = tokio::join!(on_kind, self.outcome(scenario));
+        let version = cluster.embedded_version()?;
+        let (finished, embedded) = tokio::join!(on_kind, self.outcome(scenario, version));
         let mut finished = finished?;
-        let embedded = embedded.context("on the embedded cluster")?;
-        let texts = cluster.scheduler_texts().await?;
+        let embedded =
+            embedded.with_context(|| format!("on the embedded cluster of Kubernetes {version}"))?;
+        let texts = cluster.scheduler_texts();
         finished.failures.extend(compare::difference(embedded, &finished.outcome, texts)?);
         Ok(finished)
     }
 
     /// What comes of the scenario there, however it is scheduled here.
-    async fn outcome(&self, scenario: &Scenario) -> anyhow::Result<&Outcome> {
+    async fn outcome(&self, scenario: &Scenario, version: Version) -> anyhow::Result<&Outcome> {
         let place = self.scenarios.iter().position(|other| other.name == scenario.name);
-        let cell = place.and_then(|place| self.outcomes.get(place)).context("not one of this run")?;
+        let cells = place.and_then(|place| self.outcomes.get(place));
+        let cell = cells.and_then(|cells| cells.get(&version)).context("not one of this run")?;
         let outcome = async || {
-            let finished = embedded::run(scenario, embedded::Options::default()).await?;
+            let options = embedded::Options { kubernetes: version, ..embedded::Options::default() };
+            let finished = embedded::run(scenario, options).await?;
             anyhow::Ok(finished.outcome)
         };
         cell.get_or_try_init(outcome).await

@@ -117,6 +117,10 @@ impl<'s> Running<'s> {
                 .done(format!("{name}: {count} scenarios with {}", scheduling.scheduler_name()), began);
         };
         while let Some(job) = self.jobs.take(place, member.options.workers) {
+            if let Some(why) = refused(&member.cluster, job.scenario)? {
+                print::progress(format_args!("skipped           {}: {why}", job.scenario.name));
+                continue;
+            }
             if let Some(ended) = since.filter(|(scheduling, _)| *scheduling != job.scheduling) {
                 done(ended, began);
                 (since, began) = (None, Instant::now());
@@ -144,6 +148,7 @@ impl<'s> Running<'s> {
             Err(why) => Row::not_prepared(job.scenario, format!("{why:#}"), seconds()),
         };
         row.cluster = Some(kind(job));
+        row.kubernetes = Some(member.cluster.release().to_owned());
         if !self.placed.swap(true, Ordering::Relaxed) {
             self.phases.reached(format!("until the first scenario, {}, was over", job.scenario.name));
         }
@@ -197,6 +202,12 @@ impl<'s> Running<'s> {
         member.cluster = cluster.context("making the cluster anew")?;
         Ok(())
     }
+}
+
+/// Why the cluster's release of Kubernetes cannot run the scenario; `None` if it can.
+fn refused(cluster: &KindCluster, scenario: &Scenario) -> anyhow::Result<Option<String>> {
+    let Some(only) = scenario.only.as_ref().filter(|only| only.since.is_some()) else { return Ok(None) };
+    Ok(only.refuses(cluster.release().parse()?))
 }
 
 /// The row of a job that was left when every cluster for it had given up.

@@ -50,16 +50,12 @@ impl<'a> Stage<'a> {
             tokio::try_join!(clear(cluster), cluster.take_other_plugins(&scenario.nodes))?;
             try_join_all((0..cluster.workers().len()).map(turn)).await
         };
-        let (_, (), texts) = tokio::try_join!(
-            turned,
-            cluster.schedule_by(scheduling, route(scenario)),
-            cluster.scheduler_texts()
-        )?;
+        tokio::try_join!(turned, cluster.schedule_by(scheduling, route(scenario)))?;
         Ok(Self {
             cluster,
             scheduling,
             nodes: cluster.workers().iter().take(scenario.nodes.len()).cloned().collect(),
-            texts,
+            texts: cluster.scheduler_texts(),
             changes_nodes: scenario.steps.iter().any(changes_nodes),
             stopped: Mutex::new(HashSet::new()),
             timeout: match scenario.tier {

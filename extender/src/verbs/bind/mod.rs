@@ -48,7 +48,7 @@ pub(crate) struct Binder {
 pub(crate) enum Bound {
     /// Bound with this record.
     WithRecord(Arc<BTreeMap<String, String>>),
-    /// Bound without a record: it asks for no Neuron hardware.
+    /// Bound without a record: it asks for no Neuron hardware, or a ResourceClaim gives it.
     WithoutDevices,
     /// Bound here before, with a record that counts.
     Already,
@@ -93,6 +93,7 @@ impl Binder {
             return self.bound_before(&found.pod, node, &args.node);
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
+        self.admits_claim(&found.pod, &args.node)?;
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
         let mut binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {
@@ -107,12 +108,26 @@ impl Binder {
         carried_out.map(|()| Bound::WithRecord(binding.annotations))
     }
 
-    /// The pod as the watch shows it, else as the API server has it.
+    /// Whether the node may have the pod, if a ResourceClaim gives it anything.
+    fn admits_claim(&self, pod: &BoundPod, node: &str) -> Result<(), BindError> {
+        if pod.claim.is_none() {
+            return Ok(());
+        }
+        self.cluster.read(|index| {
+            let view = index.view(node).ok_or_else(|| BindError::UnknownNode { node: node.to_owned() })?;
+            Ok(view.admits_claim(pod.claim.as_ref())?)
+        })
+    }
+
+    /// The pod as the watch shows it, else as the API server has it. A node without what the pod asks for gets it only if
+    /// kube-scheduler has just written to the pod that a ResourceClaim gives it, which the watch may not have shown yet.
     async fn find_pod(&self, args: &BindArgs, until: Instant) -> Result<LivePod, BindError> {
         let observed = self.cluster.read(|index| {
             let (pod, node) = index.pod(&args.pod_uid)?;
             let is_requested = pod.namespace == args.pod_namespace && pod.name == args.pod_name;
-            is_requested.then(|| LivePod { node: node.map(str::to_owned), pod: pod.clone() })
+            let advertises = |request| index.view(&args.node).is_none_or(|view| view.advertises(request));
+            let is_current = node.is_some() || pod.request.as_ref().is_ok_and(advertises);
+            (is_requested && is_current).then(|| LivePod { node: node.map(str::to_owned), pod: pod.clone() })
         });
         if let Some(observed) = observed {
             return Ok(observed);

@@ -56,9 +56,7 @@ impl ApiError {
 
     /// An object that breaks the rules of its kind; `causes` must not be empty.
     pub(crate) fn invalid(resource: &Resource, name: &str, causes: Vec<FieldError>) -> Self {
-        let texts: Vec<String> =
-            causes.iter().map(|cause| format!("{}: {}", cause.field, cause.text)).collect();
-        let list = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
+        let list = listed(&causes);
         let message = if resource.group.is_empty() {
             format!("{} \"{name}\" is invalid: {list}", resource.kind)
         } else {
@@ -69,6 +67,12 @@ impl ApiError {
         details.kind = resource.kind.into();
         details.causes = causes.into_iter().map(FieldError::into_cause).collect();
         Self::about(422, "Invalid", message, details)
+    }
+
+    /// Broken rules that the server does not make a Status of itself: code 500 without a reason. Its `pods/binding` does
+    /// so; `causes` must not be empty.
+    pub(crate) fn unexplained(causes: &[FieldError]) -> Self {
+        Self::new(500, "", listed(causes))
     }
 
     /// A body that does not fit the type of `resource`.
@@ -181,6 +185,12 @@ impl FieldError {
         Self { field: field.into(), reason: "FieldValueDuplicate", text }
     }
 
+    pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let text = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
+        Self { field: field.into(), reason: "FieldValueNotSupported", text }
+    }
+
     pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
         Self { field: field.into(), reason: "FieldValueForbidden", text: format!("Forbidden: {why}") }
     }
@@ -188,6 +198,12 @@ impl FieldError {
     fn into_cause(self) -> StatusCause {
         StatusCause { reason: self.reason.into(), message: self.text, field: self.field }
     }
+}
+
+/// The broken rules as one text.
+fn listed(causes: &[FieldError]) -> String {
+    let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.text)).collect();
+    if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) }
 }
 
 fn details(resource: &Resource, name: &str) -> StatusDetails {

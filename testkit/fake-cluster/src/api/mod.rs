@@ -1,9 +1,9 @@
 //! The in-memory Kubernetes API server, reached through a kube client or over HTTP.
 //!
-//! It serves pods, nodes, namespaces, events (core and events.k8s.io) and leases as Kubernetes 1.34 does, with the same
-//! texts and codes. Not served: field ownership, dry runs, finalizers, deletion of namespaces and of collections, and
-//! pages of lists (`limit` is read as "everything", which Kubernetes allows). Pods and nodes are answered in protobuf
-//! where the client accepts nothing else; any other kind is then refused with 406.
+//! It serves pods, nodes, namespaces, events (core and events.k8s.io), leases and `/version` as Kubernetes of its
+//! [`Version`] does, with the same texts and codes. Not served: field ownership, dry runs, finalizers, deletion of
+//! namespaces and of collections, and pages of lists (`limit` is read as "everything", which Kubernetes allows). Pods and
+//! nodes are answered in protobuf where the client accepts nothing else; any other kind is then refused with 406.
 //!
 //! `routes` maps an address to one of `verbs`; `kinds` holds the rules of each kind; `store` holds the objects and the
 //! changes that watches read.
@@ -28,6 +28,7 @@ use self::kinds::table::NAMESPACES;
 use self::store::{Key, Store};
 use self::verbs::create;
 use crate::clock::Clock;
+use crate::version::Version;
 
 /// An API server whose objects live in memory. Clones share the objects.
 #[derive(Clone, Debug)]
@@ -37,15 +38,31 @@ pub struct ApiServer {
 
 impl ApiServer {
     /// A server with the namespaces that every cluster has (`default`, `kube-system`, `kube-public`,
-    /// `kube-node-lease`) and nothing else. Every timestamp comes from `clock`.
+    /// `kube-node-lease`) and nothing else, of the newest [`Version`]. Every timestamp comes from `clock`.
     pub fn new(clock: Clock) -> Self {
-        let store = Store::new(clock);
+        Self::of_version(clock, Version::default())
+    }
+
+    fn of_version(clock: Clock, version: Version) -> Self {
+        let store = Store::new(clock, version);
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let namespace = json!({"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}});
             // A new store has no namespace of these names, so this cannot be refused.
             let _ = create::insert(&store, &mut store.lock(), &NAMESPACES, "", namespace);
         }
         Self { store: Arc::new(store) }
+    }
+
+    /// A new server of another version, with the same clock. Call it first: objects that were created before are not on it,
+    /// since no cluster holds what two versions have written.
+    #[must_use]
+    pub fn with_version(self, version: Version) -> Self {
+        Self::of_version(self.clock().clone(), version)
+    }
+
+    /// The version that it is. Kubelets and schedulers that are started on it follow it.
+    pub fn version(&self) -> Version {
+        self.store.version()
     }
 
     /// The clock that every timestamp comes from.

@@ -93,6 +93,7 @@ pub(crate) fn router(store: &Arc<Store>, closing: &CancellationToken) -> Router 
         router = router.merge(routes_of(resource).with_state(endpoint));
     }
     router
+        .merge(Router::new().route("/version", get(server_version)).with_state(store.clone()))
         .fallback(|| async { ApiError::no_such_path() })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
@@ -135,6 +136,11 @@ fn routes_of(resource: &'static Resource) -> Router<Endpoint> {
 
 async fn refuse_while_unavailable(State(store): State<Arc<Store>>, request: Request, next: Next) -> Response {
     if store.available() { next.run(request).await } else { ApiError::unavailable().into_response() }
+}
+
+/// What `kubectl version` reads.
+async fn server_version(State(store): State<Arc<Store>>) -> Response {
+    read::server_version(store.version())
 }
 
 async fn list_or_watch(

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::kinds::table::{Collection, Resource};
 use super::object;
 use crate::clock::{Clock, later, rfc3339};
+use crate::version::Version;
 
 /// How many past changes are kept. A watch that falls further behind gets 410 Gone.
 pub(crate) const KEPT_CHANGES: usize = 32_768;
@@ -70,12 +71,13 @@ pub(crate) enum BadStart {
 #[derive(Debug)]
 pub(crate) struct Store {
     clock: Clock,
+    version: Version,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
 }
 
 impl Store {
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock, version: Version) -> Self {
         let progress = watch::Sender::new(Progress { version: 0, available: true, outages: 0 });
         let state = State {
             objects: BTreeMap::new(),
@@ -87,7 +89,7 @@ impl Store {
             changes: VecDeque::new(),
             progress: progress.clone(),
         };
-        Self { clock, state: Mutex::new(state), progress }
+        Self { clock, version, state: Mutex::new(state), progress }
     }
 
     /// The state, locked. A panic elsewhere leaves no half write, so a poisoned lock is usable.
@@ -97,6 +99,11 @@ impl Store {
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The Kubernetes version that the server is; it never changes.
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 
     /// The time `span` from now, as objects have it.

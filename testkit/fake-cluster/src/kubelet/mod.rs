@@ -1,5 +1,5 @@
-//! A kubelet: the device manager of kubelet 1.34 as docs/reference/kubernetes.md §4 and §6 describe it, on real sockets,
-//! with pods from the [`ApiServer`] and containers from a [`ContainerRuntime`]. It knows nothing of any device.
+//! A kubelet: the device manager as docs/reference/kubernetes.md §4, §6 and §8 describe it, on real sockets, with pods from
+//! the [`ApiServer`], whose version it has, and containers from a [`ContainerRuntime`]. It knows nothing of any device.
 //!
 //! [`Kubelet::start`] and [`Kubelet::stop`] may be called at any time: containers and assignments are kept in the kubelet's
 //! folder, as on a real node.
@@ -148,7 +148,8 @@ fn open(
     }
     let now = api.clock().now();
     let path = config.checkpoint_file();
-    let devices = checkpoint::load(&path, now).map_err(folder_error(&path))?;
+    let mut devices = checkpoint::load(&path, now).map_err(folder_error(&path))?;
+    devices.plugins.by_path = api.version().behaviour().plugins_by_path;
     let path = config.containers_file();
     let containers = Containers::open(path.clone()).map_err(folder_error(&path))?;
     Ok(Shared {

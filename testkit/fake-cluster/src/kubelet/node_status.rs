@@ -97,7 +97,7 @@ async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Res
             "type": "Ready", "status": "True", "reason": "KubeletReady",
             "message": "kubelet is posting ready status", "lastHeartbeatTime": now, "lastTransitionTime": now,
         }],
-        "nodeInfo": { "kubeletVersion": "v1.34.4" },
+        "nodeInfo": { "kubeletVersion": shared.api.version().behaviour().release },
     }});
     nodes.patch_status(&shared.config.node, &PatchParams::default(), &Patch::Merge(&status)).await?;
     *locked(&shared.reported_allocatable) = allocatable;

@@ -1,4 +1,4 @@
-//! kube-scheduler 1.34's side of the extender protocol. It watches pods and nodes, asks the in-tree filters and the
+//! kube-scheduler's side of the extender protocol. It watches pods and nodes, asks the in-tree filters and the
 //! extenders, binds, and writes events and conditions in kube-scheduler's own words. Of the resources it schedules it
 //! knows only the names.
 //!
@@ -49,6 +49,7 @@ impl Scheduler {
             ignored_resources: config.ignored_resources(),
             client,
             clock,
+            behaviour: api.version().behaviour(),
             config,
             state: Mutex::default(),
             changed: Notify::new(),

@@ -1,5 +1,5 @@
-//! The scheduling queue: which pod is tried next, and when a refused pod is tried again. It follows kube-scheduler 1.34
-//! with its default feature gates. It reads no clock: the caller gives the time.
+//! The scheduling queue: which pod is tried next, and when a refused pod is tried again. It follows kube-scheduler
+//! with its default feature gates, the same in every version here. It reads no clock: the caller gives the time.
 
 use std::collections::HashMap;
 use std::sync::Arc;

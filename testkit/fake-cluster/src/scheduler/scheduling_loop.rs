@@ -67,7 +67,7 @@ async fn schedule(shared: &Arc<Shared>, uid: String, pod: Arc<Pod>, start: usize
         }
         Err(CycleError::Unschedulable(diagnosis)) => {
             let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
-            let message = diagnosis.message(policy != Some("Never"));
+            let message = diagnosis.message(policy != Some("Never"), shared.behaviour.silent_about_claims);
             let now = shared.clock.now();
             shared.with_state(|state| state.queue.refused(&uid, diagnosis.refused_by(), now));
             shared.report(Report::unschedulable(pod, message, now));

@@ -13,11 +13,13 @@ use super::extender::client::Extender;
 use super::queue::Queue;
 use super::report::{Report, Reports};
 use crate::clock::Clock;
+use crate::version::Behaviour;
 
 /// One scheduler's state.
 pub(crate) struct Shared {
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
+    pub(crate) behaviour: Behaviour,
     pub(crate) config: SchedulerConfig,
     pub(crate) extenders: Vec<Extender>,
     /// Resources that NodeResourcesFit leaves to extenders.

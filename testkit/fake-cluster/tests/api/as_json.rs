@@ -157,8 +157,24 @@ pub(crate) fn pod(pod: pb::Pod) -> Value {
                 ("conditions", all(status.conditions, condition)),
                 ("containerStatuses", all(status.container_statuses, container_status)),
                 ("initContainerStatuses", all(status.init_container_statuses, container_status)),
+                ("nominatedNodeName", text(status.nominated_node_name)),
+                ("extendedResourceClaimStatus", status.extended_resource_claim_status.map(claim_status)),
             ])),
         ),
+    ])
+}
+
+fn claim_status(status: pb::PodExtendedResourceClaimStatus) -> Value {
+    let mapping = |mapping: pb::ContainerExtendedResourceRequest| {
+        object([
+            ("containerName", text(mapping.container_name)),
+            ("resourceName", text(mapping.resource_name)),
+            ("requestName", text(mapping.request_name)),
+        ])
+    };
+    object([
+        ("requestMappings", all(status.request_mappings, mapping)),
+        ("resourceClaimName", text(status.resource_claim_name)),
     ])
 }
 
@@ -203,7 +219,15 @@ fn container_status(status: pb::ContainerStatus) -> Value {
         ("imageID", text(status.image_id)),
         ("containerID", text(status.container_id)),
         ("started", flag(status.started)),
+        ("allocatedResourcesStatus", all(status.allocated_resources_status, resource_status)),
     ])
+}
+
+fn resource_status(status: pb::ResourceStatus) -> Value {
+    let health = |resource: pb::ResourceHealth| {
+        object([("resourceID", text(resource.resource_id)), ("health", text(resource.health))])
+    };
+    object([("name", text(status.name)), ("resources", all(status.resources, health))])
 }
 
 fn container_state(state: pb::ContainerState) -> Value {

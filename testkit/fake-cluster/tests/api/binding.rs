@@ -85,6 +85,12 @@ async fn a_binding_needs_a_node() {
     let (_server, client) = start();
     create_pod(&client, "a").await;
     let refused = refusal(bind(&client, "a", "").await);
-    assert_eq!(refused.code, 422);
-    assert!(refused.message.ends_with("target.name: Required value"), "{}", refused.message);
+    // Kubernetes makes no Invalid of it.
+    assert_eq!((refused.code, refused.reason.as_str()), (500, ""));
+    assert_eq!(refused.message, "target.name: Required value");
+    let to_a_pod = json!({"metadata": {"name": "a"}, "target": {"kind": "Pod", "name": ""}});
+    assert_eq!(
+        refusal(post_binding(&client, "a", &to_a_pod).await).message,
+        "[target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\", target.name: Required value]"
+    );
 }

@@ -10,6 +10,7 @@ mod http;
 mod objects;
 mod pods;
 mod protobuf;
+mod versions;
 mod watch;
 
 use std::fmt::Debug;

@@ -101,6 +101,8 @@ async fn a_pod_says_the_same_in_protobuf_and_in_json() {
     let state = |state: Value| {
         json!({"name": "main", "ready": true, "started": false, "restartCount": 2, "image": "i",
         "imageID": "i@sha256:b", "containerID": "containerd://c", "state": state,
+        "allocatedResourcesStatus": [{"name": "aws.amazon.com/neuron",
+            "resources": [{"resourceID": "neuron0", "health": "Unhealthy"}]}],
         "lastState": {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled", "message": "m",
             "startedAt": time, "finishedAt": time, "containerID": "containerd://d"}}})
     };
@@ -121,11 +123,13 @@ async fn a_pod_says_the_same_in_protobuf_and_in_json() {
             "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute",
                 "tolerationSeconds": 300}]},
         "status": {"phase": "Running", "reason": "R", "message": "M", "hostIP": "10.0.0.1", "podIP": "10.0.1.1",
-            "startTime": time, "qosClass": "Burstable",
+            "startTime": time, "qosClass": "Burstable", "nominatedNodeName": "n2",
             "conditions": [{"type": "PodScheduled", "status": "True", "lastProbeTime": time,
                 "lastTransitionTime": time, "reason": "R", "message": "M"}],
             "containerStatuses": [state(json!({"running": {"startedAt": time}}))],
-            "initContainerStatuses": [state(json!({"waiting": {"reason": "PodInitializing", "message": "m"}}))]},
+            "initContainerStatuses": [state(json!({"waiting": {"reason": "PodInitializing", "message": "m"}}))],
+            "extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": [
+                {"containerName": "main", "resourceName": "aws.amazon.com/neuron", "requestName": "r"}]}},
     });
     let pod: Pod = serde_json::from_value(pod).unwrap();
     pods(&client).create(&PostParams::default(), &pod).await.unwrap();

@@ -1,5 +1,5 @@
-//! The fake kubelet against the behaviour of kubelet 1.34's device manager. Case names follow Kubernetes' own node
-//! e2e tests where there is one (docs/reference/kubernetes.md §4, §6).
+//! The fake kubelet against the behaviour of kubelet's device manager. Case names follow Kubernetes' own node
+//! e2e tests where there is one (docs/reference/kubernetes.md §4, §6, §8).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 
@@ -11,3 +11,5 @@ mod hand_down;
 mod observations;
 mod test_node;
 mod test_plugin;
+mod two_plugins;
+mod versions;

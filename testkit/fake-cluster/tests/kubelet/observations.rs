@@ -1,7 +1,7 @@
 //! What was observed when Kubernetes 1.34.4's own device manager ran (docs/reference/kubernetes.md §6).
 
 use fake_cluster::kubelet::Kubelet;
-use kubelet_api::deviceplugin::v1beta1::{HEALTHY, UNHEALTHY};
+use kubelet_api::deviceplugin::v1beta1::UNHEALTHY;
 use kubelet_api::podresources::v1::{
     AllocatableResourcesRequest, GetPodResourcesRequest, ListPodResourcesRequest, PodResources,
 };
@@ -114,25 +114,6 @@ async fn an_id_that_turns_unhealthy_during_its_own_allocate_is_safe() {
     plugin.script.allocate_may_end.send_replace(true);
     node.phase("p", "Running").await;
     assert_eq!(kubelet.panic_reason(), None);
-}
-
-#[tokio::test]
-async fn the_newest_registration_wins_and_the_end_of_the_old_stream_drops_it() {
-    let node = TestNode::new();
-    let _kubelet = node.kubelet().await;
-    let old = TestPlugin::registered(&node, 2).await;
-    let new = TestPlugin::serving(&node, "second.sock", vec![device("x0", HEALTHY)]);
-    new.register().await.unwrap();
-    node.shows("1", "1").await;
-    node.bind("p", widgets(1)).await;
-    node.phase("p", "Running").await;
-    assert_eq!((old.allocations(), new.allocations()), (0, 1));
-
-    old.kill();
-    node.shows("0", "1").await;
-    // It still serves, but kubelet only comes back to it when it registers again.
-    new.register().await.unwrap();
-    node.shows("1", "1").await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
@@ -51,14 +52,22 @@ impl TestNode {
     }
 
     pub(crate) fn with(free_choices: FreeChoices) -> Self {
+        Self::on(ApiServer::default(), free_choices)
+    }
+
+    fn on(api: ApiServer, free_choices: FreeChoices) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let api = ApiServer::default();
         let config = KubeletConfig {
             free_choices,
             labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
             ..KubeletConfig::new(NODE, dir.path())
         };
         Self { clock: api.clock().clone(), api, config, runtime: Arc::default(), _dir: dir }
+    }
+
+    /// A node of a cluster of this version.
+    pub(crate) fn of(version: Version) -> Self {
+        Self::on(ApiServer::default().with_version(version), FreeChoices::Seeded(1))
     }
 
     pub(crate) async fn kubelet(&self) -> Kubelet {

@@ -1,5 +1,6 @@
 //! A cluster with a scheduler, and what a test creates and waits for there.
 
+use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::scheduler::{ExtenderConfig, Scheduler, SchedulerConfig};
@@ -21,7 +22,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let api = ApiServer::default();
+        Self::of_version(Version::default())
+    }
+
+    pub(crate) fn of_version(version: Version) -> Self {
+        let api = ApiServer::default().with_version(version);
         Self { clock: api.clock().clone(), client: api.client(), api }
     }
 

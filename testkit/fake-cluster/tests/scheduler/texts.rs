@@ -1,13 +1,18 @@
-//! What a user reads when no node takes a pod: kube-scheduler 1.34's text, to the letter.
+//! What a user reads when no node takes a pod: kube-scheduler's text, to the letter.
 
+use fake_cluster::Version;
+use rstest::rstest;
 use serde_json::json;
 
 use crate::cluster::Cluster;
 use crate::fake_extender::{Answer, FakeExtender};
 
+#[rstest]
+#[case::v1_34(Version::V1_34, "no new claims to deallocate, ")]
+#[case::v1_37(Version::V1_37, "")]
 #[tokio::test]
-async fn every_node_is_accounted_for() {
-    let cluster = Cluster::new();
+async fn every_node_is_accounted_for(#[case] version: Version, #[case] claims: &str) {
+    let cluster = Cluster::of_version(version);
     cluster.node("cordoned", 4, json!({"unschedulable": true})).await;
     cluster.node("tainted", 4, json!({"taints": [{"key": "k", "effect": "NoExecute"}]})).await;
     cluster.node("small", 1, json!({})).await;
@@ -20,15 +25,17 @@ async fn every_node_is_accounted_for() {
     .await;
     let scheduler = cluster.schedule(vec![extender.filter()]);
     cluster.pod("p", 2, json!({})).await;
-    let expected = "0/6 nodes are available: 1 Insufficient example.com/device, 1 node(s) had untolerated taint(s), \
-        1 node(s) were unschedulable, 1 of a type that never fits, 2 no linked set of 2 devices. \
-        no new claims to deallocate, preemption: 0/6 nodes are available: \
-        2 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling.";
+    let expected = format!(
+        "0/6 nodes are available: 1 Insufficient example.com/device, 1 node(s) had untolerated taint(s), \
+         1 node(s) were unschedulable, 1 of a type that never fits, 2 no linked set of 2 devices. \
+         {claims}preemption: 0/6 nodes are available: \
+         2 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling."
+    );
     let condition = cluster.refused("p").await;
-    assert_eq!(condition.message.as_deref(), Some(expected));
+    assert_eq!(condition.message.as_ref(), Some(&expected));
     assert_eq!(condition.reason.as_deref(), Some("Unschedulable"));
     let event = cluster.event("p", "FailedScheduling").await;
-    assert_eq!(event.note.as_deref(), Some(expected));
+    assert_eq!(event.note, Some(expected));
     assert_eq!((event.type_.as_deref(), event.action.as_deref()), (Some("Warning"), Some("Scheduling")));
     assert_eq!(event.reporting_controller.as_deref(), Some("s"));
     let pod = event.regarding.unwrap();

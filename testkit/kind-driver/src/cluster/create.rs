@@ -5,7 +5,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::{KindConfig, SCHEDULER_FILE};
 use crate::guard::Guard;
-use crate::{Options, Owner, doctor, program, report};
+use crate::{Options, Owner, node_image, program, report};
 
 /// Times a cluster is tried to be made. kind waits 30 s for a node that unpacks its images first: too short for a slow
 /// disk that has to be read (seen twice in a row, once).
@@ -21,7 +21,7 @@ pub(super) async fn create(owner: Owner, options: &Options, guard: &Guard) -> an
         tokio::fs::write(&path, text).await.with_context(|| format!("writing {}", path.display()))?;
     }
     let config = KindConfig::new(owner, options)?.to_yaml()?;
-    let image = options.node_image.as_deref().unwrap_or(doctor::NODE_IMAGE);
+    let image = options.node_image.as_deref().unwrap_or(node_image::DEFAULT);
     let (name, kubeconfig) = (&options.name, guard.kubeconfig());
     let mut arguments = vec!["create", "cluster", "--name", name, "--image", image];
     arguments.extend(["--kubeconfig", &kubeconfig, "--config", "-"]);

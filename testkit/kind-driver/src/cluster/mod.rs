@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use kube::Client;
+use testkit_support::Release;
 
 use access::Access;
 pub use control_plane::ControlPlanePart;
@@ -135,10 +136,11 @@ impl Cluster {
     /// The release of Kubernetes that the API server is of, such as `v1.34.4`, without what a distribution adds.
     ///
     /// # Errors
-    /// The API server does not answer.
+    /// The API server does not answer, or not with a release.
     pub async fn release(&self) -> anyhow::Result<String> {
         let version = self.client.apiserver_version().await.context("asking for the server's version")?;
-        Ok(release_of(&version.git_version).to_owned())
+        let release: Release = version.git_version.parse().context("the server's version")?;
+        Ok(release.to_string())
     }
 
     /// Runs kubectl on this cluster, with this text on its standard input.
@@ -195,21 +197,5 @@ impl Cluster {
     /// Leaves the cluster running, for whoever takes it down by name ([`Owner::take_down`]).
     pub fn release_to_user(mut self) {
         self.guard.release();
-    }
-}
-
-fn release_of(version: &str) -> &str {
-    version.split(['+', '-']).next().unwrap_or(version)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_distributions_sign_is_no_part_of_the_release() {
-        assert_eq!(release_of("v1.34.4"), "v1.34.4");
-        assert_eq!(release_of("v1.34.4-eks-113cf36"), "v1.34.4");
-        assert_eq!(release_of("v1.34.4+k3s1"), "v1.34.4");
     }
 }

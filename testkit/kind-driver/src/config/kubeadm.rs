@@ -27,7 +27,8 @@ struct Etcd {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Component {
-    /// Flags by name without dashes; a map in kubeadm v1beta3, which kind writes for Kubernetes 1.34.
+    /// Flags by name without dashes; a map in kubeadm v1beta3. From Kubernetes 1.36 kind writes v1beta4, and converts the map
+    /// because the patch names no apiVersion.
     extra_args: BTreeMap<&'static str, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     extra_volumes: Vec<Volume>,

@@ -1,9 +1,10 @@
-//! The cases of Kubernetes 1.34, in the order of its files, each with the steps that carry it out here.
+//! The cases of Kubernetes 1.34 and 1.37, in the order of its files, each with the steps that carry it out here.
 
 mod admission;
 mod assignments;
 mod failures;
 mod pod_status;
+mod several_plugins;
 
 use super::Case;
 use super::plugin::Devices;
@@ -12,6 +13,7 @@ const PLUGIN: &str = "device_plugin_test.go";
 const FAILURES: &str = "device_plugin_failures_test.go";
 const STATUS: &str = "device_plugin_failures_pod_status_test.go";
 const MANAGER: &str = "device_manager_test.go";
+const MULTIPLE: &str = "device_plugin_multiple_test.go";
 
 /// All of them.
 pub static CASES: &[Case] = &[
@@ -161,5 +163,26 @@ pub static CASES: &[Case] = &[
         devices: Devices::AtLeast(2),
         sets_health: false,
         steps: |context| Box::pin(admission::not_registered_again(context)),
+    },
+    Case {
+        file: MULTIPLE,
+        name: "Device Plugin Multiple: Basic rollout of device plugins with zero downtime",
+        devices: Devices::AtLeast(2),
+        sets_health: false,
+        steps: |context| Box::pin(several_plugins::rollout(context)),
+    },
+    Case {
+        file: MULTIPLE,
+        name: "Device Plugin Multiple: DP2 takes long time to start working",
+        devices: Devices::AtLeast(2),
+        sets_health: false,
+        steps: |context| Box::pin(several_plugins::slow_start(context)),
+    },
+    Case {
+        file: MULTIPLE,
+        name: "Device Plugin Multiple: DP2 changed its mind",
+        devices: Devices::AtLeast(2),
+        sets_health: false,
+        steps: |context| Box::pin(several_plugins::changed_mind(context)),
     },
 ];

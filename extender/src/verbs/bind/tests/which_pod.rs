@@ -5,6 +5,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::world::{Fault, NODE, World, record};
+use crate::index::{Advertised, NodeRefusal};
 use crate::verbs::bind::{BindError, Bound};
 use crate::wire::BindArgs;
 
@@ -86,4 +87,24 @@ async fn a_pod_that_somebody_else_bound_meanwhile_is_told_by_its_record() {
         assert_eq!(world.bind(&args).await.0.err(), wanted, "{case}");
         assert_eq!(world.is_reserved(&args), wanted.is_none(), "{case}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_no_watch_has_shown_yet_is_read_where_the_node_lacks_what_the_pod_asks_for() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.claim("one").await;
+    // Every device unhealthy, or the plugin just gone: its devices would come back under the claim.
+    world.advertise(Advertised { any: true, ..Advertised::default() });
+    let refused =
+        NodeRefusal::Claimed { resources: "aws.amazon.com/neuron".to_owned(), claim: "c".to_owned() };
+    assert_eq!(world.bind(&args).await, (Err(BindError::Refused(refused)), 500));
+    assert_eq!(world.node_of("one").await, None);
+
+    world.advertise(Advertised::default());
+    assert_eq!(world.bind(&args).await, (Ok(Bound::WithoutDevices), 500));
+    assert!(!world.is_reserved(&args));
+    assert_eq!(world.node_of("one").await.as_deref(), Some(NODE));
+    assert!(world.pods.get("one").await.unwrap().annotations().is_empty());
+    assert_eq!(world.bind(&args).await, (Ok(Bound::WithoutDevices), 500), "again");
 }

@@ -9,7 +9,7 @@ use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use http::{Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt as _};
 use neuron_core::catalog::Catalog;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
 
-use crate::index::{Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
+use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
 use crate::verbs::bind::{BindError, BindTimeouts, Binder, Bound};
 use crate::wire::BindArgs;
 
@@ -67,6 +67,11 @@ pub(super) fn record(node: &str, device: u8) -> Value {
     json!({"neuron-scheduler/allocation": record.to_string()})
 }
 
+fn node(advertised: Advertised) -> ObservedNode {
+    let instance_type = Some("inf2.24xlarge".to_owned());
+    ObservedNode { name: NODE.to_owned(), instance_type, report: None, advertised }
+}
+
 pub(super) async fn bind_by_hand(pods: &Api<Pod>, name: &str, node: &str, annotations: Value) {
     let target = json!({"kind": "Node", "name": node});
     let binding = json!({"metadata": {"name": name, "annotations": annotations}, "target": target});
@@ -82,11 +87,7 @@ impl World {
             Arc::new(Catalog::embedded().clone()),
             Policy::Documented,
         ))));
-        let node = ObservedNode {
-            name: NODE.to_owned(),
-            instance_type: Some("inf2.24xlarge".to_owned()),
-            report: None,
-        };
+        let node = node(Advertised { any: true, devices: true, cores: true });
         cluster.write(|index| index.change_nodes(Change::Listed(vec![node])));
         cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
         let faults = Arc::<Mutex<VecDeque<Fault>>>::default();
@@ -134,6 +135,20 @@ impl World {
         let pod = BoundPod::new("default", &args.pod_name, &args.pod_uid, annotations, &spec, None);
         let observed = ObservedPod { node: live.spec.unwrap().node_name, unschedulable: false, pod };
         self.cluster.write(|index| index.change_pods(Change::Applied(observed)));
+    }
+
+    /// Has the node advertise something else.
+    pub(super) fn advertise(&self, advertised: Advertised) {
+        self.cluster.write(|index| index.change_nodes(Change::Applied(node(advertised))));
+    }
+
+    /// Has a ResourceClaim give the pod its devices; the watch does not show it.
+    pub(super) async fn claim(&self, name: &str) {
+        let mapping =
+            json!({"containerName": "main", "resourceName": "aws.amazon.com/neuron", "requestName": "r"});
+        let claim = json!({"resourceClaimName": "c", "requestMappings": [mapping]});
+        let patch = Patch::Merge(json!({"status": {"extendedResourceClaimStatus": claim}}));
+        self.pods.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     pub(super) fn is_reserved(&self, args: &BindArgs) -> bool {

@@ -195,6 +195,17 @@ const POD_STATUS: Fields = &[
     ("containerStatuses", 8, Message(CONTAINER_STATUS)),
     ("qosClass", 9, Text),
     ("initContainerStatuses", 10, Message(CONTAINER_STATUS)),
+    ("nominatedNodeName", 11, Text),
+    ("extendedResourceClaimStatus", 18, Message(EXTENDED_RESOURCE_CLAIM_STATUS)),
+];
+
+const EXTENDED_RESOURCE_CLAIM_STATUS: Fields = &[
+    (
+        "requestMappings",
+        1,
+        Message(&[("containerName", 1, Text), ("resourceName", 2, Text), ("requestName", 3, Text)]),
+    ),
+    ("resourceClaimName", 2, Text),
 ];
 
 const POD_CONDITION: Fields = &[
@@ -216,7 +227,11 @@ const CONTAINER_STATUS: Fields = &[
     ("imageID", 7, Text),
     ("containerID", 8, Text),
     ("started", 9, Flag),
+    ("allocatedResourcesStatus", 14, Message(RESOURCE_STATUS)),
 ];
+
+const RESOURCE_STATUS: Fields =
+    &[("name", 1, Text), ("resources", 2, Message(&[("resourceID", 1, Text), ("health", 2, Text)]))];
 
 const CONTAINER_STATE: Fields = &[
     ("waiting", 1, Message(&[("reason", 1, Text), ("message", 2, Text)])),

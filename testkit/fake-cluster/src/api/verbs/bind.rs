@@ -1,5 +1,6 @@
-//! `POST pods/{name}/binding`: node and annotations reach the pod in one write.
+//! `POST pods/{name}/binding`: node, annotations and labels reach the pod in one write.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -8,8 +9,9 @@ use http::{HeaderMap, StatusCode};
 use k8s_openapi::api::core::v1::Binding;
 use serde_json::{Value, json};
 
-use super::conflict;
+use super::{conflict, topology_labels};
 use crate::api::error::{ApiError, FieldError};
+use crate::api::kinds::node_name;
 use crate::api::kinds::table::PODS;
 use crate::api::object::{self, map_mut, metadata_mut};
 use crate::api::store::{Key, Store};
@@ -30,8 +32,10 @@ pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Binding, ApiError
 
 /// Binds a pod to the node that the Binding names.
 pub(crate) fn bind(store: &Store, key: &Key, binding: Binding) -> Result<Response, ApiError> {
+    let behaviour = store.version().behaviour();
     let node = binding.target.name.unwrap_or_default();
-    check_target(&key.name, &node, binding.target.kind.as_deref().unwrap_or_default())?;
+    let kind = binding.target.kind.unwrap_or_default();
+    check_target(&node, &kind, behaviour.binding_checks_node_name)?;
 
     let mut state = store.lock();
     let old =
@@ -39,12 +43,23 @@ pub(crate) fn bind(store: &Store, key: &Key, binding: Binding) -> Result<Respons
     conflict::check_bind(key, &old, &binding.metadata)?;
 
     let mut pod = Value::clone(&old);
+    let mut labels = BTreeMap::new();
+    if behaviour.topology_labels {
+        labels.extend(binding.metadata.labels.into_iter().flatten());
+        // An empty kind means a node too, but the admission plugin reads it to the letter.
+        if kind == "Node" {
+            labels.extend(topology_labels::of_node(&state, &node));
+        }
+    }
     map_mut(&mut pod, "spec").insert("nodeName".into(), node.into());
+    if behaviour.binding_clears_nomination {
+        map_mut(&mut pod, "status").remove("nominatedNodeName");
+    }
     let metadata = metadata_mut(&mut pod);
     for (field, entries) in
-        [("annotations", binding.metadata.annotations), ("labels", binding.metadata.labels)]
+        [("annotations", binding.metadata.annotations.unwrap_or_default()), ("labels", labels)]
     {
-        for (name, value) in entries.into_iter().flatten() {
+        for (name, value) in entries {
             object::as_map(metadata.entry(field).or_insert(Value::Null)).insert(name, value.into());
         }
     }
@@ -53,16 +68,19 @@ pub(crate) fn bind(store: &Store, key: &Key, binding: Binding) -> Result<Respons
     Ok(reply::success(StatusCode::CREATED, None))
 }
 
-fn check_target(pod: &str, node: &str, kind: &str) -> Result<(), ApiError> {
+fn check_target(node: &str, kind: &str, checks_node_name: bool) -> Result<(), ApiError> {
     let mut errors = Vec::new();
-    if !matches!(kind, "" | "Node") {
-        let why = "must be empty or 'Node'";
-        errors.push(FieldError::invalid("target.kind", format!("{kind:?}"), why));
+    let is_node = matches!(kind, "" | "Node");
+    if !is_node {
+        errors.push(FieldError::not_supported("target.kind", kind, &["Node", "<empty>"]));
     }
     if node.is_empty() {
         errors.push(FieldError::required("target.name", ""));
+    } else if checks_node_name && is_node {
+        let broken = node_name::broken_rules(node).into_iter();
+        errors.extend(broken.map(|why| FieldError::invalid("target.name", format!("{node:?}"), &why)));
     }
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&PODS, pod, errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::unexplained(&errors)) }
 }
 
 /// Sets the condition PodScheduled to True from `now` on.

@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::topology_labels;
 use crate::api::error::{ApiError, FieldError};
 use crate::api::kinds::decode::decode;
 use crate::api::kinds::pod;
@@ -51,6 +52,10 @@ pub(crate) fn insert(
             if !errors.is_empty() {
                 return Err(ApiError::invalid(resource, &key.name, errors));
             }
+            if store.version().behaviour().topology_labels {
+                let labels = topology_labels::of_node(state, object::text(&object, "/spec/nodeName"));
+                add_labels(&mut object, labels);
+            }
         }
         Collection::Namespaces => {
             as_map(&mut object).insert("status".into(), json!({"phase": "Active"}));
@@ -61,6 +66,12 @@ pub(crate) fn insert(
         return Err(ApiError::already_exists(resource, &key.name));
     }
     Ok(state.insert(resource.collection, key, object))
+}
+
+fn add_labels(object: &mut Value, labels: Vec<(String, String)>) {
+    for (name, value) in labels {
+        as_map(metadata_mut(object).entry("labels").or_insert(Value::Null)).insert(name, value.into());
+    }
 }
 
 /// Gives the object its name (from generateName where it has none) and its namespace, which must exist.

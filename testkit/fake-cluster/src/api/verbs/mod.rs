@@ -7,5 +7,6 @@ pub(crate) mod delete;
 pub(crate) mod patch;
 pub(crate) mod read;
 pub(crate) mod selector;
+mod topology_labels;
 pub(crate) mod update;
 pub(crate) mod watch;

@@ -1,7 +1,9 @@
-//! GET of one object, of a list, and of a container's log.
+//! GET of one object, of a list, of a container's log, and of the server's version.
 
+use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use serde_json::json;
 
 use super::selector::Filter;
 use crate::api::error::ApiError;
@@ -9,6 +11,7 @@ use crate::api::kinds::pod;
 use crate::api::kinds::table::{PODS, Resource};
 use crate::api::store::{Key, Store};
 use crate::api::{object, reply};
+use crate::version::Version;
 
 pub(crate) fn get(store: &Store, resource: &Resource, key: &Key) -> Result<Response, ApiError> {
     let found = store.lock().get(resource.collection, key).cloned();
@@ -69,4 +72,12 @@ pub(crate) fn log(store: &Store, key: &Key, container: Option<&str>) -> Result<R
         )));
     };
     Ok(([(header::CONTENT_TYPE, "text/plain")], text.to_owned()).into_response())
+}
+
+/// What the server says of itself at `/version`.
+pub(crate) fn server_version(version: Version) -> Response {
+    let (major, minor) = version.numbers();
+    let release = version.behaviour().release;
+    Json(json!({"major": major.to_string(), "minor": minor.to_string(), "gitVersion": release}))
+        .into_response()
 }

@@ -235,10 +235,11 @@ mod tests {
     use crate::api::kinds::table::{NODES, PODS};
     use crate::api::store::{KEPT_CHANGES, Key};
     use crate::clock::Clock;
+    use crate::version::Version;
 
     #[tokio::test]
     async fn a_watcher_that_falls_behind_the_kept_changes_gets_410_and_ends() {
-        let store = Arc::new(Store::new(Clock::new()));
+        let store = Arc::new(Store::new(Clock::new(), Version::default()));
         let write = |times: usize| {
             let mut state = store.lock();
             for _ in 0..times {

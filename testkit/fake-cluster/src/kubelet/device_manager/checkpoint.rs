@@ -29,5 +29,6 @@ pub(crate) fn load(path: &Path, now: Timestamp) -> io::Result<Devices> {
     Ok(checkpoint.map_or_else(Devices::default, |saved| Devices {
         plugins: Plugins::restored(saved.resources, now),
         assignments: Assignments::restored(saved.assignments),
+        ..Devices::default()
     }))
 }

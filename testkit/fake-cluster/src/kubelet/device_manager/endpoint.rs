@@ -1,6 +1,6 @@
 //! One registered plugin: dialling it back and following its list. Called by `registration`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::transport::Channel;
 
+use super::plugins::AlreadyConnected;
 use super::rpc_error::rpc_error;
 use crate::kubelet::shared::{Shared, locked};
 
@@ -19,6 +20,19 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Dials the plugin on `socket`, asks for its options, makes it the resource's plugin and follows its list.
 pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path) -> Result<(), Status> {
+    let connected = try_connect(shared, resource, socket).await;
+    let (client, dropped) = connected.inspect_err(|_| {
+        locked(&shared.devices).plugins.not_connected(resource, socket);
+    })?;
+    shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), socket.to_owned(), client, dropped));
+    Ok(())
+}
+
+async fn try_connect(
+    shared: &Shared,
+    resource: &str,
+    socket: &Path,
+) -> Result<(DevicePluginClient<Channel>, CancellationToken), Status> {
     let dialled = tokio::time::timeout(DIAL_TIMEOUT, kubelet_api::unix::connect(socket)).await;
     let channel = match dialled {
         Ok(Ok(channel)) => channel,
@@ -30,9 +44,12 @@ pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path)
         Status::unknown(format!("failed to get device plugin options: {}", rpc_error(&error, socket)))
     })?;
     let has_preference = options.into_inner().get_preferred_allocation_available;
-    let dropped = locked(&shared.devices).plugins.connected(resource, client.clone(), socket, has_preference);
-    shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), client, dropped));
-    Ok(())
+    let connected =
+        locked(&shared.devices).plugins.connected(resource, client.clone(), socket, has_preference);
+    let dropped = connected.map_err(|AlreadyConnected| {
+        Status::unknown(format!("device plugin already connected: {}", socket.display()))
+    })?;
+    Ok((client, dropped))
 }
 
 /// Counts one held list while it lives.
@@ -55,6 +72,7 @@ impl Drop for HeldList<'_> {
 async fn follow(
     shared: Arc<Shared>,
     resource: String,
+    socket: PathBuf,
     mut client: DevicePluginClient<Channel>,
     dropped: CancellationToken,
 ) {
@@ -65,7 +83,7 @@ async fn follow(
         drop(held_list);
         let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
         while let Some(list) = lists.message().await? {
-            locked(&shared.devices).plugins.list(&resource, list.devices);
+            locked(&shared.devices).list(&resource, list.devices);
             shared.save_checkpoint();
             shared.devices_changed.notify_one();
         }
@@ -76,6 +94,6 @@ async fn follow(
         () = dropped.cancelled() => {}
         ended = lists => tracing::info!(resource, ?ended, "ListAndWatch ended"),
     }
-    locked(&shared.devices).plugins.disconnected(&resource, shared.clock.now());
+    locked(&shared.devices).plugins.disconnected(&resource, &socket, shared.clock.now());
     shared.devices_changed.notify_one();
 }

@@ -18,7 +18,7 @@ pub const STOP_GRACE: Duration = Duration::from_secs(5 * 60);
 pub(crate) type Ids = BTreeSet<String>;
 
 /// A registered plugin; without a client it is only remembered from before a restart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Plugin {
     pub(crate) client: Option<DevicePluginClient<Channel>>,
     /// Where it is dialled; empty if it is only remembered.
@@ -26,7 +26,15 @@ pub(crate) struct Plugin {
     /// Whether it answers GetPreferredAllocation.
     pub(crate) has_preference: bool,
     pub(crate) stopped_at: Option<Timestamp>,
+    /// Whether kubelet will not notice the end of its stream.
+    unwatched: bool,
+    /// Cancelled when kubelet drops the plugin although its own stream is open.
+    dropped: CancellationToken,
 }
+
+/// A plugin was refused, because another is connected on the path of its socket.
+#[derive(Debug)]
+pub(super) struct AlreadyConnected;
 
 /// The last list of a plugin.
 #[derive(Debug, Default)]
@@ -46,49 +54,73 @@ pub(crate) struct Totals {
 /// Every plugin of one kubelet, by resource.
 #[derive(Debug, Default)]
 pub(crate) struct Plugins {
-    plugins: BTreeMap<String, Plugin>,
-    /// Cancelled to drop the plugin that registered last; removed once that is done.
-    drop_newest: BTreeMap<String, CancellationToken>,
+    /// Whether plugins are kept by the path of their sockets; else a resource has one, the newest.
+    pub(crate) by_path: bool,
+    /// In the order of registration; the last is asked. One that has stopped stands alone.
+    plugins: BTreeMap<String, Vec<Plugin>>,
     listed: BTreeMap<String, Listed>,
 }
 
 impl Plugins {
     /// The plugins of a checkpoint: their resources are known, they themselves are not.
     pub(super) fn restored(resources: Vec<String>, now: Timestamp) -> Self {
-        let plugin =
-            Plugin { client: None, socket: PathBuf::new(), has_preference: false, stopped_at: Some(now) };
+        let plugin = Plugin { stopped_at: Some(now), ..Plugin::default() };
         let mut restored = Self::default();
         for resource in resources {
-            restored.plugins.insert(resource.clone(), plugin.clone());
+            restored.plugins.insert(resource.clone(), vec![plugin.clone()]);
             restored.listed.insert(resource, Listed::default());
         }
         restored
     }
 
-    /// Makes the plugin the resource's: the newest registration wins, and the older plugin's stream stays open. The token
-    /// is cancelled when the new one is dropped.
+    /// Makes the plugin the one that is asked for the resource; the streams of older ones stay open. The token is cancelled
+    /// when the new one is dropped.
     pub(super) fn connected(
         &mut self,
         resource: &str,
         client: DevicePluginClient<Channel>,
         socket: &Path,
         has_preference: bool,
-    ) -> CancellationToken {
-        let plugin =
-            Plugin { client: Some(client), socket: socket.to_owned(), has_preference, stopped_at: None };
-        self.plugins.insert(resource.to_owned(), plugin);
-        let dropped = CancellationToken::new();
-        self.drop_newest.insert(resource.to_owned(), dropped.clone());
-        dropped
+    ) -> Result<CancellationToken, AlreadyConnected> {
+        let (client, socket) = (Some(client), socket.to_owned());
+        let plugin = Plugin { client, socket, has_preference, ..Plugin::default() };
+        let dropped = plugin.dropped.clone();
+        let plugins = self.plugins.entry(resource.to_owned()).or_default();
+        if self.by_path {
+            plugins.retain(|older| older.stopped_at.is_none());
+            if plugins.iter().any(|older| older.socket == plugin.socket) {
+                return Err(AlreadyConnected);
+            }
+        } else {
+            plugins.clear();
+        }
+        plugins.push(plugin);
+        Ok(dropped)
     }
 
-    /// Drops the newest plugin of a resource of which a stream has ended. Kubelet does not ask whose stream it was
-    /// (`runClient` in kubelet's plugin/v1beta1/handler.go).
-    pub(super) fn disconnected(&mut self, resource: &str, now: Timestamp) {
-        let Some(newest) = self.drop_newest.remove(resource) else { return };
-        newest.cancel();
-        if let Some(plugin) = self.plugins.get_mut(resource) {
-            plugin.stopped_at = Some(now);
+    /// A registration on the path has failed. Kubelet's clean-up forgets whom it watched there, which is the plugin before
+    /// (`connectClient` in kubelet's plugin/v1beta1/handler.go).
+    pub(super) fn not_connected(&mut self, resource: &str, socket: &Path) {
+        if self.by_path {
+            let plugins = self.plugins.get_mut(resource).into_iter().flatten();
+            plugins.filter(|plugin| plugin.socket == socket).for_each(|plugin| plugin.unwatched = true);
+        }
+    }
+
+    /// The stream of the plugin on `socket` has ended.
+    pub(super) fn disconnected(&mut self, resource: &str, socket: &Path, now: Timestamp) {
+        let Some(plugins) = self.plugins.get_mut(resource) else { return };
+        // Without paths the newest is dropped: kubelet does not ask whose stream it was (`runClient` in handler.go).
+        let whose = |plugin: &Plugin| !self.by_path || plugin.socket == socket;
+        let Some(place) = plugins.iter().position(whose) else { return };
+        if plugins[place].unwatched || plugins[place].stopped_at.is_some() {
+            return;
+        }
+        let mut ended = plugins.remove(place);
+        ended.dropped.cancel();
+        if plugins.is_empty() {
+            ended.stopped_at = Some(now);
+            plugins.push(ended);
             let listed = self.listed.entry(resource.to_owned()).or_default();
             listed.unhealthy.append(&mut listed.healthy);
         }
@@ -107,7 +139,7 @@ impl Plugins {
     }
 
     pub(super) fn plugin(&self, resource: &str) -> Option<Plugin> {
-        self.plugins.get(resource).cloned()
+        self.plugins.get(resource)?.last().cloned()
     }
 
     /// Whether the resource was listed and is not forgotten.
@@ -158,8 +190,8 @@ impl Plugins {
     }
 
     fn expiries(&self) -> impl Iterator<Item = (String, Timestamp)> {
-        self.plugins.iter().filter_map(|(resource, plugin)| {
-            let expiry = plugin.stopped_at?.checked_add(STOP_GRACE).ok()?;
+        self.plugins.iter().filter_map(|(resource, plugins)| {
+            let expiry = plugins.last()?.stopped_at?.checked_add(STOP_GRACE).ok()?;
             Some((resource.clone(), expiry))
         })
     }

@@ -49,10 +49,17 @@ impl PodResourcesLister for Lister {
         request: Request<GetPodResourcesRequest>,
     ) -> Result<Response<GetPodResourcesResponse>, Status> {
         let GetPodResourcesRequest { pod_name, pod_namespace } = request.into_inner();
-        let found = locked(&self.0.pods)
-            .active()
-            .find(|pod| pod.name_any() == pod_name && pod.namespace().as_deref() == Some(&pod_namespace))
-            .cloned();
+        let is_asked_for = |pod: &&Arc<Pod>| {
+            pod.name_any() == pod_name && pod.namespace().as_deref() == Some(&pod_namespace)
+        };
+        let found = {
+            let pods = locked(&self.0.pods);
+            if self.0.api.version().behaviour().podresources_get_leaves_out_ended {
+                pods.active().find(is_asked_for).cloned()
+            } else {
+                pods.all().find(is_asked_for).cloned()
+            }
+        };
         let Some(pod) = found else {
             return Err(Status::unknown(format!("pod {pod_name} in namespace {pod_namespace} not found")));
         };

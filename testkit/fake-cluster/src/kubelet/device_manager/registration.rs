@@ -1,6 +1,6 @@
 //! `kubelet.sock`: where plugins register. Started last by `Kubelet::start`.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,13 +50,45 @@ fn is_extended_resource(name: &str) -> bool {
     !native && is_word(domain) && is_word(rest) && domain == domain.to_lowercase() && rest.len() <= 63
 }
 
-/// Removes every socket in the folder, so that plugins notice the restart and register again.
+/// Removes every socket in the folder, so that plugins notice the restart and register again. A plugin may remove its own
+/// meanwhile.
 pub(crate) fn remove_sockets(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_type()?.is_socket() {
-            std::fs::remove_file(entry.path())?;
-        }
+        let removed = entry.file_type().and_then(|kind| match kind.is_socket() {
+            true => std::fs::remove_file(entry.path()),
+            false => Ok(()),
+        });
+        removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn sockets_that_a_plugin_removes_meanwhile_are_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("checkpoint"), "").unwrap();
+        let sockets: Vec<_> = (0..500).map(|number| folder.path().join(format!("{number}.sock"))).collect();
+        for _ in 0..20 {
+            let listeners: Vec<_> = sockets.iter().map(|path| UnixListener::bind(path).unwrap()).collect();
+            let paths = sockets.clone();
+            let plugin = std::thread::spawn(move || {
+                for path in paths.iter().rev() {
+                    let _gone = std::fs::remove_file(path);
+                }
+            });
+            let removed = remove_sockets(folder.path());
+            plugin.join().unwrap();
+            removed.unwrap();
+            drop(listeners);
+            let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+            assert_eq!(left.len(), 1, "the checkpoint alone");
+        }
+    }
 }

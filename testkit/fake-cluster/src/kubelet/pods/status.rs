@@ -1,7 +1,9 @@
 //! A pod's status as the kubelet writes it. Called by `worker`.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceStatus};
 use serde_json::{Value, json};
 
 use super::admission::Rejection;
@@ -9,6 +11,9 @@ use super::containers::{Run, Runs};
 use super::lifecycle::{Phase, Plan};
 use crate::amounts::is_sidecar;
 use crate::clock::rfc3339;
+
+/// What the status of each app container says of its devices, by the container's name; empty in versions that say nothing.
+pub(crate) type DeviceStatuses = BTreeMap<String, Vec<ResourceStatus>>;
 
 /// The status of a pod that may not run (kubelet's `rejectPod`).
 pub(crate) fn rejected(rejection: &Rejection) -> Value {
@@ -20,13 +25,20 @@ pub(crate) fn rejected(rejection: &Rejection) -> Value {
 }
 
 /// The status of an admitted pod at `now`.
-pub(crate) fn admitted(pod: &Pod, plan: &Plan, runs: &Runs, now: Timestamp) -> Value {
+pub(crate) fn admitted(
+    pod: &Pod,
+    plan: &Plan,
+    runs: &Runs,
+    devices: &DeviceStatuses,
+    now: Timestamp,
+) -> Value {
     let Some(spec) = &pod.spec else { return json!({}) };
     let running = |container: &Container| runs.get(&container.name).is_some_and(|run| !run.has_ended(now));
     let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
     let ready = plan.phase == Phase::Running && spec.containers.iter().chain(sidecars).all(running);
     let statuses = |containers: &[Container], is_init: bool| -> Vec<Value> {
-        containers.iter().map(|container| container_status(container, is_init, plan, runs, now)).collect()
+        let status = |container: &Container| container_status(container, is_init, plan, runs, now);
+        containers.iter().map(|container| with_devices(status(container), devices, &container.name)).collect()
     };
     let reason = match plan.phase {
         Phase::Succeeded => Some("PodCompleted"),
@@ -74,6 +86,13 @@ fn container_status(container: &Container, is_init: bool, plan: &Plan, runs: &Ru
         "state": state,
         "lastState": last_state,
     })
+}
+
+fn with_devices(mut status: Value, devices: &DeviceStatuses, container: &str) -> Value {
+    if let Some(devices) = devices.get(container) {
+        status["allocatedResourcesStatus"] = json!(devices);
+    }
+    status
 }
 
 fn terminated(run: &Run) -> Value {

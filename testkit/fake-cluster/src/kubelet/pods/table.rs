@@ -41,6 +41,11 @@ impl PodTable {
         self.known.iter().filter(|known| !known.has_ended).map(|known| &known.pod)
     }
 
+    /// Every pod, those that have ended and are still in the API included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.known.iter().map(|known| &known.pod)
+    }
+
     /// Whether the container ran when this kubelet started.
     pub(crate) fn was_running(&self, pod_uid: &str, container: &str) -> bool {
         self.running_at_start.contains(&(pod_uid.to_owned(), container.to_owned()))

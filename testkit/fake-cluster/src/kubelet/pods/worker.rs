@@ -8,12 +8,13 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Rejection;
 use super::containers::Run;
 use super::lifecycle::plan;
-use super::status;
+use super::status::{self, DeviceStatuses};
 use crate::clock::rfc3339;
 use crate::kubelet::container_runtime::{ContainerStart, DeviceMount};
 use crate::kubelet::shared::{Shared, locked};
@@ -58,6 +59,7 @@ impl Worker {
     /// Runs containers until every one has ended for good or `stop`.
     async fn live(&self, stop: &CancellationToken) {
         let mut reported = Value::Null;
+        let mut lists = locked(&self.shared.devices).health.lists();
         loop {
             let now = self.shared.clock.now();
             let runs = locked(&self.shared.containers).runs(&self.uid);
@@ -69,7 +71,8 @@ impl Worker {
             if plan.phase.is_terminal() || stop.is_cancelled() {
                 break;
             }
-            let status = status::admitted(&self.pod, &plan, &runs, now);
+            let devices = self.device_statuses();
+            let status = status::admitted(&self.pod, &plan, &runs, &devices, now);
             if status != reported {
                 self.report(&status).await;
                 reported = status;
@@ -77,12 +80,14 @@ impl Worker {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.shared.clock.sleep_until(plan.wake.unwrap_or_default()), if plan.wake.is_some() => {}
+                () = self.devices_differ(&mut lists, &devices) => {}
             }
         }
         // The devices are free before the status shows that the pod has ended, as in kubelet.
         let now = self.shared.clock.now();
         let before = plan(&self.pod, &locked(&self.shared.containers).runs(&self.uid), now).phase;
         locked(&self.shared.containers).stop(&self.uid, now);
+        let devices = self.device_statuses();
         locked(&self.shared.pods).set_ended(&self.uid);
         let runs = locked(&self.shared.containers).runs(&self.uid);
         let mut plan = plan(&self.pod, &runs, now);
@@ -90,7 +95,30 @@ impl Worker {
         if before.is_terminal() {
             plan.phase = before;
         }
-        self.report(&status::admitted(&self.pod, &plan, &runs, now)).await;
+        self.report(&status::admitted(&self.pod, &plan, &runs, &devices, now)).await;
+    }
+
+    /// What the status says of the pod's devices now.
+    fn device_statuses(&self) -> DeviceStatuses {
+        if !self.shared.api.version().behaviour().resource_health {
+            return DeviceStatuses::new();
+        }
+        let devices = locked(&self.shared.devices);
+        let containers = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let status = containers
+            .map(|container| (container.name.clone(), devices.resource_status(&self.uid, &container.name)));
+        status.filter(|(_, status)| !status.is_empty()).collect()
+    }
+
+    /// Returns once a plugin's list has changed what the status says.
+    async fn devices_differ(&self, lists: &mut watch::Receiver<()>, reported: &DeviceStatuses) {
+        // The sender is as long-lived as the kubelet.
+        while lists.changed().await.is_ok() {
+            if self.device_statuses() != *reported {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Starts one container; its devices were allocated at admission, also for a restart.

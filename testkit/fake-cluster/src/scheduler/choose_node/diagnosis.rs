@@ -1,4 +1,4 @@
-//! Why no node takes a pod: the refusals of the filters and extenders by node, and kube-scheduler 1.34's text for them.
+//! Why no node takes a pod: the refusals of the filters and extenders by node, and kube-scheduler's text for them.
 
 use std::collections::BTreeMap;
 
@@ -43,15 +43,17 @@ impl Diagnosis {
         filters
     }
 
-    /// The text of the pod's condition and event. `may_preempt` is false for `preemptionPolicy: Never`.
-    pub(crate) fn message(&self, may_preempt: bool) -> String {
+    /// The text of the pod's condition and event. `may_preempt` is false for `preemptionPolicy: Never`,
+    /// `silent_about_claims` as the version has it.
+    pub(crate) fn message(&self, may_preempt: bool, silent_about_claims: bool) -> String {
         let mut reasons = BTreeMap::new();
         for reason in self.refusals.values().flat_map(|refusal| &refusal.reasons) {
             *reasons.entry(reason.as_str()).or_insert(0) += 1;
         }
-        // DynamicResources is first in PostFilter and writes its text for pods without claims too.
         let filters = no_nodes(self.nodes, &reasons);
-        format!("{filters} no new claims to deallocate, preemption: {}", self.preemption(may_preempt))
+        // DynamicResources is asked before preemption, and older versions pass on what it says of pods without claims.
+        let claims = if silent_about_claims { "" } else { "no new claims to deallocate, " };
+        format!("{filters} {claims}preemption: {}", self.preemption(may_preempt))
     }
 
     /// No pod is preempted here: the text is kube-scheduler's for a cluster without pods of lower priority.
@@ -111,8 +113,8 @@ mod tests {
         diagnosis.refusals.insert("z1".into(), refused(false, "a"));
         diagnosis.refusals.insert("z2".into(), refused(false, "a"));
         assert_eq!(
-            diagnosis.message(true),
-            "0/12 nodes are available: 10 x, 2 a. no new claims to deallocate, preemption: 0/12 nodes are \
+            diagnosis.message(true, true),
+            "0/12 nodes are available: 10 x, 2 a. preemption: 0/12 nodes are \
              available: 10 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
         );
     }
@@ -121,8 +123,8 @@ mod tests {
     fn nodes_left_out_without_a_reason_are_only_counted() {
         let diagnosis = Diagnosis { nodes: 1, ..Diagnosis::default() };
         assert_eq!(
-            diagnosis.message(true),
-            "0/1 nodes are available: no new claims to deallocate, preemption: 0/1 nodes are available: \
+            diagnosis.message(true, true),
+            "0/1 nodes are available: preemption: 0/1 nodes are available: \
              1 Preemption is not helpful for scheduling."
         );
     }
@@ -131,7 +133,9 @@ mod tests {
     fn a_pod_that_must_not_preempt_says_so() {
         let diagnosis = Diagnosis { nodes: 1, ..Diagnosis::default() };
         assert!(
-            diagnosis.message(false).ends_with("preemption: not eligible due to preemptionPolicy=Never.")
+            diagnosis
+                .message(false, true)
+                .ends_with("preemption: not eligible due to preemptionPolicy=Never.")
         );
     }
 

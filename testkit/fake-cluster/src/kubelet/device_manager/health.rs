@@ -1,0 +1,36 @@
+//! The health of ids as the plugins last listed them, for the status of pods. Written by `devices`, read by
+//! `pods::worker`.
+
+use std::collections::BTreeMap;
+
+use kubelet_api::deviceplugin::v1beta1::{Device, HEALTHY};
+use tokio::sync::watch;
+
+use super::plugins::Ids;
+
+/// Which ids each resource's last list had as unhealthy. Unlike the devices that count for the Node, it is changed by no
+/// plugin's end and never forgotten (kubelet's `allDevices`).
+#[derive(Debug, Default)]
+pub(crate) struct LastHealth {
+    unhealthy: BTreeMap<String, Ids>,
+    lists: watch::Sender<()>,
+}
+
+impl LastHealth {
+    /// Takes over a plugin's list.
+    pub(super) fn listed(&mut self, resource: &str, devices: &[Device]) {
+        let unhealthy = devices.iter().filter(|device| device.health != HEALTHY);
+        self.unhealthy.insert(resource.to_owned(), unhealthy.map(|device| device.id.clone()).collect());
+        self.lists.send_replace(());
+    }
+
+    /// An id that the last list did not have is healthy.
+    pub(super) fn is_healthy(&self, resource: &str, id: &str) -> bool {
+        !self.unhealthy.get(resource).is_some_and(|unhealthy| unhealthy.contains(id))
+    }
+
+    /// Changes with every list.
+    pub(crate) fn lists(&self) -> watch::Receiver<()> {
+        self.lists.subscribe()
+    }
+}
