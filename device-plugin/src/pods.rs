@@ -123,7 +123,7 @@ impl Pods {
     /// Watches until `shutdown`; an API server that is away is asked again and again.
     pub async fn watch(&self, shutdown: CancellationToken) {
         let pods = Collection::of::<core_v1::Pod>().only(format!("spec.nodeName={}", self.node));
-        let events = runtime::watch(self.client.clone(), pods, Json);
+        let events = runtime::watch(&runtime::System::real(), self.client.clone(), pods, Json);
         let mut events = events.take_until(shutdown.cancelled_owned()).boxed();
         while let Some(event) = events.next().await {
             // What is known stays while the watch is disconnected.

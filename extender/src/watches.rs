@@ -21,7 +21,7 @@ pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
         |pod: &Pod| pod.metadata.uid.clone(),
         |pod| Some(ObservedPod::from(pod)).filter(decides),
     );
-    let mut events = runtime::watch(client, pods, Protobuf);
+    let mut events = runtime::watch(&runtime::System::real(), client, pods, Protobuf);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_pods(change));
@@ -34,7 +34,7 @@ pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
     let nodes = Collection::of::<v1::Node>();
     let mut changes =
         Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(ObservedNode::from(node)));
-    let mut events = runtime::watch(client, nodes, Protobuf);
+    let mut events = runtime::watch(&runtime::System::real(), client, nodes, Protobuf);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_nodes(change));

@@ -68,7 +68,12 @@ impl Keeper {
     /// stays while the API server is away.
     pub async fn run(&self, client: kube::Client, shutdown: CancellationToken) {
         let only = Collection::of::<Node>().only(format!("metadata.name={}", self.node));
-        let events = runtime::watch::<PartialObjectMeta<Node>, _>(client.clone(), only, Json);
+        let events = runtime::watch::<PartialObjectMeta<Node>, _>(
+            &runtime::System::real(),
+            client.clone(),
+            only,
+            Json,
+        );
         let mut events = pin!(events.take_until(shutdown.cancelled()));
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
         let mut last: Option<Applied> = None;

@@ -1,8 +1,12 @@
 //! tonic over Unix sockets: a client dials one, a server listens on one.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
-use hyper_util::rt::TokioIo;
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::{Channel, Endpoint};
@@ -35,7 +39,7 @@ pub enum SocketError {
         /// Path of the socket, as the caller gave it.
         path: PathBuf,
         /// What the operating system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -51,19 +55,37 @@ pub fn check_path(path: &Path) -> Result<(), SocketError> {
     Ok(())
 }
 
+/// A task that a channel starts: it drives the connection.
+pub type ChannelTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Dials the gRPC server on the socket `path`; the connection is up when this returns. It has no timeout of its own.
 ///
 /// # Errors
 /// The path is too long, or no server listens there.
 pub async fn connect(path: &Path) -> Result<Channel, SocketError> {
+    connect_by(path, UnixStream::connect, TokioExecutor::new()).await
+}
+
+/// As [`connect`], where sockets are reached by `dial` and tasks are started by `executor`. The channel dials again by
+/// itself when its connection has ended.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_by<D, F, S, E>(path: &Path, dial: D, executor: E) -> Result<Channel, SocketError>
+where
+    D: Fn(PathBuf) -> F + Clone + Send + 'static,
+    F: Future<Output = io::Result<S>> + Send + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    E: Executor<ChannelTask> + Send + Sync + 'static,
+{
     check_path(path)?;
     let socket = path.to_owned();
     // The address is never resolved, it only becomes `:authority`; kubelet sends "localhost" too.
-    let endpoint = Endpoint::from_static("http://localhost");
+    let endpoint = Endpoint::from_static("http://localhost").executor(executor);
     endpoint
         .connect_with_connector(tower::service_fn(move |_| {
-            let socket = socket.clone();
-            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+            let dialled = dial(socket.clone());
+            async move { dialled.await.map(TokioIo::new) }
         }))
         .await
         .map_err(|source| SocketError::Connect { path: path.to_owned(), source })

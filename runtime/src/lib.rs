@@ -1,6 +1,8 @@
-//! How every program of the suite starts, stops and logs, and the one way in which they list and watch objects.
+//! How every program of the suite starts, stops, logs and serves, what it sees of the operating system ([`System`]), and the one
+//! way in which all of them list and watch objects.
 //!
-//! Used by the extender, the device plugin and `fake-neuron node`. [`watch()`] differs from kube's watcher in what happens
+//! Used by the extender, the device plugin and `fake-neuron node`, and by testkit's clusters, whose parts stand on a [`System`]
+//! as well. [`watch()`] differs from kube's watcher in what happens
 //! when something is wrong: no list, watch or connection can be silent for more than about a minute, a page of a list has
 //! at most 32 MiB, objects may come as JSON or as protobuf, and [`Disconnected`] tells the caller that it no longer knows
 //! what the API server has.
@@ -15,7 +17,8 @@
 //! runtime::log();
 //! let shutdown = runtime::until_signal()?;
 //! let client = runtime::client(None).await?;
-//! let mut events = runtime::watch::<Node, _>(client, Collection::of::<Node>(), Json)
+//! let system = runtime::System::real();
+//! let mut events = runtime::watch::<Node, _>(&system, client, Collection::of::<Node>(), Json)
 //!     .take_until(shutdown.cancelled_owned())
 //!     .boxed();
 //! while let Some(event) = events.next().await {
@@ -31,16 +34,24 @@
 //! ```
 
 mod api_server;
+mod branches;
 mod calls;
 mod encoding;
 mod logs;
+mod program;
+mod serve;
 mod signals;
+pub mod system;
 mod watch;
 
 pub use api_server::client;
+pub use branches::{BranchCounts, count_branches, counted_branches, reached};
 pub use calls::{CallError, read, write};
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
 pub use logs::log;
+pub use program::run_program;
+pub use serve::{Prepare, Protocol, Server};
 pub use signals::until_signal;
+pub use system::System;
 pub use watch::{Collection, Disconnected, watch};

@@ -70,7 +70,7 @@ impl Changes {
 
 impl Open {
     async fn begin<K, E: Encoding<K>>(source: &Source<E>, version: &str) -> Result<Self, CallError> {
-        let (asked, seconds) = (Instant::now(), watch_seconds());
+        let (asked, seconds) = (Instant::now(), watch_seconds(&source.system));
         let mut parameters = WatchParams::default().timeout(seconds);
         parameters.field_selector.clone_from(&source.collection.field_selector);
         let request = Request::new(&source.collection.path).watch(&parameters, version);

@@ -21,6 +21,7 @@ use self::list::{Listed, Listing};
 use self::timeouts::Backoff;
 use crate::calls::CallError;
 use crate::encoding::Encoding;
+use crate::system::System;
 
 /// Which objects to list and watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub struct Disconnected {
 /// Each list begins with [`Event::Init`] and ends with [`Event::InitDone`]: what is not in between is gone. After
 /// [`Disconnected`] a list follows, after a pause that grows to five seconds.
 pub fn watch<K, E>(
+    system: &System,
     client: Client,
     collection: Collection,
     encoding: E,
@@ -68,13 +70,15 @@ where
     K: Send + 'static,
     E: Encoding<K>,
 {
-    let source = Source { client, collection, encoding };
-    let watch = Watch { source, state: State::Connecting, backoff: Backoff::new() };
+    let source = Source { system: system.clone(), client, collection, encoding };
+    let backoff = Backoff::new(system.clone());
+    let watch = Watch { source, state: State::Connecting, backoff };
     unfold(watch, |mut watch| async { Some((watch.next().await, watch)) }).boxed()
 }
 
 /// Where objects are read from, and how.
 struct Source<E> {
+    system: System,
     client: Client,
     collection: Collection,
     encoding: E,

@@ -102,11 +102,11 @@ impl Form {
         match self {
             Form::Json => {
                 let name = |node: Node| node.metadata.name.unwrap_or_default();
-                watch(client, nodes, Json).map(move |event| told(event, name)).boxed()
+                watch(&System::real(), client, nodes, Json).map(move |event| told(event, name)).boxed()
             }
             Form::Protobuf => {
                 let name = |node: SmallNode| node.metadata.name;
-                watch(client, nodes, Protobuf).map(move |event| told(event, name)).boxed()
+                watch(&System::real(), client, nodes, Protobuf).map(move |event| told(event, name)).boxed()
             }
         }
     }
@@ -321,7 +321,7 @@ async fn the_error_names_the_collection_and_the_reason() {
     });
     let pods = Collection::of::<k8s_openapi::api::core::v1::Pod>();
     assert_eq!(pods.path, "/api/v1/pods");
-    let mut events = watch::<Node, _>(Client::new(service, "default"), pods, Json);
+    let mut events = watch::<Node, _>(&System::real(), Client::new(service, "default"), pods, Json);
     assert!(matches!(events.next().await, Some(Ok(Event::Init))));
     let error = events.next().await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the watch of pods is disconnected, a list follows: told so (403)");

@@ -1,9 +1,10 @@
 //! The limits of every list and watch: how long each may be silent, how large it may be, and when it is tried again.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+
+use crate::system::System;
 
 /// Longest wait for a page of a list, or for a watch to begin.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(30);
@@ -28,13 +29,14 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 
 /// How long to wait before the next list.
 pub(super) struct Backoff {
+    system: System,
     next: Duration,
     list_began: Instant,
 }
 
 impl Backoff {
-    pub(super) fn new() -> Self {
-        Self { next: RETRY.0, list_began: Instant::now() }
+    pub(super) fn new(system: System) -> Self {
+        Self { system, next: RETRY.0, list_began: Instant::now() }
     }
 
     /// A list begins.
@@ -48,18 +50,17 @@ impl Backoff {
         if self.list_began.elapsed() > RETRY.1 {
             self.next = RETRY.0;
         }
-        sleep(self.next.mul_f64(spread())).await;
+        sleep(self.next.mul_f64(spread(&self.system))).await;
         self.next = (self.next * 2).min(RETRY.1);
     }
 }
 
 /// How long the next watch shall last, in seconds.
-pub(super) fn watch_seconds() -> u32 {
-    (f64::from(WATCH_SECONDS) * spread()) as u32
+pub(super) fn watch_seconds(system: &System) -> u32 {
+    (f64::from(WATCH_SECONDS) * spread(system)) as u32
 }
 
 /// A factor from 0.8 to 1, so that what every node asks is not asked at the same moment.
-fn spread() -> f64 {
-    let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
-    0.8 + 0.2 * random
+fn spread(system: &System) -> f64 {
+    0.8 + 0.2 * (system.random() as f64 / u64::MAX as f64)
 }

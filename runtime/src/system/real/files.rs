@@ -1,0 +1,157 @@
+//! The kernel's files. Each operation runs on a thread that may block, so that a file that hangs holds up nobody else.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::watch;
+
+use crate::system::{FileKind, FileStatus, Files, LockFile};
+
+/// The kernel's files.
+#[derive(Default)]
+pub(super) struct Disk {
+    /// Files that are being read. One that hangs keeps one thread, however often it is asked for.
+    reading: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl Files for Disk {
+    fn read(&self, path: &Path) -> BoxFuture<'static, io::Result<Vec<u8>>> {
+        let (path, reading) = (path.to_owned(), Arc::clone(&self.reading));
+        if !locked(&reading).insert(path.clone()) {
+            let why = "an earlier read of this file has not ended";
+            return futures::future::ready(Err(io::Error::new(io::ErrorKind::TimedOut, why))).boxed();
+        }
+        blocking(move || {
+            let read = std::fs::read(&path);
+            locked(&reading).remove(&path);
+            read
+        })
+    }
+
+    fn replace(&self, path: &Path, contents: Vec<u8>) -> BoxFuture<'static, io::Result<()>> {
+        let path = path.to_owned();
+        blocking(move || {
+            let beside = path.with_added_extension("new");
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            io::Write::write_all(&mut options.open(&beside)?, &contents)?;
+            std::fs::rename(&beside, &path)
+        })
+    }
+
+    fn names(&self, folder: &Path) -> BoxFuture<'static, io::Result<Vec<OsString>>> {
+        let folder = folder.to_owned();
+        blocking(move || {
+            let names = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
+            let mut names = names.collect::<io::Result<Vec<_>>>()?;
+            names.sort();
+            Ok(names)
+        })
+    }
+
+    fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>> {
+        let path = path.to_owned();
+        blocking(move || status(&std::fs::symlink_metadata(path)?))
+    }
+
+    fn create_folder(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
+        let path = path.to_owned();
+        blocking(move || std::fs::create_dir_all(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> BoxFuture<'static, io::Result<()>> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        blocking(move || std::fs::rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {
+        let path = path.to_owned();
+        blocking(move || std::fs::remove_file(path))
+    }
+
+    fn create_lock_file(&self, path: &Path) -> BoxFuture<'static, io::Result<Arc<dyn LockFile>>> {
+        let path = path.to_owned();
+        blocking(move || {
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+            Ok(Arc::new(file) as Arc<dyn LockFile>)
+        })
+    }
+
+    fn open_lock_file(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<Arc<dyn LockFile>>>> {
+        let path = path.to_owned();
+        blocking(move || match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => Ok(Some(Arc::new(file) as Arc<dyn LockFile>)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn watch(&self, folder: &Path, changes: watch::Sender<()>) -> io::Result<Box<dyn Send + Sync>> {
+        let tell = move |event: notify::Result<notify::Event>| {
+            // Reading a file is an event too, and must not lead to the next reading.
+            if !event.is_ok_and(|event| event.kind.is_access()) {
+                changes.send_replace(());
+            }
+        };
+        let watcher = notify::recommended_watcher(tell).and_then(|mut watcher: RecommendedWatcher| {
+            watcher.watch(folder, RecursiveMode::NonRecursive)?;
+            Ok(watcher)
+        });
+        Ok(Box::new(watcher.map_err(io::Error::other)?))
+    }
+}
+
+impl LockFile for File {
+    fn try_lock(&self) -> io::Result<bool> {
+        match File::try_lock(self) {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        File::unlock(self)
+    }
+
+    fn status(&self) -> io::Result<FileStatus> {
+        status(&self.metadata()?)
+    }
+
+    fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        File::set_modified(self, time)
+    }
+}
+
+fn status(of: &Metadata) -> io::Result<FileStatus> {
+    let kind = of.file_type();
+    let kind = if kind.is_file() {
+        FileKind::File
+    } else if kind.is_dir() {
+        FileKind::Folder
+    } else if kind.is_socket() {
+        FileKind::Socket
+    } else {
+        FileKind::Other
+    };
+    Ok(FileStatus { kind, device: of.dev(), inode: of.ino(), modified: of.modified()? })
+}
+
+fn blocking<T: Send + 'static>(
+    operation: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> BoxFuture<'static, io::Result<T>> {
+    async { tokio::task::spawn_blocking(operation).await.map_err(io::Error::other)? }.boxed()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
