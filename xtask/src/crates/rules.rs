@@ -43,6 +43,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("fake-neuron", &["neuron-core", "runtime"]),
     // Kubernetes, nothing of Neuron.
     Row::of_testkit("testkit-support", &[]),
+    Row::of_testkit("libc-edge", &[]),
+    Row::of_testkit("simulator", &["libc-edge", "runtime"]),
     Row::of_testkit("fake-cluster", &["kubelet-api", "testkit-support"]),
     Row::of_testkit("kind-driver", &["kubelet-api", "testkit-support"]),
     Row::of_testkit("plugin-conformance", &["kind-driver", "kubelet-api", "testkit-support"]),

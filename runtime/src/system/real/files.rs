@@ -11,7 +11,8 @@ use std::time::SystemTime;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::event::ModifyKind;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::watch;
 
 use crate::system::{FileKind, FileStatus, Files, LockFile};
@@ -97,8 +98,10 @@ impl Files for Disk {
 
     fn watch(&self, folder: &Path, changes: watch::Sender<()>) -> io::Result<Box<dyn Send + Sync>> {
         let tell = move |event: notify::Result<notify::Event>| {
-            // Reading a file is an event too, and must not lead to the next reading.
-            if !event.is_ok_and(|event| event.kind.is_access()) {
+            // Reading a file is an event too, and must not lead to the next reading; nor is a sign of life, which is a new
+            // time of a lock file.
+            let is_silent = |kind: EventKind| kind.is_access() || matches!(kind, EventKind::Modify(ModifyKind::Metadata(_)));
+            if !event.is_ok_and(|event| is_silent(event.kind)) {
                 changes.send_replace(());
             }
         };

@@ -1,0 +1,207 @@
+//! Files in memory: those of a host ([`FileSystem`]), and a process' way to them.
+
+mod lock;
+mod of_process;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use runtime::system::{Connection, FileStatus};
+use tokio::sync::{Notify, mpsc, watch};
+
+pub(crate) use self::of_process::ProcessFiles;
+use self::tree::{Content, Entry, Tree};
+use crate::network::UnixListening;
+use crate::simulation::Shared;
+
+/// A host's files. Whoever makes the machine writes them here, at once and without a process.
+pub struct FileSystem {
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    /// Told when a path hangs no longer.
+    recovered: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    tree: Tree,
+    watches: Vec<FolderWatched>,
+    /// Nothing at or below these paths can be read.
+    hung: BTreeSet<PathBuf>,
+    sockets: Vec<UnixListening>,
+    /// Number of reads, listings and looks since the beginning.
+    reads: u64,
+}
+
+struct FolderWatched {
+    folder: PathBuf,
+    changes: watch::Sender<()>,
+}
+
+impl FileSystem {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, state: Mutex::default(), recovered: Notify::new() }
+    }
+
+    /// Writes a file, with the folders that lead to it. One that is there is replaced.
+    ///
+    /// # Errors
+    /// The path leads through a file, or a folder is in its place.
+    pub fn write(&self, path: &Path, contents: impl Into<Vec<u8>>) -> io::Result<()> {
+        self.change(path, |tree, now| tree.put(path, Content::Bytes(contents.into().into()), now))
+    }
+
+    /// Makes a device node, which has no bytes, with the folders that lead to it.
+    ///
+    /// # Errors
+    /// As [`FileSystem::write`].
+    pub fn make_node(&self, path: &Path) -> io::Result<()> {
+        self.change(path, |tree, now| tree.put(path, Content::Node, now))
+    }
+
+    /// Makes a link, with the folders that lead to it. `target` is relative to the link's folder, or absolute.
+    ///
+    /// # Errors
+    /// As [`FileSystem::write`].
+    pub fn make_link(&self, path: &Path, target: &Path) -> io::Result<()> {
+        self.change(path, |tree, now| tree.put(path, Content::Link(target.to_owned()), now))
+    }
+
+    /// Makes a folder, with those that lead to it. One that is there is no error.
+    ///
+    /// # Errors
+    /// The path leads through a file.
+    pub fn make_folder(&self, path: &Path) -> io::Result<()> {
+        self.change(path, |tree, now| tree.make_folder(path, now))
+    }
+
+    /// Removes what is at the path, and all that is below it. Nothing there is no error.
+    pub fn remove_all(&self, path: &Path) {
+        let mut state = self.state();
+        if state.tree.remove_all(path) {
+            state.tell(path);
+        }
+    }
+
+    /// Whether anything is at the path.
+    pub fn exists(&self, path: &Path) -> bool {
+        self.state().tree.get(path).is_some()
+    }
+
+    /// The bytes of a file, for who looks from outside.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.state().tree.bytes(path).map(|bytes| bytes.to_vec())
+    }
+
+    /// The names in a folder, sorted; none if there is no such folder.
+    pub fn names(&self, folder: &Path) -> Vec<String> {
+        let names = self.state().tree.names(folder).unwrap_or_default();
+        names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Has every read at or below the path hang from now on (`true`), as those of a broken device do, or work again.
+    pub fn set_hung(&self, path: &Path, hangs: bool) {
+        let mut state = self.state();
+        if hangs {
+            state.hung.insert(path.to_owned());
+        } else {
+            state.hung.remove(path);
+            drop(state);
+            self.recovered.notify_waiters();
+        }
+    }
+
+    /// How often processes have read, listed or looked at something.
+    pub fn reads(&self) -> u64 {
+        self.state().reads
+    }
+
+    fn change<T>(
+        &self,
+        path: &Path,
+        change: impl FnOnce(&mut Tree, SystemTime) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let now = SystemTime::UNIX_EPOCH + self.shared.wall(self.shared.elapsed(), 0);
+        let mut state = self.state();
+        let done = change(&mut state.tree, now)?;
+        state.tell(path);
+        Ok(done)
+    }
+
+    /// Makes a socket on which the process listens. The file stays when that has ended.
+    pub(crate) fn listen(
+        &self,
+        path: &Path,
+        process: u64,
+    ) -> io::Result<mpsc::UnboundedReceiver<Connection>> {
+        if self.exists(path) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        if self.state().tree.names(path.parent().unwrap_or(path)).is_err() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.change(path, |tree, now| tree.put(path, Content::Socket, now))?;
+        let mut state = self.state();
+        let inode = state.tree.get(path).map(|entry| entry.inode.number).unwrap_or_default();
+        let (connections, accepted) = mpsc::unbounded_channel();
+        state.sockets.retain(|socket| !socket.connections.is_closed());
+        state.sockets.push(UnixListening { inode, process, connections });
+        Ok(accepted)
+    }
+
+    /// Who listens on the socket, and how connections reach it.
+    pub(crate) fn listening(&self, path: &Path) -> io::Result<(u64, mpsc::UnboundedSender<Connection>)> {
+        let state = self.state();
+        let inode = state.tree.get(path).ok_or(io::ErrorKind::NotFound)?.inode.number;
+        let socket = state.sockets.iter().find(|socket| socket.inode == inode);
+        let socket = socket.filter(|socket| !socket.connections.is_closed());
+        let socket = socket.ok_or(io::ErrorKind::ConnectionRefused)?;
+        Ok((socket.process, socket.connections.clone()))
+    }
+
+    /// Waits until the path does not hang.
+    async fn answers(&self, path: &Path) {
+        loop {
+            let recovered = self.recovered.notified();
+            if !self.state().hangs(path) {
+                return;
+            }
+            recovered.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn hangs(&self, path: &Path) -> bool {
+        !self.hung.is_empty() && self.hung.iter().any(|hung| path.starts_with(hung))
+    }
+
+    /// Tells those who watch the path's folder.
+    fn tell(&mut self, path: &Path) {
+        if self.watches.is_empty() {
+            return;
+        }
+        self.watches.retain(|watched| watched.changes.receiver_count() > 0);
+        let folder = path.parent().unwrap_or(path).as_os_str().as_bytes();
+        let watches = self.watches.iter().filter(|watched| watched.folder.as_os_str().as_bytes() == folder);
+        watches.for_each(|watched| watched.changes.send_replace(()));
+    }
+}
+
+/// What a status says of an entry.
+fn status(host: usize, entry: &Entry) -> FileStatus {
+    let (kind, inode, modified) = entry.status();
+    FileStatus { kind, device: host as u64, inode, modified }
+}

@@ -1,0 +1,64 @@
+//! Counts what the parts log, and shows it in the trace to who reads that.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::executor::current_part;
+use crate::simulation::Shared;
+
+/// The log of a simulating thread.
+pub(crate) struct Logs {
+    shared: Arc<Shared>,
+}
+
+impl Logs {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+impl Subscriber for Logs {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let Some(part) = current_part() else { return };
+        self.shared.count_log_line(part);
+        if self.shared.wants_remarks() {
+            let mut line = format!("{}", event.metadata().level());
+            event.record(&mut Words(&mut line));
+            self.shared.remark_of(part, format_args!("{line}"));
+        }
+    }
+
+    // Spans are not told apart.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Writes an event's fields.
+struct Words<'a>(&'a mut String);
+
+impl Visit for Words<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}

@@ -1,0 +1,131 @@
+//! Connections in memory: over links between hosts, which can be slow, lossy or cut ([`link`]), and without one on a host.
+
+mod link;
+mod of_process;
+mod pipe;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use runtime::system::Connection;
+use tokio::sync::mpsc;
+
+pub use self::link::{Link, LinkQuality};
+pub(crate) use self::of_process::{ProcessSockets, UnixListening};
+use self::pipe::Pipe;
+use crate::random;
+
+/// How a process ends, as those see it whom it is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its kernel resets its connections.
+    Killed,
+    /// Its kernel closes its connections.
+    Exited,
+    /// Nobody is told.
+    Vanished,
+}
+
+/// All links, listeners and connections.
+pub(crate) struct Network {
+    seed: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    quality: LinkQuality,
+    /// By the numbers of the hosts that it leads from and to.
+    links: BTreeMap<(usize, usize), Arc<Link>>,
+    listeners: BTreeMap<SocketAddrV4, Listening>,
+    /// Connections of processes, by the process' number.
+    pipes: BTreeMap<u64, Vec<Arc<Pipe>>>,
+    ports: u16,
+}
+
+/// A TCP port that somebody listens on.
+#[derive(Clone)]
+struct Listening {
+    process: u64,
+    connections: mpsc::UnboundedSender<Connection>,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, state: Mutex::default() }
+    }
+
+    /// Sets how links are that nobody has set apart.
+    pub(crate) fn set_quality(&self, quality: LinkQuality) {
+        let mut state = self.state();
+        state.quality = quality;
+        state.links.values().for_each(|link| link.set_quality(quality));
+    }
+
+    /// The link from one host to another.
+    pub(crate) fn link(&self, from: usize, to: usize) -> Arc<Link> {
+        let mut state = self.state();
+        let quality = state.quality;
+        let new = || {
+            let draws = random::stream(self.seed, &format!("link {from}-{to}"));
+            Arc::new(Link::new(quality, draws))
+        };
+        Arc::clone(state.links.entry((from, to)).or_insert_with(new))
+    }
+
+    /// The process has ended: so do its connections and listeners.
+    pub(crate) fn process_ends(&self, process: u64, how: Ending) {
+        let mut state = self.state();
+        state.listeners.retain(|_, listening| listening.process != process);
+        let pipes = state.pipes.remove(&process).unwrap_or_default();
+        drop(state);
+        pipes.iter().for_each(|pipe| pipe.process_ends(process, how));
+    }
+
+    /// Listens on the port, which must be free; port 0 is any.
+    fn listen(
+        &self,
+        process: u64,
+        (ip, port): (Ipv4Addr, u16),
+    ) -> io::Result<(SocketAddrV4, mpsc::UnboundedReceiver<Connection>)> {
+        let mut state = self.state();
+        let port = if port == 0 {
+            state.ports = state.ports.wrapping_add(1);
+            32_768 + state.ports % 28_000
+        } else {
+            port
+        };
+        let address = SocketAddrV4::new(ip, port);
+        if state.listeners.contains_key(&address) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let (connections, accepted) = mpsc::unbounded_channel();
+        state.listeners.insert(address, Listening { process, connections });
+        Ok((address, accepted))
+    }
+
+    fn listening(&self, address: SocketAddrV4) -> Option<Listening> {
+        self.state().listeners.get(&address).cloned()
+    }
+
+    /// Two ends of a connection between two processes. `links` lead from the first to the second and back.
+    fn connect(&self, [first, second]: [u64; 2], links: Option<[Arc<Link>; 2]>) -> [pipe::End; 2] {
+        let (pipe, ends) = Pipe::new([first, second], links);
+        let mut state = self.state();
+        for process in [first, second] {
+            let pipes = state.pipes.entry(process).or_default();
+            // Connections come and go; those that are over are dropped now and then.
+            if pipes.len().is_power_of_two() {
+                pipes.retain(|pipe| !pipe.is_over());
+            }
+            pipes.push(Arc::clone(&pipe));
+        }
+        ends
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens, in words: a hash by which runs are compared, the last events for who looks at a failure, and all of them for
+//! who asks.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
+use std::io::Write;
+use std::time::Duration;
+
+use crate::random::{EMPTY, extend};
+
+/// How many of the last events are kept.
+pub const KEPT: usize = 100;
+
+/// Where all events from some time on go.
+pub struct Sink {
+    /// Gets a line for each event.
+    pub to: Box<dyn Write + Send>,
+    /// Events before this time are left out.
+    pub from: Duration,
+}
+
+/// What has happened so far.
+pub(crate) struct Trace {
+    hash: u64,
+    events: u64,
+    last: VecDeque<String>,
+    sink: Option<Sink>,
+    /// Why the sink failed, if it has.
+    pub(crate) sink_failed: Option<String>,
+}
+
+impl Trace {
+    pub(crate) fn new(sink: Option<Sink>) -> Self {
+        Self { hash: EMPTY, events: 0, last: VecDeque::with_capacity(KEPT), sink, sink_failed: None }
+    }
+
+    /// Adds an event: when, by whom, what. It is part of the hash.
+    pub(crate) fn add(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
+        let mut line = if self.last.len() == KEPT { self.last.pop_front() } else { None }.unwrap_or_default();
+        line.clear();
+        // Writing to a String cannot fail.
+        let _ = write!(line, "{} {part}: {what}", Time(at));
+        self.hash = extend(self.hash, line.as_bytes());
+        self.events += 1;
+        self.print(at, &line);
+        self.last.push_back(line);
+    }
+
+    /// Adds what explains events and is not one, such as a line of a log: it is not part of the hash.
+    pub(crate) fn remark(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
+        if self.wants(at) {
+            let line = format!("{} {part}| {what}", Time(at));
+            self.print(at, &line);
+        }
+    }
+
+    /// Whether anybody reads remarks.
+    pub(crate) fn wants(&self, at: Duration) -> bool {
+        self.sink.as_ref().is_some_and(|sink| at >= sink.from)
+    }
+
+    fn print(&mut self, at: Duration, line: &str) {
+        let Some(sink) = self.sink.as_mut().filter(|sink| at >= sink.from) else { return };
+        if let Err(error) = writeln!(sink.to, "{line}") {
+            self.sink_failed = Some(error.to_string());
+            self.sink = None;
+        }
+    }
+
+    /// Flushes the sink.
+    pub(crate) fn finish(&mut self) {
+        if let Some(mut sink) = self.sink.take()
+            && let Err(error) = sink.to.flush()
+        {
+            self.sink_failed = Some(error.to_string());
+        }
+    }
+
+    /// The hash of all events, in order.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Number of events.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The last events, the latest last.
+    pub(crate) fn last(&self) -> impl Iterator<Item = &str> {
+        self.last.iter().map(String::as_str)
+    }
+}
+
+/// A time since the beginning, as `3d 04:05:06.789`.
+pub struct Time(pub Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+        let (seconds, milliseconds) = (seconds % 60, self.0.subsec_millis());
+        write!(f, "{days}d {hours:02}:{minutes:02}:{seconds:02}.{milliseconds:03}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_of_time_part_and_words_and_of_no_remark() {
+        let hash = |at, part: &str, what: &str, remark: &str| {
+            let mut trace = Trace::new(None);
+            trace.add(Duration::from_millis(at), part, format_args!("{what}"));
+            trace.remark(Duration::ZERO, "log", format_args!("{remark}"));
+            trace.hash()
+        };
+        let base = hash(1, "a", "b", "");
+        assert_eq!(base, hash(1, "a", "b", "remark"));
+        assert!(
+            [hash(2, "a", "b", ""), hash(1, "c", "b", ""), hash(1, "a", "c", "")].iter().all(|h| *h != base)
+        );
+    }
+
+    #[test]
+    fn the_last_events_are_kept() {
+        let mut trace = Trace::new(None);
+        for number in 0..KEPT + 5 {
+            trace.add(Duration::from_secs(90_061), "part", format_args!("{number}"));
+        }
+        assert_eq!((trace.last().count(), trace.events()), (KEPT, KEPT as u64 + 5));
+        assert_eq!(trace.last().next(), Some("1d 01:01:01.000 part: 5"));
+    }
+}

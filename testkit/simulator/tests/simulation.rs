@@ -1,0 +1,122 @@
+//! What a simulation promises: the same run for the same seed, time that jumps, and an end that is one.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use simulator::executor::Order;
+use simulator::{Finished, Options, Simulation, Stuck, run};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+/// Some hundred tasks that wake each other by what libraries leave to chance.
+async fn chance(simulation: Simulation) -> Vec<usize> {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (bell, heard) = watch::channel(());
+    let system = simulation.host("h").process("p").system();
+    for number in 0..50 {
+        let (order, mut heard, simulation) = (Arc::clone(&order), heard.clone(), simulation.clone());
+        system.spawn(async move {
+            while heard.changed().await.is_ok() {
+                order.lock().unwrap().push(number);
+                let map: HashMap<usize, ()> = (0..3).map(|key| (key, ())).collect();
+                simulation
+                    .event("p", format_args!("{number} {:?} {:?}", map.keys().next(), SystemTime::now()));
+                tokio::select! {
+                    () = std::future::ready(()) => order.lock().unwrap().push(1000),
+                    () = std::future::ready(()) => {}
+                }
+            }
+        });
+    }
+    for _ in 0..10 {
+        sleep(Duration::from_secs(1)).await;
+        bell.send_replace(());
+    }
+    sleep(Duration::from_secs(1)).await;
+    drop(bell);
+    order.lock().unwrap().iter().copied().filter(|number| *number < 1000).collect()
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_and_another_seed_another() {
+    let once = |seed| run(Options::new(seed), chance);
+    let (first, again, other) = (once(1), once(1), once(2));
+    assert_eq!(first.result.as_ref().unwrap().len(), 500);
+    assert_eq!((first.hash, &first.result), (again.hash, &again.result));
+    assert_ne!(first.hash, other.hash);
+    assert_ne!(first.result, other.result, "the order is of the seed");
+    let by_age = run(Options { order: Order::ByAge, ..Options::new(1) }, chance).result.unwrap();
+    assert!(by_age.chunks(50).all(|wave| wave.is_sorted()), "{by_age:?}");
+}
+
+#[test]
+fn a_year_takes_no_time() {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let finished = run(Options::new(1), async move |simulation: Simulation| {
+        sleep(year).await;
+        simulation.elapsed()
+    });
+    assert_eq!(finished.result, Some(year));
+}
+
+#[test]
+fn a_main_future_that_waits_for_what_can_never_come_is_given_up() {
+    let finished: Finished<()> = run(Options::new(1), |_| std::future::pending());
+    assert_eq!((finished.result, finished.panics), (None, Vec::new()));
+}
+
+#[test]
+fn panics_are_told_with_their_part() {
+    let finished: Finished<()> = run(Options::new(1), async |simulation: Simulation| {
+        let task = simulation.host("h").process("program").system().spawn(async { panic!("first") });
+        task.await.unwrap_err();
+        panic!("second");
+    });
+    let told = finished.panics.iter().map(|panic| (panic.part.as_str(), panic.message.as_str()));
+    assert_eq!(told.collect::<Vec<_>>(), [("program", "first"), ("simulation", "second")]);
+    assert!(finished.panics[0].location.contains("tests/simulation.rs"), "{:?}", finished.panics);
+    assert_eq!(finished.result, None);
+}
+
+#[test]
+fn a_poll_that_does_not_return_is_told_in_real_time() {
+    let (tell, told) = mpsc::channel();
+    let (go_on, stuck) = mpsc::channel::<()>();
+    let tell = move |stuck: Stuck| tell.send(stuck).unwrap();
+    let watchdog = Some((Duration::from_millis(20), Box::new(tell) as Box<dyn Fn(_) + Send>));
+    let running = std::thread::spawn(move || {
+        run(Options { watchdog, ..Options::new(1) }, async move |simulation: Simulation| {
+            sleep(Duration::from_secs(5)).await;
+            simulation.host("h").process("p").system().spawn(async move { stuck.recv().unwrap() }).await
+        })
+    });
+    let stuck = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!((stuck.part, stuck.elapsed), (0, Duration::from_secs(5)));
+    go_on.send(()).unwrap();
+    assert_eq!(running.join().unwrap().result, Some(Ok(())));
+}
+
+#[test]
+fn activity_is_counted_by_part() {
+    let finished = run(Options { order: Order::ByAge, ..Options::new(1) }, async |simulation: Simulation| {
+        let host = simulation.host("h");
+        let bell = Arc::new(Notify::new());
+        for _ in 0..2 {
+            let heard = Arc::clone(&bell);
+            host.process("p").system().spawn(async move {
+                heard.notified().await;
+                tracing::info!("heard");
+                tracing::debug!("not counted");
+            });
+        }
+        sleep(Duration::from_secs(1)).await;
+        bell.notify_waiters();
+        sleep(Duration::from_secs(1)).await;
+    });
+    let activity = finished.activity["p"];
+    assert_eq!((activity.starts, activity.polls, activity.log_lines), (2, 4, 2));
+}
