@@ -41,9 +41,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("neuron-extender", &["neuron-core", "runtime"]),
     Row::new("neuron-device-plugin", &["neuron-core", "kubelet-api", "runtime"]),
     Row::new("fake-neuron", &["neuron-core", "runtime"]),
-    // Kubernetes, nothing of Neuron.
+    // Kubernetes, nothing of Neuron. `runtime` has no rules of ours either.
     Row::of_testkit("testkit-support", &[]),
-    Row::of_testkit("fake-cluster", &["kubelet-api", "testkit-support"]),
+    Row::of_testkit("fake-cluster", &["kubelet-api", "runtime", "testkit-support"]),
     Row::of_testkit("kind-driver", &["kubelet-api", "testkit-support"]),
     Row::of_testkit("plugin-conformance", &["kind-driver", "kubelet-api", "testkit-support"]),
     // The harness. The engine knows neither kind nor the command line.
