@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
     ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig,
 };
+use fake_cluster::{System, Version};
 use fake_neuron::{Machine, MachineSpec};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
@@ -115,7 +115,10 @@ impl Node {
     }
 
     pub(crate) async fn kubelet(&self) -> Kubelet {
-        Kubelet::start(&self.api, self.kubelet_config.clone(), self.runtime.clone()).await.unwrap()
+        let (system, client) = (System::real(), self.api.client());
+        let kubelet =
+            Kubelet::start(&system, client, &self.api, self.kubelet_config.clone(), self.runtime.clone());
+        kubelet.await.unwrap()
     }
 
     pub(crate) fn plugin(&self) -> Plugin {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test should say where, in its helpers too")]
 
 use fake_cluster::scheduler::{ExtenderConfig, SchedulerConfig};
-use fake_cluster::{ApiServer, Scheduler};
+use fake_cluster::{ApiServer, Scheduler, System};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
 use serde_json::json;
@@ -48,7 +48,7 @@ async fn node_of(server: &ApiServer, name: &str) -> String {
 async fn among_the_nodes_with_the_right_disk_the_newest_gets_the_pod() {
     let server = cluster(&[("ssd", "1"), ("ssd", "3"), ("hdd", "9")]).await;
     let extender = ExtenderConfig::in_process(other_extender::router());
-    let scheduler = Scheduler::start(&server, configured(extender));
+    let scheduler = Scheduler::start(&System::real(), server.client(), &server, configured(extender));
     create_pod(&server, "p", "ssd").await;
     assert_eq!(node_of(&server, "p").await, "n2");
     scheduler.stop().await;
@@ -58,7 +58,7 @@ async fn among_the_nodes_with_the_right_disk_the_newest_gets_the_pod() {
 async fn users_read_why_no_node_takes_a_pod() {
     let server = cluster(&[("ssd", "1"), ("hdd", "1")]).await;
     let extender = ExtenderConfig::in_process(other_extender::router());
-    let scheduler = Scheduler::start(&server, configured(extender));
+    let scheduler = Scheduler::start(&System::real(), server.client(), &server, configured(extender));
     create_pod(&server, "p", "tape").await;
     let pods: Api<Pod> = Api::default_namespaced(server.client());
     let message = eventually("pod p to be refused", async || {
@@ -76,7 +76,8 @@ async fn over_http_it_is_the_same() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async { axum::serve(listener, other_extender::router()).await });
     let server = cluster(&[("hdd", "1"), ("ssd", "1")]).await;
-    let scheduler = Scheduler::start(&server, configured(ExtenderConfig::new(url)));
+    let scheduler =
+        Scheduler::start(&System::real(), server.client(), &server, configured(ExtenderConfig::new(url)));
     create_pod(&server, "p", "ssd").await;
     assert_eq!(node_of(&server, "p").await, "n2");
     scheduler.stop().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_cluster::kubelet::{FreeChoices, KubeletConfig, RecordingRuntime};
-use fake_cluster::{ApiServer, Kubelet};
+use fake_cluster::{ApiServer, Kubelet, System};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
 use serde_json::json;
@@ -40,7 +40,10 @@ impl TestNode {
     }
 
     async fn kubelet(&self) -> Kubelet {
-        Kubelet::start(&self.server, self.config.clone(), self.containers.clone()).await.unwrap()
+        let (system, client) = (System::real(), self.server.client());
+        let kubelet =
+            Kubelet::start(&system, client, &self.server, self.config.clone(), self.containers.clone());
+        kubelet.await.unwrap()
     }
 
     /// Waits until the Node shows so many allocatable devices.

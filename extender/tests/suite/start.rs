@@ -5,8 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Parser;
+use fake_cluster::System;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
+use fake_cluster::system::Address;
 use http::Request;
 use neuron_extender::{Arguments, Config, serve};
 use serde_json::json;
@@ -44,10 +46,11 @@ async fn before_the_first_lists_nothing_is_decided() {
 #[tokio::test]
 async fn the_program_serves_until_sigterm() {
     let api = ApiServer::new(Clock::new());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
+    let system = System::real();
+    let listener = system.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+    let server = format!("http://{}", listener.address());
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(api.serve(listener, stop.clone()));
+    let serving = system.spawn(api.serve(&system, listener, stop.clone()));
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": server}}],

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fake_cluster::System;
 use fake_cluster::api::ApiServer;
 use fake_cluster::kubelet::{
     ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig,
@@ -132,7 +133,7 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, requested: 
         labels: BTreeMap::new(),
         status_period: Duration::ZERO,
     };
-    let kubelet = Kubelet::start(&api, kubelet, noted.clone()).await.unwrap();
+    let kubelet = Kubelet::start(&System::real(), api.client(), &api, kubelet, noted.clone()).await.unwrap();
     let config = Config {
         root: machine.root().to_owned(),
         kubelet_dir: kubelet_dir.to_owned(),

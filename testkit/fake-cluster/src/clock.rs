@@ -1,51 +1,74 @@
-//! The cluster's time, which stands still until a test advances it. The API server, the scheduler and the kubelets of one
-//! cluster share one clock.
+//! The cluster's time: it stands still until a test advances it, or follows tokio's. The API server, the scheduler and the
+//! kubelets of one cluster share one clock.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// A clock that starts at 2026-01-01T00:00:00Z and moves only by [`Clock::advance`]. Clones share the time.
+/// 2026-01-01T00:00:00Z in seconds since 1970.
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// A clock that starts at 2026-01-01T00:00:00Z. Clones share the time.
+///
+/// [`Clock::new`] stands still and moves only by [`Clock::advance`]. [`Clock::of_runtime`] follows tokio's time: where that
+/// is paused, as in a simulation, waits take no real time. No part of a cluster reads another clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    time: Arc<watch::Sender<Timestamp>>,
+    time: Time,
+}
+
+#[derive(Clone, Debug)]
+enum Time {
+    /// It is what it was set to.
+    Standing(Arc<watch::Sender<Timestamp>>),
+    /// So much later than the start as it is since then by tokio's time.
+    Following(Instant),
 }
 
 impl Clock {
-    /// A clock at 2026-01-01T00:00:00Z.
+    /// A clock that stands at 2026-01-01T00:00:00Z until it is advanced.
     pub fn new() -> Self {
-        // 2026-01-01T00:00:00Z in seconds since 1970.
-        let start = Timestamp::constant(1_767_225_600, 0);
-        Self { time: Arc::new(watch::Sender::new(start)) }
+        Self { time: Time::Standing(Arc::new(watch::Sender::new(START))) }
+    }
+
+    /// A clock that is at 2026-01-01T00:00:00Z now and follows tokio's time. Must be called, and asked, inside one tokio
+    /// runtime: each has a time of its own.
+    pub fn of_runtime() -> Self {
+        Self { time: Time::Following(Instant::now()) }
     }
 
     /// The present instant.
     pub fn now(&self) -> Timestamp {
-        *self.time.borrow()
+        match &self.time {
+            Time::Standing(time) => *time.borrow(),
+            Time::Following(since) => later(START, since.elapsed()),
+        }
     }
 
-    /// Moves the time on by `step` and wakes every sleeper whose time has come. It stops at the end of jiff's range (the
-    /// year 9999).
+    /// Moves a standing clock on by `step` and wakes every sleeper whose time has come. It stops at the end of jiff's range
+    /// (the year 9999). On a clock that follows tokio's time it does nothing: that is moved by tokio alone.
     pub fn advance(&self, step: Duration) {
-        self.time.send_modify(|now| *now = later(*now, step));
+        if let Time::Standing(time) = &self.time {
+            time.send_modify(|now| *now = later(*now, step));
+        }
     }
 
-    /// Ends once the clock has been advanced by `span`, counted from this call and not from the first poll.
+    /// Ends once `span` has passed, counted from this call and not from the first poll.
     pub fn sleep(&self, span: Duration) -> impl Future<Output = ()> + Send + use<> {
         self.sleep_until(later(self.now(), span))
     }
 
     /// Ends once the clock has reached `instant`.
     pub fn sleep_until(&self, instant: Timestamp) -> impl Future<Output = ()> + Send + use<> {
-        let mut time = self.time.subscribe();
-        // The sender lives as long as any clone of this clock; one is kept here, so waiting cannot fail.
-        let clock = self.clone();
-        async move {
-            let _ = time.wait_for(|now| *now >= instant).await;
-            drop(clock);
+        match &self.time {
+            Time::Standing(time) => until_set(time, instant),
+            Time::Following(since) => until_reached(*since, instant),
         }
     }
 }
@@ -53,6 +76,25 @@ impl Clock {
 impl Default for Clock {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+fn until_set(time: &Arc<watch::Sender<Timestamp>>, instant: Timestamp) -> BoxFuture<'static, ()> {
+    let mut changes = time.subscribe();
+    // While the sender lives, waiting cannot fail.
+    let sender = Arc::clone(time);
+    async move {
+        let _ = changes.wait_for(|now| *now >= instant).await;
+        drop(sender);
+    }
+    .boxed()
+}
+
+fn until_reached(since: Instant, instant: Timestamp) -> BoxFuture<'static, ()> {
+    let span = Duration::try_from(instant.duration_since(START)).unwrap_or_default();
+    match since.checked_add(span) {
+        Some(deadline) => tokio::time::sleep_until(deadline).boxed(),
+        None => pending().boxed(),
     }
 }
 
@@ -76,13 +118,25 @@ mod tests {
     async fn a_sleeper_wakes_when_its_time_has_come_and_not_before() {
         let clock = Clock::new();
         let start = clock.now();
-        let sleeper = tokio::spawn(clock.sleep(Duration::from_secs(10)));
+        let mut sleeper = Box::pin(clock.sleep(Duration::from_secs(10)));
         clock.advance(Duration::from_secs(9));
-        tokio::task::yield_now().await;
-        assert!(!sleeper.is_finished());
+        assert!(futures::poll!(&mut sleeper).is_pending());
         clock.advance(Duration::from_secs(1));
-        within("the sleeper", sleeper).await.unwrap();
+        within("the sleeper", sleeper).await;
         assert_eq!(clock.now().duration_since(start).as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_of_the_runtime_follows_tokios_time_and_nothing_else() {
+        let clock = Clock::of_runtime();
+        assert_eq!(clock.now(), START);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(clock.now().to_string(), "2026-01-01T01:00:00Z");
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!(clock.now().to_string(), "2026-01-01T01:00:00Z");
+        clock.sleep(Duration::from_secs(60)).await;
+        clock.sleep_until(START).await;
+        assert_eq!(clock.now().to_string(), "2026-01-01T01:01:00Z");
     }
 
     #[test]

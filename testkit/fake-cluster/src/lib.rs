@@ -47,7 +47,7 @@
 //! router instead, and [`ExtenderConfig::new`](scheduler::ExtenderConfig::new) the address of a running one.
 //! ```
 //! use fake_cluster::scheduler::{ExtenderConfig, SchedulerConfig};
-//! use fake_cluster::{ApiServer, Scheduler};
+//! use fake_cluster::{ApiServer, Scheduler, System};
 //! use k8s_openapi::api::core::v1::{Node, Pod};
 //! use kube::ResourceExt;
 //! use kube::api::{Api, PostParams};
@@ -68,7 +68,8 @@
 //!     Some(disk) if disk == "ssd" => Ok(()),
 //!     _ => Err("no ssd".to_owned()),
 //! });
-//! let scheduler = Scheduler::start(&server, SchedulerConfig::new("default-scheduler").with_extender(on_ssd));
+//! let config = SchedulerConfig::new("default-scheduler").with_extender(on_ssd);
+//! let scheduler = Scheduler::start(&System::real(), server.client(), &server, config);
 //!
 //! let pods: Api<Pod> = Api::default_namespaced(server.client());
 //! let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "none"}]}});
@@ -126,7 +127,7 @@
 //! use std::sync::Arc;
 //!
 //! use fake_cluster::kubelet::{KubeletConfig, RecordingRuntime};
-//! use fake_cluster::{ApiServer, Kubelet};
+//! use fake_cluster::{ApiServer, Kubelet, System};
 //! use k8s_openapi::api::core::v1::{Node, Pod};
 //! use kube::api::{Api, PostParams};
 //! use kube::runtime::wait::{await_condition, conditions};
@@ -138,7 +139,8 @@
 //! let server = ApiServer::default();
 //! let config = KubeletConfig::new("n1", folder.path());
 //! let containers = Arc::new(RecordingRuntime::default());
-//! let kubelet = Kubelet::start(&server, config.clone(), containers.clone()).await?;
+//! let system = System::real();
+//! let kubelet = Kubelet::start(&system, server.client(), &server, config.clone(), containers.clone()).await?;
 //! your_plugin(config.plugins_dir()).await?;
 //! let nodes: Api<Node> = Api::all(server.client());
 //! await_condition(nodes, "n1", |node: Option<&Node>| {
@@ -164,6 +166,9 @@
 //! [`FreeChoices::Adversarial`](kubelet::FreeChoices::Adversarial) makes the kubelet take the worst of what Kubernetes
 //! leaves open: which ids, and in which order.
 
+// Two runs of one simulation take the same course, and a hash has another order each time.
+#![deny(clippy::iter_over_hash_type)]
+
 mod amounts;
 pub mod api;
 pub mod clock;
@@ -171,9 +176,11 @@ pub mod kubelet;
 mod quantity;
 pub mod scheduler;
 mod version;
+mod watch_backoff;
 
 pub use api::ApiServer;
 pub use clock::Clock;
 pub use kubelet::Kubelet;
+pub use runtime::{System, system};
 pub use scheduler::Scheduler;
 pub use version::{ServerVersionError, UnknownVersion, Version};

@@ -41,11 +41,12 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("neuron-extender", &["neuron-core", "runtime"]),
     Row::new("neuron-device-plugin", &["neuron-core", "kubelet-api", "runtime"]),
     Row::new("fake-neuron", &["neuron-core", "runtime"]),
-    // Kubernetes, nothing of Neuron.
+    // Kubernetes, nothing of Neuron. `runtime` has no rules of ours either.
     Row::of_testkit("testkit-support", &[]),
     Row::of_testkit("libc-edge", &[]),
     Row::of_testkit("simulator", &["libc-edge", "runtime"]),
-    Row::of_testkit("fake-cluster", &["kubelet-api", "testkit-support"]),
+    Row::of_testkit("fake-cluster", &["kubelet-api", "runtime", "testkit-support"]),
+    Row::of_testkit("simulated-cluster", &["fake-cluster", "runtime", "simulator"]),
     Row::of_testkit("kind-driver", &["kubelet-api", "testkit-support"]),
     Row::of_testkit("plugin-conformance", &["kind-driver", "kubelet-api", "testkit-support"]),
     // The harness. The engine knows neither kind nor the command line.

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use fake_cluster::System;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource, Scheduler, SchedulerConfig};
@@ -154,7 +155,7 @@ impl Embedded {
             extenders: vec![extender],
             seed: self.seed,
         };
-        let scheduler = Scheduler::start(&self.api, config);
+        let scheduler = Scheduler::start(&System::real(), self.client.clone(), &self.api, config);
         *self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
     }
 

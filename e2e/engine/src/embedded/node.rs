@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use fake_cluster::System;
 use fake_cluster::api::ApiServer;
 use fake_cluster::kubelet::{FreeChoices, Kubelet, KubeletConfig};
 use fake_neuron::{Health, Machine, MachineSpec};
@@ -93,9 +94,10 @@ impl EmbeddedNode {
     }
 
     pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
-        let kubelet = Kubelet::start(&self.api, self.kubelet_config.clone(), Arc::new(WorkloadRuntime))
-            .await
-            .with_context(|| format!("kubelet of {}", self.name()))?;
+        let (system, client) = (System::real(), self.api.client());
+        let (config, runtime) = (self.kubelet_config.clone(), Arc::new(WorkloadRuntime));
+        let kubelet = Kubelet::start(&system, client, &self.api, config, runtime).await;
+        let kubelet = kubelet.with_context(|| format!("kubelet of {}", self.name()))?;
         *self.kubelet.lock().await = Some(kubelet);
         Ok(())
     }

@@ -18,10 +18,12 @@ mod store;
 mod verbs;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use runtime::system::Listener;
+use runtime::{Protocol, Server, System};
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::kinds::table::NAMESPACES;
@@ -29,6 +31,9 @@ use self::store::{Key, Store};
 use self::verbs::create;
 use crate::clock::Clock;
 use crate::version::Version;
+
+/// How long requests that are open at the end of [`ApiServer::serve`] have to be answered.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// An API server whose objects live in memory. Clones share the objects.
 #[derive(Clone, Debug)]
@@ -82,13 +87,14 @@ impl ApiServer {
     }
 
     /// Serves HTTP on `listener` until `shutdown`, which also ends the watches opened through it.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+    pub fn serve(
+        self,
+        system: &System,
+        listener: Box<dyn Listener>,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let router = routes::router(&self.store, &shutdown);
-        if let Err(error) =
-            axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
-        {
-            tracing::error!(%error, "the fake API server stopped listening");
-        }
+        Server::new(system.clone(), Protocol::Http1, router, SHUTDOWN_GRACE).run(listener, shutdown)
     }
 
     /// Refuses old versions, as etcd does after a compaction: a new watch from a resourceVersion before the newest gets

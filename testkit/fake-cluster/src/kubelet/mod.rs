@@ -1,5 +1,6 @@
-//! A kubelet: the device manager as docs/reference/kubernetes.md §4, §6 and §8 describe it, on real sockets, with pods from
-//! the [`ApiServer`], whose version it has, and containers from a [`ContainerRuntime`]. It knows nothing of any device.
+//! A kubelet: the device manager as docs/reference/kubernetes.md §4, §6 and §8 describe it, on the sockets of its node's
+//! [`System`], with pods from the [`ApiServer`], whose version it has, and containers from a [`ContainerRuntime`]. It knows
+//! nothing of any device.
 //!
 //! [`Kubelet::start`] and [`Kubelet::stop`] may be called at any time: containers and assignments are kept in the kubelet's
 //! folder, as on a real node.
@@ -15,19 +16,20 @@ mod pods;
 mod shared;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::registration_server::RegistrationServer;
 use kubelet_api::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
-use kubelet_api::unix;
+use kubelet_api::unix::{self, SocketError};
+use runtime::system::Address;
+use runtime::{Protocol, Server, System};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::Server;
-use tonic::transport::server::Router;
+use tonic::service::Routes;
 
 pub use self::config::KubeletConfig;
 pub use self::container_runtime::{
@@ -38,7 +40,10 @@ pub use self::device_manager::plugins::STOP_GRACE;
 pub use self::error::KubeletError;
 pub use self::free_choices::FreeChoices;
 
-use self::device_manager::{checkpoint, podresources, registration};
+use self::device_manager::checkpoint::Checkpoint;
+use self::device_manager::devices::Devices;
+use self::device_manager::{podresources, registration};
+use self::files::StateFile;
 use self::free_choices::Chooser;
 use self::pods::containers::Containers;
 use self::pods::table::PodTable;
@@ -54,12 +59,15 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts the kubelet of one node. Returns when the pods that were bound before are admitted or rejected and
-    /// `kubelet.sock` is there for plugins to register.
+    /// Starts the kubelet of one node on `system`, which is the node's: its files and sockets are there. `client` is its way
+    /// to the API server `api`. Returns when the pods that were bound before are admitted or rejected and `kubelet.sock` is
+    /// there for plugins to register.
     ///
     /// # Errors
     /// A socket path is too long, the folder cannot be used, or the API server refuses the Node.
     pub async fn start(
+        system: &System,
+        client: kube::Client,
         api: &ApiServer,
         config: KubeletConfig,
         runtime: Arc<dyn ContainerRuntime>,
@@ -68,23 +76,22 @@ impl Kubelet {
         let socket_error = |source| KubeletError::Socket { node: node.clone(), source };
         unix::check_path(&config.registration_socket()).map_err(socket_error)?;
         unix::check_path(&config.podresources_socket()).map_err(socket_error)?;
-        let shared = Arc::new(open(api, config, runtime)?);
+        let shared = Arc::new(open(system, client, api, config, runtime).await?);
         let kubelet = Kubelet { shared: Arc::clone(&shared) };
 
         let resources = PodResourcesListerServer::new(podresources::Lister(Arc::clone(&shared)));
-        serve(&shared, &shared.config.podresources_socket(), Server::builder().add_service(resources))
-            .map_err(socket_error)?;
+        serve(&shared, shared.config.podresources_socket(), Routes::new(resources)).map_err(socket_error)?;
         node_status::register(&shared)
             .await
             .map_err(|source| KubeletError::Node { node: node.clone(), source: Box::new(source) })?;
-        shared.tasks.spawn(node_status::run(Arc::clone(&shared)));
+        shared.spawn(node_status::run(Arc::clone(&shared)));
 
         let (done, listed) = oneshot::channel();
-        shared.tasks.spawn(pods::watch::run(Arc::clone(&shared), done));
+        shared.spawn(pods::watch::run(Arc::clone(&shared), done));
         listed.await.map_err(|_| KubeletError::Pods { node: node.clone() })?;
 
         let registration = RegistrationServer::new(registration::Registrar(Arc::clone(&shared)));
-        serve(&shared, &shared.config.registration_socket(), Server::builder().add_service(registration))
+        serve(&shared, shared.config.registration_socket(), Routes::new(registration))
             .map_err(socket_error)?;
         Ok(kubelet)
     }
@@ -131,7 +138,9 @@ impl Drop for Kubelet {
 }
 
 /// Reads what the kubelet before has left and removes its sockets.
-fn open(
+async fn open(
+    system: &System,
+    client: kube::Client,
     api: &ApiServer,
     config: KubeletConfig,
     runtime: Arc<dyn ContainerRuntime>,
@@ -142,25 +151,32 @@ fn open(
     };
     for socket in [config.registration_socket(), config.podresources_socket()] {
         if let Some(folder) = socket.parent() {
-            std::fs::create_dir_all(folder).map_err(folder_error(folder))?;
-            registration::remove_sockets(folder).map_err(folder_error(folder))?;
+            system.create_folder(folder).await.map_err(folder_error(folder))?;
+            registration::remove_sockets(system, folder).await.map_err(folder_error(folder))?;
         }
     }
     let now = api.clock().now();
-    let path = config.checkpoint_file();
-    let mut devices = checkpoint::load(&path, now).map_err(folder_error(&path))?;
+    let checkpoint_file = StateFile::new(config.checkpoint_file());
+    let checkpoint: Option<Checkpoint> =
+        checkpoint_file.read(system).await.map_err(folder_error(checkpoint_file.path()))?;
+    let mut devices = checkpoint.map_or_else(Devices::default, |saved| saved.restore(now));
     devices.plugins.by_path = api.version().behaviour().plugins_by_path;
-    let path = config.containers_file();
-    let containers = Containers::open(path.clone()).map_err(folder_error(&path))?;
+    let containers_file = StateFile::new(config.containers_file());
+    let containers: Option<Containers> =
+        containers_file.read(system).await.map_err(folder_error(containers_file.path()))?;
+    let containers = containers.unwrap_or_default();
     Ok(Shared {
+        system: system.clone(),
         api: api.clone(),
-        client: api.client(),
+        client,
         clock: api.clock().clone(),
         runtime,
         chooser: Mutex::new(Chooser::new(config.free_choices, &config.node)),
         devices: Mutex::new(devices),
         pods: Mutex::new(PodTable::new(containers.running(now))),
         containers: Mutex::new(containers),
+        checkpoint_file,
+        containers_file,
         reported_allocatable: Mutex::new(BTreeMap::new()),
         devices_changed: Notify::new(),
         panic_reason: Mutex::new(None),
@@ -172,16 +188,12 @@ fn open(
     })
 }
 
-/// Serves `router` on `socket` until the kubelet stops.
-fn serve(shared: &Arc<Shared>, socket: &Path, router: Router) -> Result<(), unix::SocketError> {
-    let incoming = unix::incoming(unix::listen(socket)?);
-    let stopping = shared.stopping.clone();
-    let (node, path) = (shared.config.node.clone(), socket.to_owned());
-    shared.tasks.spawn(async move {
-        let served = router.serve_with_incoming_shutdown(incoming, stopping.cancelled_owned()).await;
-        if let Err(error) = served {
-            tracing::error!(node, socket = %path.display(), %error, "kubelet's socket failed");
-        }
-    });
+/// Serves gRPC on `socket` until the kubelet stops.
+fn serve(shared: &Arc<Shared>, socket: PathBuf, services: Routes) -> Result<(), SocketError> {
+    let listener = shared.system.listen(&Address::Unix(socket.clone()));
+    let listener = listener.map_err(|source| SocketError::Listen { path: socket, source })?;
+    let routes = services.prepare().into_axum_router();
+    let server = Server::new(shared.system.clone(), Protocol::Http2, routes, STOP_TIMEOUT);
+    shared.spawn(server.run(listener, shared.stopping.clone()));
     Ok(())
 }

@@ -48,7 +48,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let follow = async {
         loop {
             let expiry = locked(&shared.devices).plugins.next_expiry();
+            // A change is written with the status period's delay, whatever is forgotten meanwhile.
             tokio::select! {
+                biased;
                 () = shared.devices_changed.notified() => shared.clock.sleep(shared.config.status_period).await,
                 () = shared.clock.sleep_until(expiry.unwrap_or_default()), if expiry.is_some() => {}
             }
@@ -71,6 +73,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
     };
     tokio::select! {
+        biased;
         () = shared.stopping.cancelled() => {}
         () = follow => {}
     }

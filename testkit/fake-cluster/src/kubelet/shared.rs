@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use runtime::System;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,6 +14,7 @@ use super::config::KubeletConfig;
 use super::container_runtime::ContainerRuntime;
 use super::device_manager::checkpoint;
 use super::device_manager::devices::Devices;
+use super::files::StateFile;
 use super::free_choices::Chooser;
 use super::pods::containers::Containers;
 use super::pods::table::PodTable;
@@ -21,6 +23,7 @@ use crate::clock::Clock;
 
 /// One kubelet's state.
 pub(crate) struct Shared {
+    pub(crate) system: System,
     pub(crate) config: KubeletConfig,
     pub(crate) api: ApiServer,
     pub(crate) client: kube::Client,
@@ -30,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) devices: Mutex<Devices>,
     pub(crate) pods: Mutex<PodTable>,
     pub(crate) containers: Mutex<Containers>,
+    pub(crate) checkpoint_file: StateFile,
+    pub(crate) containers_file: StateFile,
     /// The Node's allocatable as the API server has it.
     pub(crate) reported_allocatable: Mutex<BTreeMap<String, Quantity>>,
     /// Notified when the Node's extended resources may have changed.
@@ -64,11 +69,45 @@ impl Shared {
         self.stopping.cancel();
     }
 
+    /// Starts a task, which [`Kubelet::stop`](super::Kubelet::stop) waits for.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.system.spawn(self.tasks.track_future(task)));
+    }
+
     /// Writes the assignments to disk. Pods continue even if that fails.
-    pub(crate) fn save_checkpoint(&self) {
-        let path = self.config.checkpoint_file();
-        if let Err(error) = checkpoint::save(&path, &locked(&self.devices)) {
-            tracing::error!(node = self.config.node, path = %path.display(), %error, "cannot write the checkpoint");
+    pub(crate) async fn save_checkpoint(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        let write = async move {
+            let state = || checkpoint::json(&locked(&shared.devices));
+            let written = shared.checkpoint_file.write(&shared.system, state).await;
+            shared.log_failure(&shared.checkpoint_file, written);
+        };
+        self.finish(write).await;
+    }
+
+    /// Writes to disk which containers the node has.
+    pub(crate) async fn save_containers(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        let write = async move {
+            let state = || locked(&shared.containers).json();
+            let written = shared.containers_file.write(&shared.system, state).await;
+            shared.log_failure(&shared.containers_file, written);
+        };
+        self.finish(write).await;
+    }
+
+    fn log_failure(&self, file: &StateFile, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            tracing::error!(node = self.config.node, path = %file.path().display(), %error, "cannot write the file");
+        }
+    }
+
+    /// Carries out `work`, to its end even if the caller is dropped: a kubelet that stops has written what it did. Where
+    /// files answer at once nothing happens in between.
+    async fn finish(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work = Box::pin(work);
+        if futures::poll!(&mut work).is_pending() {
+            let _ = self.system.spawn(self.tasks.track_future(work)).await;
         }
     }
 }

@@ -39,14 +39,15 @@ pub struct ExtenderConfig {
     /// `true`: its errors do not fail the pod. With a bind verb, kube-scheduler then binds the pod itself after an error
     /// (docs/reference/kubernetes.md §1).
     pub ignorable: bool,
-    /// Limit of one call in real time; zero means kube-scheduler's default of 5 s.
+    /// Limit of one call by tokio's time; zero means kube-scheduler's default of 5 s.
     pub http_timeout: Duration,
 }
 
 /// Where an extender is reached.
 #[derive(Clone, Debug)]
 pub enum ExtenderServer {
-    /// `urlPrefix`: the address without the verb, plain HTTP, such as `http://127.0.0.1:12345`.
+    /// `urlPrefix`: the address without the verb, plain HTTP, such as `http://127.0.0.1:12345`. The host is an IP address:
+    /// there is no name server in the cluster.
     Url(String),
     /// A router in this process: each verb is a path below `/`.
     Router(Router),
@@ -91,7 +92,7 @@ impl SchedulerConfig {
 }
 
 impl ExtenderConfig {
-    /// An extender at the address `url_prefix` with no verb, weight 1, node names only, asked about every pod, 5 s a call.
+    /// An extender at the address `url_prefix`, such as `http://127.0.0.1:12345`, with no verb, weight 1, node names only, asked about every pod, 5 s a call.
     pub fn new(url_prefix: impl Into<String>) -> Self {
         Self::at(ExtenderServer::Url(url_prefix.into()))
     }

@@ -1,6 +1,6 @@
 //! Turns the events of a kube watch, with its relists, into changes of single objects. Used by `watch`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::{Resource, ResourceExt, runtime::watcher::Event};
@@ -14,14 +14,14 @@ pub(crate) struct Change<K> {
 
 /// The last known state of every object of one kind.
 pub(crate) struct KnownObjects<K> {
-    known: HashMap<String, Arc<K>>,
+    known: BTreeMap<String, Arc<K>>,
     relist: Vec<K>,
     synced: bool,
 }
 
 impl<K: Resource> KnownObjects<K> {
     pub(crate) fn new() -> Self {
-        Self { known: HashMap::new(), relist: Vec::new(), synced: false }
+        Self { known: BTreeMap::new(), relist: Vec::new(), synced: false }
     }
 
     /// Whether the first list is complete.
@@ -54,10 +54,9 @@ impl<K: Resource> KnownObjects<K> {
             let version = object.resource_version().and_then(|version| version.parse::<u64>().ok());
             (object.creation_timestamp(), version, key(object))
         });
-        let present: HashSet<String> = listed.iter().map(key).collect();
-        let mut gone: Vec<String> =
+        let present: BTreeSet<String> = listed.iter().map(key).collect();
+        let gone: Vec<String> =
             self.known.keys().filter(|known| !present.contains(*known)).cloned().collect();
-        gone.sort();
         let mut changes: Vec<Change<K>> = gone.iter().filter_map(|key| self.remove(key)).collect();
         changes.extend(listed.into_iter().flat_map(|object| self.put(object)));
         changes

@@ -20,6 +20,7 @@ mod watch;
 
 use std::sync::{Arc, Mutex};
 
+use runtime::System;
 use tokio::sync::{Notify, mpsc, watch as latest};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,16 +37,17 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Schedules pods of `config.name` in the current tokio runtime. Back-off and retries go by the API server's clock,
-    /// timeouts of extenders by real time.
-    pub fn start(api: &ApiServer, config: SchedulerConfig) -> Self {
-        let (client, clock) = (api.client(), api.clock().clone());
+    /// Schedules pods of `config.name` on `system`. `client` is its way to the API server `api`. Back-off and retries go by
+    /// the API server's clock, timeouts of extenders by tokio's time.
+    pub fn start(system: &System, client: kube::Client, api: &ApiServer, config: SchedulerConfig) -> Self {
+        let clock = api.clock().clone();
         let shutdown = CancellationToken::new();
         let tasks = TaskTracker::new();
         let (reports, received) = mpsc::unbounded_channel();
         let writer = report::write(client.clone(), clock.clone(), config.name.clone(), received);
         let shared = Arc::new(Shared {
-            extenders: config.extenders.iter().cloned().map(Extender::new).collect(),
+            system: system.clone(),
+            extenders: config.extenders.iter().map(|extender| Extender::new(system, extender)).collect(),
             ignored_resources: config.ignored_resources(),
             client,
             clock,

@@ -1,7 +1,7 @@
 //! The scheduling queue: which pod is tried next, and when a refused pod is tried again. It follows kube-scheduler
 //! with its default feature gates, the same in every version here. It reads no clock: the caller gives the time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const MAX_UNSCHEDULABLE: Duration = Duration::from_secs(5 * 60);
 /// Pods that wait for a node, by UID.
 #[derive(Default)]
 pub(crate) struct Queue {
-    pods: HashMap<String, QueuedPod>,
+    pods: BTreeMap<String, QueuedPod>,
     last_turn: u64,
 }
 

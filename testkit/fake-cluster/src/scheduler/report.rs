@@ -1,7 +1,7 @@
 //! What users read about a pod: events.k8s.io/v1 events and the PodScheduled condition. One task writes them in order, so
 //! that a slow API server does not delay scheduling.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -76,7 +76,7 @@ pub(crate) async fn write(
     scheduler: String,
     mut reports: UnboundedReceiver<Report>,
 ) {
-    let mut writer = Writer { client, clock, scheduler, last: HashMap::new(), written: 0 };
+    let mut writer = Writer { client, clock, scheduler, last: BTreeMap::new(), written: 0 };
     while let Some(report) = reports.recv().await {
         writer.event(&report).await;
         if let Some((reason, message)) = &report.condition {
@@ -91,7 +91,7 @@ struct Writer {
     scheduler: String,
     /// The pod's resourceVersion and the note of the last event, by pod UID. The same note about the same version makes no
     /// new object: kube-scheduler folds it into a series.
-    last: HashMap<String, (Option<String>, String)>,
+    last: BTreeMap<String, (Option<String>, String)>,
     written: i128,
 }
 

@@ -31,7 +31,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn wait(shared: &Shared) {
     let deadline = shared.with_state(|state| state.queue.next_deadline());
     let Some(deadline) = deadline else { return shared.changed.notified().await };
+    // Either way the queue is looked at again.
     tokio::select! {
+        biased;
         () = shared.changed.notified() => {}
         () = shared.clock.sleep_until(deadline) => {}
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use runtime::System;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,6 +18,7 @@ use crate::version::Behaviour;
 
 /// One scheduler's state.
 pub(crate) struct Shared {
+    pub(crate) system: System,
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
     pub(crate) behaviour: Behaviour,
@@ -44,10 +46,8 @@ pub(crate) struct State {
 impl Shared {
     /// Runs `task` until it ends or the scheduler stops.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let shutdown = self.shutdown.clone();
-        self.tasks.spawn(async move {
-            shutdown.run_until_cancelled_owned(task).await;
-        });
+        let life = self.shutdown.clone().run_until_cancelled_owned(task);
+        drop(self.system.spawn(self.tasks.track_future(life)));
     }
 
     /// Reads or changes the state; nothing may be awaited inside.

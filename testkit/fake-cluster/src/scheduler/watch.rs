@@ -14,17 +14,21 @@ use super::cluster_event::ClusterEvent;
 use super::known_objects::{Change, KnownObjects};
 use super::queue::Queue;
 use super::shared::Shared;
+use crate::watch_backoff::watch_backoff;
 
 /// Watches pods and nodes until the task is dropped. Scheduling starts once both have been listed.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let nodes: Api<Node> = Api::all(shared.client.clone());
-    let mut pods = watcher(pods, watcher::Config::default()).default_backoff().boxed();
-    let mut nodes = watcher(nodes, watcher::Config::default()).default_backoff().boxed();
+    let backoff = || watch_backoff(&shared.system);
+    let mut pods = watcher(pods, watcher::Config::default()).backoff(backoff()).boxed();
+    let mut nodes = watcher(nodes, watcher::Config::default()).backoff(backoff()).boxed();
     let mut known_pods = KnownObjects::new();
     let mut known_nodes = KnownObjects::new();
     loop {
+        // The order does not matter: the cache may know a pod before its node.
         tokio::select! {
+            biased;
             Some(event) = pods.next() => match event {
                 Ok(event) => for change in known_pods.apply(event) {
                     let now = shared.clock.now();

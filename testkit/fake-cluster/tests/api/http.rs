@@ -1,13 +1,14 @@
 //! The server over HTTP, and while it is unavailable.
 
+use fake_cluster::System;
 use fake_cluster::api::ApiServer;
+use fake_cluster::system::Address;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, WatchParams};
 use kube::{Client, Config};
 use serde_json::Value;
 use testkit_support::within;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{create_pod, pods, refusal, start};
@@ -26,10 +27,11 @@ pub(crate) async fn send_patch(
 #[tokio::test]
 async fn it_serves_over_http_until_shutdown_which_ends_open_watches() {
     let server = ApiServer::default();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let system = System::real();
+    let listener = system.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+    let url = format!("http://{}", listener.address());
     let shutdown = CancellationToken::new();
-    let serving = tokio::spawn(server.clone().serve(listener, shutdown.clone()));
+    let serving = system.spawn(server.clone().serve(&system, listener, shutdown.clone()));
 
     let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
     create_pod(&client, "a").await;

@@ -1,6 +1,11 @@
 //! The in-memory API server as its users see it: through a typed kube client.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where, in its helpers too")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what a test does beside the cluster is on the real system"
+)]
 
 mod as_json;
 mod binding;

@@ -2,6 +2,11 @@
 //! e2e tests where there is one (docs/reference/kubernetes.md §4, §6, §8).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what a test does beside the cluster is on the real system"
+)]
 
 mod admission;
 mod assignments;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
     ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig, KubeletError,
 };
+use fake_cluster::{System, Version};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
@@ -75,7 +75,8 @@ impl TestNode {
     }
 
     pub(crate) async fn try_kubelet(&self) -> Result<Kubelet, KubeletError> {
-        Kubelet::start(&self.api, self.config.clone(), self.runtime.clone()).await
+        let (system, client) = (System::real(), self.api.client());
+        Kubelet::start(&system, client, &self.api, self.config.clone(), self.runtime.clone()).await
     }
 
     pub(crate) fn plugins_dir(&self) -> PathBuf {

@@ -1,9 +1,9 @@
 //! A cluster with a scheduler, and what a test creates and waits for there.
 
-use fake_cluster::Version;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::scheduler::{ExtenderConfig, Scheduler, SchedulerConfig};
+use fake_cluster::{System, Version};
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -31,7 +31,8 @@ impl Cluster {
     }
 
     pub(crate) fn schedule(&self, extenders: Vec<ExtenderConfig>) -> Scheduler {
-        Scheduler::start(&self.api, SchedulerConfig { name: "s".into(), extenders, seed: 1 })
+        let config = SchedulerConfig { name: "s".into(), extenders, seed: 1 };
+        Scheduler::start(&System::real(), self.client.clone(), &self.api, config)
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

@@ -147,12 +147,14 @@ impl Watch {
     /// Waits for a change. Gives a bookmark when one is due, which is also the last line before a timeout.
     async fn wait(&mut self) -> Option<Vec<u8>> {
         let wake = self.deadline.map_or(self.next_bookmark, |deadline| deadline.min(self.next_bookmark));
+        // Nothing more is told once the server ends; what has changed is told before time runs out.
         tokio::select! {
+            biased;
+            () = self.closing.cancelled() => return None,
             changed = self.progress.changed() => {
                 self.is_over = changed.is_err();
                 return None;
             }
-            () = self.closing.cancelled() => return None,
             () = tokio::time::sleep_until(wake) => {}
         }
         self.is_over = self.deadline == Some(wake);

@@ -1,6 +1,8 @@
 //! Allocation for one container (kubelet's `manager.go`): choose ids, call the plugin's Allocate, keep its answer. Called
 //! by `pods::admission`, one container at a time.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Container;
 use kubelet_api::deviceplugin::v1beta1::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse, DeviceSpec,
@@ -19,7 +21,7 @@ use crate::kubelet::shared::{Shared, locked};
 
 /// Gives `container` its ids of every plugin's resource, first those of `hand_down`.
 pub(crate) async fn allocate(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     pod_uid: &str,
     container: &Container,
     hand_down: &HandDown,
@@ -45,7 +47,7 @@ pub(crate) async fn allocate(
         }
     }
     if assigned {
-        shared.save_checkpoint();
+        shared.save_checkpoint().await;
     }
     Ok(())
 }
@@ -61,6 +63,7 @@ async fn assign(shared: &Shared, request: &DeviceRequest<'_>, ids: Ids) -> Resul
     let plugin_error = |error: Status| AllocateError::Plugin(rpc_error(&error, &plugin.socket));
     let answer = match (plugin.client.clone(), plugin.stopped_at) {
         (Some(mut client), None) => tokio::select! {
+            biased;
             () = shared.stopping.cancelled() => return Err(AllocateError::KubeletStops),
             answer = client.allocate(call) => answer.map_err(plugin_error),
         },

@@ -124,6 +124,7 @@ async fn preferred_ids(
     };
     let call = PreferredAllocationRequest { container_requests: vec![container_request] };
     let answer = tokio::select! {
+        biased;
         () = shared.stopping.cancelled() => return Err(AllocateError::KubeletStops),
         answer = client.get_preferred_allocation(call) => answer,
     };

@@ -24,7 +24,7 @@ pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path)
     let (client, dropped) = connected.inspect_err(|_| {
         locked(&shared.devices).plugins.not_connected(resource, socket);
     })?;
-    shared.tasks.spawn(follow(Arc::clone(shared), resource.to_owned(), socket.to_owned(), client, dropped));
+    shared.spawn(follow(Arc::clone(shared), resource.to_owned(), socket.to_owned(), client, dropped));
     Ok(())
 }
 
@@ -33,7 +33,9 @@ async fn try_connect(
     resource: &str,
     socket: &Path,
 ) -> Result<(DevicePluginClient<Channel>, CancellationToken), Status> {
-    let dialled = tokio::time::timeout(DIAL_TIMEOUT, kubelet_api::unix::connect(socket)).await;
+    let (dial, executor) = (shared.system.dialler(), shared.system.executor());
+    let dial = kubelet_api::unix::connect_by(socket, dial, executor);
+    let dialled = tokio::time::timeout(DIAL_TIMEOUT, dial).await;
     let channel = match dialled {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => return Err(Status::unknown(format!("failed to dial device plugin: {error}"))),
@@ -84,12 +86,13 @@ async fn follow(
         let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
         while let Some(list) = lists.message().await? {
             locked(&shared.devices).list(&resource, list.devices);
-            shared.save_checkpoint();
+            shared.save_checkpoint().await;
             shared.devices_changed.notify_one();
         }
         Ok::<(), Status>(())
     };
     tokio::select! {
+        biased;
         () = shared.stopping.cancelled() => return,
         () = dropped.cancelled() => {}
         ended = lists => tracing::info!(resource, ?ended, "ListAndWatch ended"),

@@ -1,12 +1,13 @@
 //! `kubelet.sock`: where plugins register. Started last by `Kubelet::start`.
 
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use kubelet_api::deviceplugin::v1beta1::registration_server::Registration;
 use kubelet_api::deviceplugin::v1beta1::{Empty, RegisterRequest, VERSION};
+use runtime::System;
+use runtime::system::FileKind;
 use tonic::{Request, Response, Status};
 
 use super::endpoint;
@@ -30,6 +31,7 @@ impl Registration for Registrar {
         }
         let socket = self.0.config.plugins_dir().join(endpoint);
         tokio::select! {
+            biased;
             () = self.0.stopping.cancelled() => Err(Status::unavailable("kubelet is stopping")),
             connected = endpoint::connect(&self.0, &resource_name, &socket) => connected,
         }?;
@@ -52,30 +54,32 @@ fn is_extended_resource(name: &str) -> bool {
 
 /// Removes every socket in the folder, so that plugins notice the restart and register again. A plugin may remove its own
 /// meanwhile.
-pub(crate) fn remove_sockets(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let removed = entry.file_type().and_then(|kind| match kind.is_socket() {
-            true => std::fs::remove_file(entry.path()),
-            false => Ok(()),
-        });
+pub(crate) async fn remove_sockets(system: &System, folder: &Path) -> io::Result<()> {
+    for name in system.names(folder).await? {
+        let path = folder.join(name);
+        let removed = match system.status(&path).await {
+            Ok(found) if found.kind == FileKind::Socket => system.remove(&path).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
         removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     }
     Ok(())
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the plugin is another process")]
 mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
 
-    #[test]
-    fn sockets_that_a_plugin_removes_meanwhile_are_no_error() {
+    #[tokio::test]
+    async fn sockets_that_a_plugin_removes_meanwhile_are_no_error() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("checkpoint"), "").unwrap();
         let sockets: Vec<_> = (0..500).map(|number| folder.path().join(format!("{number}.sock"))).collect();
-        for _ in 0..20 {
+        for _ in 0..10 {
             let listeners: Vec<_> = sockets.iter().map(|path| UnixListener::bind(path).unwrap()).collect();
             let paths = sockets.clone();
             let plugin = std::thread::spawn(move || {
@@ -83,7 +87,7 @@ mod tests {
                     let _gone = std::fs::remove_file(path);
                 }
             });
-            let removed = remove_sockets(folder.path());
+            let removed = remove_sockets(&System::real(), folder.path()).await;
             plugin.join().unwrap();
             removed.unwrap();
             drop(listeners);

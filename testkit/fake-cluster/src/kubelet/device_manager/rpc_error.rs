@@ -41,6 +41,7 @@ fn refusal(error: &io::Error) -> Option<&'static str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the plugin is another process")]
 mod tests {
     use kubelet_api::deviceplugin::v1beta1::Empty;
     use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;

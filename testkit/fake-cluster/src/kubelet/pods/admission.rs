@@ -25,7 +25,7 @@ pub(crate) enum Admission {
 }
 
 /// Admits or rejects `pod`; `others` are the active pods beside it.
-pub(crate) async fn admit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Admission {
+pub(crate) async fn admit(shared: &Arc<Shared>, pod: &Pod, others: &[Arc<Pod>]) -> Admission {
     // Kubelet's resource managers allocate before its predicates run.
     match allocate_pod(shared, pod).await {
         Ok(()) => {}
@@ -43,7 +43,7 @@ pub(crate) async fn admit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Ad
     }
 }
 
-async fn allocate_pod(shared: &Shared, pod: &Pod) -> Result<(), AllocateError> {
+async fn allocate_pod(shared: &Arc<Shared>, pod: &Pod) -> Result<(), AllocateError> {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let mut hand_down = HandDown::default();

@@ -1,13 +1,9 @@
 //! The node's containers, which outlive the kubelet as containerd's do: `containers.json`. Written by `worker`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use crate::kubelet::files;
 
 /// One container's present or last run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,18 +24,17 @@ impl Run {
 /// The runs of one pod by container name.
 pub(crate) type Runs = BTreeMap<String, Run>;
 
-/// Every pod's runs by pod UID.
-#[derive(Debug)]
+/// Every pod's runs by pod UID. Whoever changes them saves them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub(crate) struct Containers {
-    path: PathBuf,
     pods: BTreeMap<String, Runs>,
 }
 
 impl Containers {
-    /// The containers that the kubelet before has left.
-    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let pods = files::read(&path)?.unwrap_or_default();
-        Ok(Self { path, pods })
+    /// The file's contents.
+    pub(crate) fn json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
     }
 
     pub(crate) fn runs(&self, pod_uid: &str) -> Runs {
@@ -56,7 +51,6 @@ impl Containers {
 
     pub(crate) fn started(&mut self, pod_uid: &str, container: &str, run: Run) {
         self.pods.entry(pod_uid.to_owned()).or_default().insert(container.to_owned(), run);
-        self.save();
     }
 
     /// SIGTERM to everything of the pod that still runs; containers honour it with exit code 0.
@@ -67,18 +61,10 @@ impl Containers {
                 run.exit_code = 0;
             }
         }
-        self.save();
     }
 
     /// Forgets pods that are gone.
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.pods.retain(|uid, _| keep(uid));
-        self.save();
-    }
-
-    fn save(&self) {
-        if let Err(error) = files::write(&self.path, &self.pods) {
-            tracing::error!(path = %self.path.display(), %error, "cannot write the node's containers");
-        }
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::admission::{Admission, admit};
 use super::worker;
 use crate::kubelet::shared::{Shared, locked};
+use crate::watch_backoff::watch_backoff;
 
 /// Watches and admits until the kubelet stops. `first_list_done` is sent once the first list has been handled.
 pub(crate) async fn run(shared: Arc<Shared>, first_list_done: oneshot::Sender<()>) {
@@ -19,7 +20,8 @@ pub(crate) async fn run(shared: Arc<Shared>, first_list_done: oneshot::Sender<()
     let api: Api<Pod> = Api::all(shared.client.clone());
     let of_node = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.config.node));
     let watch = async {
-        let mut stream = std::pin::pin!(watcher(api, of_node).default_backoff());
+        let backoff = watch_backoff(&shared.system);
+        let mut stream = std::pin::pin!(watcher(api, of_node).backoff(backoff));
         while let Some(event) = stream.next().await {
             match event.map(|event| sender.send(event).is_ok()) {
                 Ok(true) => {}
@@ -47,7 +49,9 @@ pub(crate) async fn run(shared: Arc<Shared>, first_list_done: oneshot::Sender<()
             }
         }
     };
+    // Events are taken before admission goes on, so that one batch has all that waited.
     tokio::select! {
+        biased;
         () = shared.stopping.cancelled() => {}
         () = watch => {}
         () = admissions => {}
@@ -66,7 +70,7 @@ async fn handle(shared: &Arc<Shared>, batch: Vec<watcher::Event<Pod>>, relisted:
             watcher::Event::InitDone => {
                 let mut pods: Vec<Pod> = std::mem::take(relisted).into_values().collect();
                 pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-                end_unlisted(shared, &pods.iter().map(uid_of).collect());
+                end_unlisted(shared, &pods.iter().map(uid_of).collect()).await;
                 for pod in pods {
                     changed(shared, pod, &mut added);
                 }
@@ -88,10 +92,13 @@ async fn handle(shared: &Arc<Shared>, batch: Vec<watcher::Event<Pod>>, relisted:
 }
 
 /// Ends the pods that a complete list does not have: they were deleted while the watch was away.
-fn end_unlisted(shared: &Shared, listed: &BTreeSet<String>) {
-    let pods = locked(&shared.pods);
-    pods.stop_unlisted(listed);
-    locked(&shared.containers).retain(|uid| listed.contains(uid) || pods.contains(uid));
+async fn end_unlisted(shared: &Arc<Shared>, listed: &BTreeSet<String>) {
+    {
+        let pods = locked(&shared.pods);
+        pods.stop_unlisted(listed);
+        locked(&shared.containers).retain(|uid| listed.contains(uid) || pods.contains(uid));
+    }
+    shared.save_containers().await;
 }
 
 /// Ends a known pod that is being deleted; queues an unknown one for admission.
@@ -147,7 +154,7 @@ async fn admit_all(shared: &Arc<Shared>, mut pods: Vec<Pod>) {
                 Admission::Undecided => return,
             }
         };
-        shared.tasks.spawn(worker::run(Arc::clone(shared), pod, stop, rejection, ended));
+        shared.spawn(worker::run(Arc::clone(shared), pod, stop, rejection, ended));
     }
 }
 

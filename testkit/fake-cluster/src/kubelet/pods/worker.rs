@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
@@ -19,7 +20,7 @@ use crate::clock::rfc3339;
 use crate::kubelet::container_runtime::{ContainerStart, DeviceMount};
 use crate::kubelet::shared::{Shared, locked};
 
-/// How long to wait before a refused write to the API server is tried again, in real time.
+/// How long to wait before a refused write to the API server is tried again, by tokio's time.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Runs the pod until `stop`, then deletes it from the API server. Ends at once when the kubelet stops.
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     let life = async {
         match rejection {
             Some(rejection) => {
-                locked(&shared.containers).stop(&worker.uid, shared.clock.now());
+                worker.stop_containers(shared.clock.now()).await;
                 worker.report(&status::rejected(&rejection)).await;
             }
             None if has_ended => {}
@@ -43,7 +44,9 @@ pub(crate) async fn run(
         stop.cancelled().await;
         worker.remove().await;
     };
+    // A kubelet that stops does nothing more.
     tokio::select! {
+        biased;
         () = shared.stopping.cancelled() => {}
         () = life => {}
     }
@@ -65,7 +68,9 @@ impl Worker {
             let runs = locked(&self.shared.containers).runs(&self.uid);
             let plan = plan(&self.pod, &runs, now);
             if !stop.is_cancelled() && !plan.start.is_empty() {
-                plan.start.iter().for_each(|container| self.start(container));
+                for container in &plan.start {
+                    self.start(container).await;
+                }
                 continue;
             }
             if plan.phase.is_terminal() || stop.is_cancelled() {
@@ -77,7 +82,9 @@ impl Worker {
                 self.report(&status).await;
                 reported = status;
             }
+            // Each of them leads to the same look at everything.
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
                 () = self.shared.clock.sleep_until(plan.wake.unwrap_or_default()), if plan.wake.is_some() => {}
                 () = self.devices_differ(&mut lists, &devices) => {}
@@ -86,7 +93,7 @@ impl Worker {
         // The devices are free before the status shows that the pod has ended, as in kubelet.
         let now = self.shared.clock.now();
         let before = plan(&self.pod, &locked(&self.shared.containers).runs(&self.uid), now).phase;
-        locked(&self.shared.containers).stop(&self.uid, now);
+        self.stop_containers(now).await;
         let devices = self.device_statuses();
         locked(&self.shared.pods).set_ended(&self.uid);
         let runs = locked(&self.shared.containers).runs(&self.uid);
@@ -122,7 +129,7 @@ impl Worker {
     }
 
     /// Starts one container; its devices were allocated at admission, also for a restart.
-    fn start(&self, name: &str) {
+    async fn start(&self, name: &str) {
         let Some(spec) = &self.pod.spec else { return };
         let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
         let Some(container) = containers.find(|container| container.name == name) else { return };
@@ -134,9 +141,18 @@ impl Worker {
         };
         let namespace = self.pod.namespace().unwrap_or_default();
         self.shared.api.set_log(&namespace, &self.pod.name_any(), name, &run.log);
-        let mut containers = locked(&self.shared.containers);
-        let restarts = containers.runs(&self.uid).get(name).map_or(0, |before| before.restarts + 1);
-        containers.started(&self.uid, name, Run { started: now, ends, exit_code, restarts });
+        {
+            let mut containers = locked(&self.shared.containers);
+            let restarts = containers.runs(&self.uid).get(name).map_or(0, |before| before.restarts + 1);
+            containers.started(&self.uid, name, Run { started: now, ends, exit_code, restarts });
+        }
+        self.shared.save_containers().await;
+    }
+
+    /// Stops what still runs of the pod.
+    async fn stop_containers(&self, now: Timestamp) {
+        locked(&self.shared.containers).stop(&self.uid, now);
+        self.shared.save_containers().await;
     }
 
     /// Merges the plugins' answers (`deviceRunContainerOptions`: the first resource that sets a key wins). The spec's
@@ -187,13 +203,14 @@ impl Worker {
 
     /// Stops the containers and deletes the pod for good.
     async fn remove(&self) {
-        locked(&self.shared.containers).stop(&self.uid, self.shared.clock.now());
+        self.stop_containers(self.shared.clock.now()).await;
         locked(&self.shared.pods).set_ended(&self.uid);
         let preconditions = Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None });
         let now = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
         let api = self.api();
         self.persist(|| async { api.delete(self.name(), &now).await.map(drop) }).await;
         locked(&self.shared.containers).retain(|uid| uid != self.uid);
+        self.shared.save_containers().await;
         locked(&self.shared.pods).forget(&self.uid);
     }
 

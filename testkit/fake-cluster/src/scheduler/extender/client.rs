@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use runtime::System;
 
 use super::error::ExtenderError;
 use super::transport::Transport;
@@ -24,9 +25,9 @@ pub(crate) struct Filtered {
 }
 
 impl Extender {
-    pub(crate) fn new(config: ExtenderConfig) -> Self {
-        let transport = Transport::new(&config.server, config.http_timeout);
-        Self { config, transport }
+    pub(crate) fn new(system: &System, config: &ExtenderConfig) -> Self {
+        let transport = Transport::new(system, &config.server, config.http_timeout);
+        Self { config: config.clone(), transport }
     }
 
     pub(crate) fn is_ignorable(&self) -> bool {

@@ -6,13 +6,15 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioTimer;
+use runtime::System;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::ServiceExt;
 
+use super::connector::Connector;
 use super::error::{ExtenderError, go_cause};
 use crate::scheduler::config::ExtenderServer;
 
@@ -27,18 +29,20 @@ pub(super) struct Transport {
 }
 
 enum Server {
-    Http(Box<Client<HttpConnector, Full<Bytes>>>),
+    Http(Box<Client<Connector, Full<Bytes>>>),
     InProcess(Router),
 }
 
 impl Transport {
     /// Calls take at most `timeout`; zero means kube-scheduler's default.
-    pub(super) fn new(server: &ExtenderServer, timeout: Duration) -> Self {
+    pub(super) fn new(system: &System, server: &ExtenderServer, timeout: Duration) -> Self {
         let timeout = if timeout.is_zero() { DEFAULT_TIMEOUT } else { timeout };
         match server {
             ExtenderServer::Url(url) => {
-                let http = Box::new(Client::builder(TokioExecutor::new()).build_http());
-                Self { url: url.clone(), server: Server::Http(http), timeout }
+                let mut http = Client::builder(system.executor());
+                // Without a timer of its own the pool reads the real clock.
+                let http = http.pool_timer(TokioTimer::new()).build(Connector::new(system));
+                Self { url: url.clone(), server: Server::Http(Box::new(http)), timeout }
             }
             ExtenderServer::Router(router) => {
                 // A host that resolves nowhere: it only stands in error texts.
