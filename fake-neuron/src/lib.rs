@@ -39,6 +39,7 @@ pub mod node;
 pub use catalog_file::{CatalogFileError, read_catalog};
 pub use error::MachineError;
 pub use machine::Machine;
+pub use machine::blueprint::Blueprint;
 pub use machine::description::MachineSpec;
 pub use machine::health::Health;
-pub use machine::tree::{DRIVER_MAJOR, MARKER};
+pub use machine::tree::{DRIVER_MAJOR, Entry, Kind, MARKER};

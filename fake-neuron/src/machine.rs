@@ -1,6 +1,7 @@
 //! A machine under its root folder: made, opened, changed and removed. Called by the command line, by [`crate::node`] and by
 //! tests.
 
+pub(crate) mod blueprint;
 pub(crate) mod description;
 pub(crate) mod disk;
 pub(crate) mod health;
@@ -137,14 +138,7 @@ impl Machine {
     }
 
     pub(crate) fn check_device(&self, device: u8) -> Result<(), MachineError> {
-        if device < self.devices() {
-            return Ok(());
-        }
-        Err(MachineError::NoDevice {
-            instance_type: self.description.instance_type.clone(),
-            device,
-            last: self.devices().saturating_sub(1),
-        })
+        self.description.check_device(device)
     }
 }
 

@@ -81,6 +81,18 @@ impl Description {
         u8::try_from(self.driver_links.len()).unwrap_or(u8::MAX)
     }
 
+    /// Whether there is such a device.
+    ///
+    /// # Errors
+    /// There is not.
+    pub(crate) fn check_device(&self, device: u8) -> Result<(), MachineError> {
+        if device < self.device_count() {
+            return Ok(());
+        }
+        let instance_type = self.instance_type.clone();
+        Err(MachineError::NoDevice { instance_type, device, last: self.device_count().saturating_sub(1) })
+    }
+
     /// Sixteen hex digits that are the same for the same instance id and device, and differ between devices.
     pub(crate) fn serial_number(&self, device: u8) -> String {
         format!("{:016x}", stable_hash(&format!("{}/{device}", self.instance_id)))

@@ -3,6 +3,8 @@
 
 use neuron_core::catalog::Generation;
 
+use crate::machine::description::Description;
+use crate::machine::tree::{Entry, Kind};
 use crate::machine::{disk, sysfs, tree};
 use crate::{Machine, MachineError};
 
@@ -59,37 +61,54 @@ impl Machine {
         let broken = match health {
             Health::Healthy => &[],
             Health::Unhealthy { components } => {
-                self.check_components(device, components)?;
+                self.description().check_components(device, components)?;
                 components.as_slice()
             }
         };
-        let generation = self.description().generation;
-        if generation == Generation::Inf1 {
+        let Some(files) = files(self.description(), device, broken) else {
             return if broken.is_empty() { self.restore(device) } else { self.lose(device) };
-        }
+        };
         disk::check_folders(self.root(), &tree::device(self.description(), device))?;
         let hardware = format!("{}/stats/hardware", tree::sysfs_folder(device));
         if !disk::is_there(&self.root().join(&hardware)) {
             return Err(MachineError::Lost { instance_type: self.instance_type().to_owned(), device });
         }
-        if sysfs::has_health_status(generation) {
-            let path = format!("{hardware}/health_status/unhealthy_components");
-            return disk::replace(self.root(), &path, &format!("{}\n", broken.join(",")), 0o444);
-        }
-        COUNTED.iter().try_for_each(|(component, counter)| {
-            let errors = u8::from(broken.iter().any(|name| name == component));
-            disk::replace(self.root(), &format!("{hardware}/{counter}"), &format!("{errors}\n"), 0o644)
+        files.iter().try_for_each(|file| match &file.kind {
+            Kind::File { content, mode } => disk::replace(self.root(), &file.path, content, *mode),
+            Kind::Link { .. } | Kind::Node { .. } => Ok(()),
         })
     }
+}
 
-    fn check_components(&self, device: u8, components: &[String]) -> Result<(), MachineError> {
-        let known: Vec<&str> = if matches!(self.description().generation, Generation::Inf2 | Generation::Trn1)
-        {
+/// The files that show which components of a device are broken; none where the generation shows it only by losing the device.
+pub(crate) fn files(description: &Description, device: u8, broken: &[String]) -> Option<Vec<Entry>> {
+    let hardware = format!("{}/stats/hardware", tree::sysfs_folder(device));
+    if description.generation == Generation::Inf1 {
+        return None;
+    }
+    if sysfs::has_health_status(description.generation) {
+        let path = format!("{hardware}/health_status/unhealthy_components");
+        return Some(vec![Entry::fixed(path, format!("{}\n", broken.join(",")))]);
+    }
+    let counters = COUNTED.iter().map(|(component, counter)| {
+        let errors = u8::from(broken.iter().any(|name| name == component));
+        Entry::writable(format!("{hardware}/{counter}"), format!("{errors}\n"))
+    });
+    Some(counters.collect())
+}
+
+impl Description {
+    /// Whether the generation can show these components as broken.
+    ///
+    /// # Errors
+    /// No component, or one that it cannot show.
+    pub(crate) fn check_components(&self, device: u8, components: &[String]) -> Result<(), MachineError> {
+        let known: Vec<&str> = if matches!(self.generation, Generation::Inf2 | Generation::Trn1) {
             COUNTED.iter().map(|(component, _)| *component).collect()
         } else {
             COMPONENTS.to_vec()
         };
-        let instance_type = self.instance_type().to_owned();
+        let instance_type = self.instance_type.clone();
         if components.is_empty() {
             return Err(MachineError::NoComponent { instance_type, device, known: known.join(", ") });
         }

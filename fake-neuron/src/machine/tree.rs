@@ -13,21 +13,33 @@ pub const MARKER: &str = ".fake-neuron.json";
 
 /// One thing to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Below the root, without a leading slash.
-    pub(crate) path: String,
-    pub(crate) kind: Kind,
+    pub path: String,
+    /// What it is.
+    pub kind: Kind,
 }
 
 /// What is made at an entry's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Exactly these bytes.
-    File { content: String, mode: u32 },
-    /// A relative symbolic link.
-    Link { target: String },
+pub enum Kind {
+    /// A file.
+    File {
+        /// Exactly these bytes.
+        content: String,
+        /// Its permissions, such as 0o444.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Relative to its folder.
+        target: String,
+    },
     /// A character node with [`DRIVER_MAJOR`], or a plain empty file where such nodes may not be made.
-    Node { minor: u8 },
+    Node {
+        /// The device's id.
+        minor: u8,
+    },
 }
 
 impl Entry {
