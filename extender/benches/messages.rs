@@ -7,6 +7,7 @@
 //! Each way runs in a process of its own, so that its peak memory is its own. Absolute figures are the machine's; what counts
 //! is the ratios.
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
+#![expect(clippy::disallowed_methods, reason = "what is measured is this machine's time")]
 
 #[path = "../src/protobuf/messages.rs"]
 #[allow(

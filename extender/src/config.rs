@@ -7,11 +7,13 @@ use std::time::Duration;
 use clap::Parser;
 use neuron_core::catalog::{Catalog, CatalogError};
 use neuron_core::topology::Policy;
+use runtime::System;
 
+use crate::probe::Probe;
 use crate::server::tls::TlsFiles;
 
 /// How the extender behaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Which sets of devices may be given.
     pub policy: Policy,
@@ -28,6 +30,8 @@ pub struct Config {
     pub event_delay: Duration,
     /// The files of HTTPS; without them HTTP is served.
     pub tls: Option<TlsFiles>,
+    /// Looks into the running extender, for who judges its memory.
+    pub probe: Option<Probe>,
 }
 
 impl Default for Config {
@@ -39,6 +43,7 @@ impl Default for Config {
             binding_timeout: Duration::from_secs(60),
             event_delay: Duration::from_secs(10),
             tls: None,
+            probe: None,
         }
     }
 }
@@ -116,10 +121,10 @@ pub(crate) enum CatalogFileError {
 }
 
 /// The catalog in the program, with the file merged over it if there is one.
-pub(crate) fn catalog(file: Option<&Path>) -> Result<Catalog, CatalogFileError> {
+pub(crate) async fn catalog(system: &System, file: Option<&Path>) -> Result<Catalog, CatalogFileError> {
     let Some(path) = file else { return Ok(Catalog::embedded().clone()) };
     let read = |source| CatalogFileError::Read { path: path.to_owned(), source };
-    let text = std::fs::read_to_string(path).map_err(read)?;
+    let text = system.read_to_string(path).await.map_err(read)?;
     Catalog::from_json(&text).map_err(|source| CatalogFileError::Content { path: path.to_owned(), source })
 }
 

@@ -3,20 +3,22 @@
 //! kube-scheduler asks `/filter` which nodes can take a pod and has `/bind` choose the devices, record them on
 //! the pod and bind it in one write. Pods are the record: whatever is known comes from watches of pods and nodes.
 //!
-//! It runs wherever there is a client of an API server; a program takes `runtime::client`, this example one in memory:
+//! It runs wherever there is a client of an API server; a program takes `runtime::client`, this example one in memory. All that
+//! it asks of the machine it asks the [`runtime::System`] that it is given.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> anyhow::Result<()> {
 //! use fake_cluster::{api::ApiServer, clock::Clock};
 //! use neuron_extender::{Config, serve};
-//! use tokio::net::TcpListener;
+//! use runtime::{System, system::Address};
 //! use tokio_util::sync::CancellationToken;
 //!
+//! let system = System::real();
 //! let client = ApiServer::new(Clock::new()).client();
-//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let listener = system.listen(&Address::Tcp("127.0.0.1:0".parse()?))?;
 //! let shutdown = CancellationToken::new();
-//! let serving = tokio::spawn(serve(Config::default(), client, listener, shutdown.clone()));
+//! let serving = system.spawn(serve(system.clone(), Config::default(), client, listener, shutdown.clone()));
 //! shutdown.cancel();
 //! serving.await??;
 //! # Ok(())
@@ -26,9 +28,13 @@
 //! Where things are: `server` takes calls, `verbs` answers them from the `index`, which the `watches` keep, and
 //! `events` explains to users what they would not see otherwise.
 
+#![warn(clippy::iter_over_hash_type)]
+
+mod branches;
 mod config;
 mod events;
 mod index;
+mod probe;
 mod protobuf;
 mod server;
 mod verbs;
@@ -39,61 +45,89 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use kube::Client;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use runtime::system::{Listener, TaskSet};
+use runtime::{System, reached};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use crate::branches::BRANCHES;
 pub use crate::config::{Arguments, Config};
+use crate::events::EventSizes;
 use crate::index::{Cluster, Index, TopologyCache};
+pub use crate::probe::{Probe, Sizes};
 use crate::server::tls::LiveTls;
 pub use crate::server::tls::TlsFiles;
 use crate::server::{Shared, router};
 use crate::verbs::Filter;
 use crate::verbs::bind::{BindTimeouts, Binder};
 
-/// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first.
+/// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first. Nothing that it has
+/// started goes on once it has returned or was dropped.
 ///
 /// HTTPS if the configuration names TLS files, else HTTP. The files are followed: new connections get what is
 /// in them, open ones go on, and files that cannot be used are logged and change nothing.
 ///
 /// # Errors
-/// The catalog or TLS files cannot be used, or the listener fails.
+/// The catalog or TLS files cannot be used.
 pub async fn serve(
+    system: System,
     config: Config,
     client: Client,
-    listener: TcpListener,
+    listener: Box<dyn Listener>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let catalog = Arc::new(config::catalog(config.catalog.as_deref())?);
-    let tls = config.tls.clone().map(LiveTls::open).transpose()?;
+    let catalog = Arc::new(config::catalog(&system, config.catalog.as_deref()).await?);
+    let tls = match config.tls.clone() {
+        Some(files) => Some(LiveTls::open(&system, files).await?),
+        None => None,
+    };
     let cluster = Arc::new(Cluster::new(Index::new(TopologyCache::new(catalog, config.policy))));
-    let mut tasks = JoinSet::new();
-    tasks.spawn(watches::watch_pods(client.clone(), cluster.clone()));
-    tasks.spawn(watches::watch_nodes(client.clone(), cluster.clone()));
-    tasks.spawn(events::explain(client.clone(), cluster.clone(), config.event_delay));
+    let event_sizes = Arc::new(EventSizes::default());
+    let mut tasks = TaskSet::new(system.clone());
+    tasks.spawn(watches::watch_pods(system.clone(), client.clone(), cluster.clone()));
+    tasks.spawn(watches::watch_nodes(system.clone(), client.clone(), cluster.clone()));
+    tasks.spawn(events::explain(
+        system.clone(),
+        client.clone(),
+        cluster.clone(),
+        config.event_delay,
+        event_sizes.clone(),
+    ));
 
     let timeouts = BindTimeouts { bind: config.bind_deadline, binding: config.binding_timeout };
-    let binder = Binder::new(cluster.clone(), client, timeouts);
+    let end = CancellationToken::new();
+    let _end = end.clone().drop_guard();
+    let binder = Binder::new(system.clone(), cluster.clone(), client, timeouts, end);
+    let filter = Filter::new(cluster.clone());
+    let _measured = config.probe.map(|probe| {
+        let (cluster, filter, binder) = (cluster.clone(), filter.clone(), binder.clone());
+        probe.looks_by(move || Sizes {
+            events_sent: event_sizes.sent(),
+            events_waiting: event_sizes.waiting(),
+            refusals_logged: filter.refusals_logged(),
+            binds: binder.under_way(),
+            ..cluster.read(Index::sizes)
+        })
+    });
     let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-    let routes = router(
-        Shared { filter: Filter::new(cluster.clone()), cluster, binder: binder.clone() },
-        certificate_required,
-    );
+    let routes = router(Shared { filter, cluster, binder: binder.clone() }, certificate_required);
     let tls = tls.map(|live| {
-        let served = live.config();
-        tasks.spawn(live.follow());
+        let served = live.served();
+        tasks.spawn(live.follow(system.clone()));
         served
     });
     // Connections that the other side keeps open must not hold up the end.
-    let serving = server::serve(listener, routes, tls, shutdown, config.bind_deadline);
+    let serving = server::serve(system, listener, routes, tls, shutdown, config.bind_deadline);
     tokio::select! {
-        served = serving => served?,
+        biased;
+        // An end that was asked for is no failure, whatever else has ended.
+        () = serving => {}
         ended = tasks.join_next() => bail!("a task that must not end has ended: {ended:?}"),
     }
     info!(timeout = ?config.bind_deadline, "binds under way are finished first");
     if timeout(config.bind_deadline, binder.finish()).await.is_err() {
+        reached("extender: binds cut off at the end");
         warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
     }
     Ok(())

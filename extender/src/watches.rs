@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1;
 use kube::Client;
 use kube::runtime::watcher::Event;
-use runtime::{Collection, Disconnected, Protobuf};
+use runtime::{Collection, Disconnected, Protobuf, System};
 
 use crate::index::{Change, Cluster, ObservedNode, ObservedPod};
 use crate::protobuf::messages::{Node, Pod};
@@ -15,13 +15,13 @@ use crate::protobuf::messages::{Node, Pod};
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Watches pods until the future is dropped.
-pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
+pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Cluster>) {
     let pods = Collection::of::<v1::Pod>().only(LIVE_PODS);
     let mut changes = Changes::new(
         |pod: &Pod| pod.metadata.uid.clone(),
         |pod| Some(ObservedPod::from(pod)).filter(decides),
     );
-    let mut events = runtime::watch(&runtime::System::real(), client, pods, Protobuf);
+    let mut events = runtime::watch(&system, client, pods, Protobuf);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_pods(change));
@@ -30,11 +30,11 @@ pub(crate) async fn watch_pods(client: Client, cluster: Arc<Cluster>) {
 }
 
 /// Watches nodes until the future is dropped.
-pub(crate) async fn watch_nodes(client: Client, cluster: Arc<Cluster>) {
+pub(crate) async fn watch_nodes(system: System, client: Client, cluster: Arc<Cluster>) {
     let nodes = Collection::of::<v1::Node>();
     let mut changes =
         Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(ObservedNode::from(node)));
-    let mut events = runtime::watch(&runtime::System::real(), client, nodes, Protobuf);
+    let mut events = runtime::watch(&system, client, nodes, Protobuf);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_nodes(change));

@@ -19,6 +19,10 @@ use crate::system::{Connection, Listener, System};
 /// Pause after a connection could not be taken, as where the process has no descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// How long an HTTP/1.1 connection may be without a call, or a call's head be on its way. Longer than the 90 s for which Go's
+/// clients keep a connection, kube-scheduler and kubelet among them: who closes first must be the one who calls, or calls get lost.
+const IDLE: Duration = Duration::from_secs(120);
+
 /// What is spoken on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -110,6 +114,7 @@ impl Server {
                 Protocol::Http1 => {
                     let mut http = http1::Builder::new();
                     let connection = http.timer(TokioTimer::new()).auto_date_header(false);
+                    let connection = connection.header_read_timeout(IDLE);
                     let mut connection = std::pin::pin!(connection.serve_connection(stream, service));
                     tokio::select! {
                         biased;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use kind_driver::WAIT;
+use runtime::System;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -48,7 +49,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Extender::Passing => Ok(axum::serve(listener, passing::router(client)).await?),
         Extender::Ours => {
             let config = neuron_extender::Config::default();
-            neuron_extender::serve(config, client, listener, CancellationToken::new()).await
+            let listener = Box::new(listener);
+            neuron_extender::serve(System::real(), config, client, listener, CancellationToken::new()).await
         }
     }
 }

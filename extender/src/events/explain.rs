@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use neuron_core::holders::{Settled, Source};
 use neuron_core::placement::Refusal;
 use neuron_core::pod::BoundPod;
+use runtime::reached;
 
 use crate::index::{Index, NodeRefusal, NodeView};
 
@@ -60,6 +61,7 @@ pub(crate) fn explain_nodes(index: &Index, nodes: &BTreeSet<String>) -> Vec<Expl
             );
         }
         for holder in &settled.unknown {
+            reached("extender: holder unknown");
             let note = format!(
                 "It is not known which Neuron devices this pod holds. Node {node} takes no new Neuron pod until its \
                  device plugin reports it or the pod is deleted."
@@ -79,9 +81,19 @@ pub(crate) fn explain_pending_pod(index: &Index, uid: &str) -> Option<Explanatio
 
 /// Whether the plugin will correct the record, as kubelet gave the pod something else than it says: nobody has to act.
 fn plugin_corrects(view: &NodeView, settled: &Settled, pod: &BoundPod) -> bool {
+    if !view.reads_record_of(pod) {
+        reached("extender: record of a pod cannot count");
+        return false;
+    }
     let reported =
         settled.holdings.iter().any(|holding| holding.uid == pod.uid && holding.source == Source::Report);
-    reported && view.reads_record_of(pod)
+    if reported {
+        reached("extender: record left to be corrected");
+    } else {
+        // Nothing else ignores a record that is one for this node.
+        reached("extender: records overlap");
+    }
+    reported
 }
 
 /// Why every node refuses the pod, if the reason lies in the devices.

@@ -4,11 +4,13 @@ mod explain;
 mod pending_events;
 mod send;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kube::Client;
+use runtime::{System, reached};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -21,15 +23,42 @@ use crate::index::{Cluster, Index, Unexplained};
 /// as often.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// How much the explainer remembers, as of its last look.
+#[derive(Debug, Default)]
+pub(crate) struct EventSizes {
+    sent: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+impl EventSizes {
+    /// Events that were sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Events that may not be needed, and those that could not be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
 /// Sends events until the future is dropped. Those about a node's holders are sent once they have held for `event_delay`;
 /// what could not be sent is tried again after as long, and ever later.
-pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: Duration) {
+pub(crate) async fn explain(
+    system: System,
+    client: Client,
+    cluster: Arc<Cluster>,
+    event_delay: Duration,
+    sizes: Arc<EventSizes>,
+) {
     // Each is known by the pod's UID and the explanation's key.
-    let mut sent: HashSet<(String, String)> = HashSet::new();
+    let mut sent: BTreeSet<(String, String)> = BTreeSet::new();
     let mut unsettled = Unsettled::new(event_delay);
     let mut retries = Retries::new(event_delay);
     loop {
         tokio::select! {
+            // Whichever it is, everything is looked at below: none can keep another waiting.
+            biased;
             () = cluster.changed() => {}
             () = unsettled.due() => {}
             () = retries.due() => {}
@@ -59,16 +88,21 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: 
             let subject = Subject::of(&explanation);
             // A send without an answer is most likely followed by another, and each may take until its timeout.
             if is_api_server_away {
+                reached("extender: event put off");
                 retries.put_off(subject, Instant::now());
                 continue;
             }
-            match send(&client, explanation).await {
+            match send(&system, &client, explanation).await {
                 Sent::Yes => {
                     sent.insert(key);
                     retries.remove(&subject);
                 }
-                Sent::Refused => retries.remove(&subject),
+                Sent::Refused => {
+                    reached("extender: event refused");
+                    retries.remove(&subject);
+                }
                 Sent::NotAnswered => {
+                    reached("extender: event not answered");
                     is_api_server_away = true;
                     retries.failed(subject, Instant::now());
                 }
@@ -78,5 +112,7 @@ pub(crate) async fn explain(client: Client, cluster: Arc<Cluster>, event_delay: 
             sent.retain(|(uid, _)| index.pod(uid).is_some());
             retries.retain(|uid| index.pod(uid).is_some());
         });
+        sizes.sent.store(sent.len(), Ordering::Relaxed);
+        sizes.waiting.store(unsettled.len() + retries.len(), Ordering::Relaxed);
     }
 }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use runtime::{System, reached};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -12,8 +16,12 @@ use super::explain::Explanation;
 
 /// Longest note that the API server takes, in bytes.
 const LONGEST_NOTE: usize = 1024;
+
 /// kube repeats refused requests for minutes; an event is not worth that.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who says so.
+const CONTROLLER: &str = "neuron-extender";
 
 /// What became of an event.
 pub(super) enum Sent {
@@ -25,33 +33,17 @@ pub(super) enum Sent {
 }
 
 /// Sends the explanation as an event on its pod.
-pub(super) async fn send(client: &Client, explanation: Explanation) -> Sent {
-    let Explanation { uid, namespace, name, reason, note, .. } = explanation;
-    let full_name = format!("{namespace}/{name}");
-    info!(pod = full_name, event = reason, note, "sending an event");
-    let pod = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(namespace),
-        name: Some(name),
-        uid: Some(uid),
-        ..ObjectReference::default()
-    };
-    let event = Event {
-        type_: EventType::Warning,
-        reason: reason.to_owned(),
-        note: Some(shortened(note)),
-        action: "Scheduling".to_owned(),
-        secondary: None,
-    };
-    // Each event has a recorder of its own: a shared one counts events of one reason as repetitions of the first and drops
-    // the later notes.
-    let reporter = Reporter { controller: "neuron-extender".to_owned(), instance: None };
-    let recorder = Recorder::new(client.clone(), reporter);
-    match timeout(TIMEOUT, recorder.publish(&event, &pod)).await {
-        Ok(Ok(())) => Sent::Yes,
+pub(super) async fn send(system: &System, client: &Client, explanation: Explanation) -> Sent {
+    let Explanation { namespace, name, reason, note, .. } = &explanation;
+    let pod = format!("{namespace}/{name}");
+    info!(pod, event = reason, note, "sending an event");
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let reason = *reason;
+    let event = event(system, explanation);
+    match timeout(TIMEOUT, events.create(&PostParams::default(), &event)).await {
+        Ok(Ok(_)) => Sent::Yes,
         Ok(Err(error)) => {
-            warn!(pod = full_name, event = event.reason, reason = error.to_string(), "event not sent");
+            warn!(pod, event = reason, reason = error.to_string(), "event not sent");
             match error {
                 kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
                     Sent::Refused
@@ -60,14 +52,44 @@ pub(super) async fn send(client: &Client, explanation: Explanation) -> Sent {
             }
         }
         Err(_) => {
-            warn!(pod = full_name, event = event.reason, reason = "no answer in time", "event not sent");
+            warn!(pod, event = reason, reason = "no answer in time", "event not sent");
             Sent::NotAnswered
         }
     }
 }
 
+/// The event. Its name ends in a random number: of two events of one pod the clock may tell the same time.
+fn event(system: &System, explanation: Explanation) -> Event {
+    let Explanation { uid, namespace, name, reason, note, .. } = explanation;
+    let now = Timestamp::try_from(system.now()).unwrap_or(Timestamp::MAX);
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:016x}", system.random())),
+            namespace: Some(namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(now)),
+        type_: Some("Warning".to_owned()),
+        reason: Some(reason.to_owned()),
+        note: Some(shortened(note)),
+        action: Some("Scheduling".to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(namespace),
+            name: Some(name),
+            uid: Some(uid),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(CONTROLLER.to_owned()),
+        ..Event::default()
+    }
+}
+
 fn shortened(mut note: String) -> String {
     if note.len() > LONGEST_NOTE {
+        reached("extender: event note shortened");
         let mark = "...";
         let end =
             (0..=LONGEST_NOTE - mark.len()).rev().find(|&at| note.is_char_boundary(at)).unwrap_or_default();

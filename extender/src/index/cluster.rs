@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SetOnce};
 use tokio::time::timeout;
 
 use super::{Indeterminate, Index};
@@ -15,14 +15,15 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Cluster {
     index: RwLock<Index>,
-    listed: watch::Sender<bool>,
+    /// Set once pods and nodes have been listed. Not a `watch`: that one wakes its waiters in a random order.
+    listed: SetOnce<()>,
     changed: Notify,
 }
 
 impl Cluster {
     /// A cluster of which nothing is known yet.
     pub(crate) fn new(index: Index) -> Self {
-        Self { index: RwLock::new(index), listed: watch::Sender::new(false), changed: Notify::new() }
+        Self { index: RwLock::new(index), listed: SetOnce::new(), changed: Notify::new() }
     }
 
     /// Looks at the index.
@@ -36,21 +37,19 @@ impl Cluster {
         let result = change(&mut index);
         let (listed, unexplained) = (index.is_listed(), index.has_unexplained());
         drop(index);
-        self.note_listed(listed);
+        if listed {
+            // Of two writers the other may have set it.
+            let _ = self.listed.set(());
+        }
         if unexplained {
             self.changed.notify_one();
         }
         result
     }
 
-    /// Once everything has been listed that stays so: of two writers the one that looked first may come here last.
-    fn note_listed(&self, listed: bool) {
-        self.listed.send_if_modified(|before| listed && !std::mem::replace(before, true));
-    }
-
     /// Whether pods and nodes have been listed.
     pub(crate) fn is_listed(&self) -> bool {
-        *self.listed.borrow()
+        self.listed.initialized()
     }
 
     /// Waits until pods and nodes have been listed.
@@ -58,12 +57,7 @@ impl Cluster {
     /// # Errors
     /// They were not within two seconds.
     pub(crate) async fn listed(&self) -> Result<(), Indeterminate> {
-        if self.is_listed() {
-            return Ok(());
-        }
-        let mut listed = self.listed.subscribe();
-        let waited = timeout(LIST_TIMEOUT, listed.wait_for(|listed| *listed)).await;
-        waited.ok().and_then(Result::ok).map(|_| ()).ok_or(Indeterminate::BeforeFirstList)
+        timeout(LIST_TIMEOUT, self.listed.wait()).await.copied().map_err(|_| Indeterminate::BeforeFirstList)
     }
 
     /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.
@@ -88,11 +82,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_late_word_of_incomplete_lists_takes_nothing_back() {
+    async fn what_has_been_listed_once_stays_so() {
         let cluster = cluster();
         assert!(!cluster.is_listed());
-        cluster.note_listed(true);
-        cluster.note_listed(false);
+        cluster.write(|index| index.change_pods(Change::Listed(Vec::new())));
+        cluster.write(|index| index.change_nodes(Change::Listed(Vec::new())));
+        cluster.write(|index| index.change_pods(Change::Disconnected));
         assert!(cluster.is_listed());
         assert_eq!(cluster.listed().await, Ok(()));
     }

@@ -9,12 +9,14 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 mod topology_cache;
+mod views;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
 use neuron_core::pod::BoundPod;
+use runtime::reached;
 
 pub(crate) use self::cluster::Cluster;
 use self::node_view::IndexedNode;
@@ -23,19 +25,22 @@ pub(crate) use self::observed::{Advertised, Change, ObservedNode, ObservedPod};
 use self::overlay::{Overlay, Reservation};
 pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
 pub(crate) use self::topology_cache::TopologyCache;
+use self::views::Views;
+use crate::probe::Sizes;
 
 /// Everything known.
 #[derive(Debug)]
 pub(crate) struct Index {
     topologies: TopologyCache,
     nodes: BTreeMap<String, IndexedNode>,
-    views: HashMap<String, NodeView>,
+    /// One for each of `nodes`.
+    views: Views,
     /// Pods by the node that they are bound to.
-    bound: HashMap<String, Vec<BoundPod>>,
+    bound: BTreeMap<String, Vec<BoundPod>>,
     /// The node of each bound pod, by UID.
-    node_of: HashMap<String, String>,
+    node_of: BTreeMap<String, String>,
     /// Pods that are not bound, by UID.
-    pending: HashMap<String, ObservedPod>,
+    pending: BTreeMap<String, ObservedPod>,
     overlay: Overlay,
     unexplained: Unexplained,
     pod_watch: Watched,
@@ -62,8 +67,10 @@ pub(crate) struct Unexplained {
 }
 
 impl Watched {
-    fn listed(&mut self) {
-        (self.is_listed, self.is_disconnected) = (true, false);
+    /// A list is complete. Whether it ends a disconnection.
+    fn listed(&mut self) -> bool {
+        self.is_listed = true;
+        std::mem::take(&mut self.is_disconnected)
     }
 }
 
@@ -73,10 +80,10 @@ impl Index {
         Self {
             topologies,
             nodes: BTreeMap::new(),
-            views: HashMap::new(),
-            bound: HashMap::new(),
-            node_of: HashMap::new(),
-            pending: HashMap::new(),
+            views: Views::default(),
+            bound: BTreeMap::new(),
+            node_of: BTreeMap::new(),
+            pending: BTreeMap::new(),
             overlay: Overlay::default(),
             unexplained: Unexplained::default(),
             pod_watch: Watched::default(),
@@ -98,7 +105,10 @@ impl Index {
     pub(crate) fn change_pods(&mut self, change: Change<ObservedPod>) {
         match change {
             Change::ListBegins => self.overlay.list_begins(),
-            Change::Disconnected => self.pod_watch.is_disconnected = true,
+            Change::Disconnected => {
+                reached("extender: pod watch disconnected");
+                self.pod_watch.is_disconnected = true;
+            }
             Change::Applied(pod) => self.apply_pod(pod),
             Change::Gone(uid) => self.remove_pod(&uid),
             Change::Listed(pods) => {
@@ -106,15 +116,19 @@ impl Index {
                 let known = self.node_of.keys().chain(self.pending.keys());
                 let gone: Vec<String> = known.filter(|uid| !listed.contains(*uid)).cloned().collect();
                 for uid in gone {
+                    reached("extender: pod gone unseen");
                     self.forget_pod(&uid);
                 }
                 for node in self.overlay.remove_unlisted(|uid| listed.contains(uid)) {
+                    reached("extender: reservation of an unlisted pod removed");
                     self.rebuild_view(&node);
                 }
                 for pod in pods {
                     self.apply_pod(pod);
                 }
-                self.pod_watch.listed();
+                if self.pod_watch.listed() {
+                    reached("extender: pods listed again");
+                }
             }
         }
     }
@@ -123,7 +137,10 @@ impl Index {
     pub(crate) fn change_nodes(&mut self, change: Change<ObservedNode>) {
         match change {
             Change::ListBegins => {}
-            Change::Disconnected => self.node_watch.is_disconnected = true,
+            Change::Disconnected => {
+                reached("extender: node watch disconnected");
+                self.node_watch.is_disconnected = true;
+            }
             Change::Applied(node) => self.apply_node(node),
             Change::Gone(name) => self.remove_node(&name),
             Change::Listed(nodes) => {
@@ -131,12 +148,15 @@ impl Index {
                 let gone: Vec<String> =
                     self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
                 for name in gone {
+                    reached("extender: node gone unseen");
                     self.remove_node(&name);
                 }
                 for node in nodes {
                     self.apply_node(node);
                 }
-                self.node_watch.listed();
+                if self.node_watch.listed() {
+                    reached("extender: nodes listed again");
+                }
             }
         }
     }
@@ -146,9 +166,21 @@ impl Index {
         self.views.get(node)
     }
 
-    /// Every node, in no order.
+    /// Every node, by name.
     pub(crate) fn views(&self) -> impl Iterator<Item = &NodeView> {
-        self.views.values()
+        self.nodes.keys().filter_map(|name| self.views.get(name))
+    }
+
+    /// How much is known.
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes {
+            pods: self.node_of.len() + self.pending.len(),
+            nodes: self.nodes.len(),
+            topologies: self.topologies.len(),
+            reservations: self.overlay.len(),
+            unexplained: self.unexplained.nodes.len() + self.unexplained.pods.len(),
+            ..Sizes::default()
+        }
     }
 
     /// A pod that asks for Neuron hardware or gets it from a ResourceClaim, and has not ended, with the node it is bound to.
@@ -285,10 +317,7 @@ impl Index {
         let before = self.views.get(name).and_then(|view| view.topology());
         // Topologies are shared, so the same one is the same allocation.
         self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
-        match self.views.get_mut(name) {
-            Some(known) => *known = view,
-            None => drop(self.views.insert(name.to_owned(), view)),
-        }
+        self.views.insert(view);
         self.unexplained.nodes.insert(name.to_owned());
     }
 

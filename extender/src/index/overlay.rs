@@ -99,6 +99,11 @@ impl Overlay {
         self.by_pod.get(uid)
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_pod.values().map(BTreeMap::len).sum()
+    }
+
     /// Every core reserved on the node.
     pub(super) fn cores_on(&self, node: &str) -> CoreSet {
         let reserved = self.by_pod.values().filter_map(|nodes| nodes.get(node));

@@ -1,40 +1,46 @@
 //! The topologies of nodes, each worked out once and shared by all nodes that have it. Kept by the index.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
-use neuron_core::ids::DeviceSet;
 use neuron_core::report::NodeReport;
 use neuron_core::topology::{NodeTopologyError, Policy, Topology};
+use runtime::reached;
 
 /// The topologies in use, by what they follow from.
 #[derive(Debug)]
 pub(crate) struct TopologyCache {
     catalog: Arc<Catalog>,
     policy: Policy,
-    topologies: HashMap<Key, Arc<Topology>>,
+    topologies: BTreeMap<Key, Arc<Topology>>,
 }
 
 /// What a topology follows from: the label, and the report without health and holders, which change often.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     label: Option<String>,
     report: Option<ReportedTopology>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ReportedTopology {
     instance_type: String,
     lnc: u8,
     cores_per_device: Option<u8>,
-    links: Vec<(u8, DeviceSet)>,
+    /// Each device and those that it is linked to, as bits.
+    links: Vec<(u8, u64)>,
 }
 
 impl TopologyCache {
     /// Topologies by this catalog and policy.
     pub(crate) fn new(catalog: Arc<Catalog>, policy: Policy) -> Self {
-        Self { catalog, policy, topologies: HashMap::new() }
+        Self { catalog, policy, topologies: BTreeMap::new() }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.topologies.len()
     }
 
     /// The topology of a node with this label and report.
@@ -49,7 +55,7 @@ impl TopologyCache {
                 instance_type: report.instance_type.clone(),
                 lnc: report.lnc,
                 cores_per_device: report.cores_per_device,
-                links: report.devices.iter().map(|device| (device.id, device.links)).collect(),
+                links: report.devices.iter().map(|device| (device.id, device.links.bits())).collect(),
             }),
         };
         if let Some(topology) = self.topologies.get(&key) {
@@ -57,7 +63,13 @@ impl TopologyCache {
         }
         let topology = Arc::new(Topology::of_node(label, report, &self.catalog, self.policy)?);
         // Topologies that no node has any more go: whoever may write a node's report can make up new ones for ever.
-        self.topologies.retain(|_, topology| Arc::strong_count(topology) > 1);
+        self.topologies.retain(|_, topology| {
+            let is_used = Arc::strong_count(topology) > 1;
+            if !is_used {
+                reached("extender: topology dropped");
+            }
+            is_used
+        });
         self.topologies.insert(key, Arc::clone(&topology));
         Ok(topology)
     }

@@ -13,6 +13,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use runtime::reached;
 use serde::Deserialize;
 use tracing::warn;
 
@@ -56,6 +57,7 @@ async fn require_certificate(request: Request, next: Next) -> Response {
     if request.extensions().get::<Peer>().is_some_and(|peer| peer.has_certificate) {
         return next.run(request).await;
     }
+    reached("extender: call without a certificate");
     let error = "the Neuron scheduler takes this call only with a client certificate from its --client-ca; \
                  set certFile and keyFile in tlsConfig of the extender in kube-scheduler's configuration";
     warn!(path = request.uri().path(), reason = "no client certificate", "call refused");
@@ -92,11 +94,17 @@ async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>)
 }
 
 fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {
-    body.map_err(|rejection| logged(BodyError::NotReceived { verb, reason: rejection.body_text() }))
+    body.map_err(|rejection| {
+        reached("extender: call not received");
+        logged(BodyError::NotReceived { verb, reason: rejection.body_text() })
+    })
 }
 
 fn parse<'a, T: Deserialize<'a>>(verb: &'static str, body: &'a [u8]) -> Result<T, BodyError> {
-    serde_json::from_slice(body).map_err(|source| logged(BodyError::NotUnderstood { verb, source }))
+    serde_json::from_slice(body).map_err(|source| {
+        reached("extender: call not understood");
+        logged(BodyError::NotUnderstood { verb, source })
+    })
 }
 
 fn logged(error: BodyError) -> BodyError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use neuron_core::claim::Claim;
 use neuron_core::request::{PodRequest, RequestError};
+use runtime::reached;
 use serde_json::value::RawValue;
 use tracing::{Instrument as _, debug, info_span};
 
@@ -25,6 +26,11 @@ impl Filter {
         Self { cluster, refusals: Arc::new(RefusalLog::new()) }
     }
 
+    /// Of how many pods the last refusal is remembered.
+    pub(crate) fn refusals_logged(&self) -> usize {
+        self.refusals.len()
+    }
+
     /// Checks every given node. A failure of the call as a whole is in the answer's `error`.
     pub(crate) async fn filter<'a>(&self, args: FilterArgs<'a>) -> FilterResult<'a> {
         let FilterArgs { pod, nodes, node_names } = args;
@@ -33,7 +39,10 @@ impl Filter {
         };
         let span = info_span!("filter", pod = pod.metadata.to_string());
         let answer = async {
-            self.cluster.listed().await?;
+            self.cluster
+                .listed()
+                .await
+                .inspect_err(|_| reached("extender: filter before the first lists"))?;
             self.answer(&pod, nodes, node_names)
         };
         answer.instrument(span).await.unwrap_or_else(FilterResult::failure)
@@ -74,10 +83,13 @@ impl Filter {
             return Ok(answer);
         }
         let reason = if request.is_err() {
+            reached("extender: filter of a request that cannot be read");
             None
         } else if self.cluster.read(Index::is_disconnected) {
+            reached("extender: filter while a watch is disconnected");
             Some(Indeterminate::Disconnected)
         } else if !unknown_holders.is_empty() {
+            reached("extender: filter met an unknown holder");
             Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
         } else {
             None
@@ -167,12 +179,20 @@ impl Call<'_> {
         if request.is_empty() && self.claim.is_none() {
             return Ok(());
         }
-        let view = view.ok_or(NodeRefusal::UnknownNode)?;
-        view.admits_claim(self.claim)?;
+        let view = view.ok_or_else(|| {
+            reached("extender: filter of an unknown node");
+            NodeRefusal::UnknownNode
+        })?;
+        view.admits_claim(self.claim)
+            .inspect_err(|_| reached("extender: filter of a pod with a claim refused"))?;
         if request.is_empty() {
             return Ok(());
         }
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
-        if is_reserved { Ok(()) } else { view.fits(request) }
+        if is_reserved {
+            reached("extender: filter of a pod with a reservation");
+            return Ok(());
+        }
+        view.fits(request)
     }
 }

@@ -1,10 +1,11 @@
 //! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
 //! about a pod that waits several times a second. Used by filter.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use runtime::reached;
 use tracing::{debug, info};
 
 use crate::index::{Indeterminate, NodeRefusal, RefusalKind};
@@ -21,7 +22,7 @@ pub(super) struct RefusalLog {
 #[derive(Debug)]
 struct Logged {
     /// The fingerprint of the reason, by the pod's UID.
-    by_pod: HashMap<String, u64>,
+    by_pod: BTreeMap<String, u64>,
     /// The size at which pods that no longer wait are forgotten.
     prune_at: usize,
 }
@@ -50,7 +51,7 @@ impl Reasons {
 
 impl RefusalLog {
     pub(super) fn new() -> Self {
-        Self { logged: Mutex::new(Logged { by_pod: HashMap::new(), prune_at: FEW }) }
+        Self { logged: Mutex::new(Logged { by_pod: BTreeMap::new(), prune_at: FEW }) }
     }
 
     /// No node takes the pod. `still_waits` says of a UID whether its pod waits.
@@ -84,6 +85,11 @@ impl RefusalLog {
         self.lock().by_pod.remove(uid);
     }
 
+    /// How many pods are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.lock().by_pod.len()
+    }
+
     /// Whether this was not the last reason for the pod.
     fn is_new(&self, uid: &str, fingerprint: u64, still_waits: impl Fn(&str) -> bool) -> bool {
         let mut logged = self.lock();
@@ -91,6 +97,7 @@ impl RefusalLog {
             return std::mem::replace(known, fingerprint) != fingerprint;
         }
         if logged.by_pod.len() >= logged.prune_at {
+            reached("extender: refusals forgotten");
             logged.by_pod.retain(|uid, _| still_waits(uid));
             logged.prune_at = FEW.max(logged.by_pod.len() * 2);
         }

@@ -10,10 +10,10 @@ use crate::support::World;
 
 /// Lines at info and above of this thread, on which the whole extender of a test runs.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn start() -> (Log, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn start() -> (Log, tracing::subscriber::DefaultGuard) {
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::INFO)
@@ -26,7 +26,7 @@ impl Log {
     }
 
     /// The lines with this text.
-    fn lines(&self, text: &str) -> Vec<String> {
+    pub(crate) fn lines(&self, text: &str) -> Vec<String> {
         let bytes = self.0.lock().unwrap();
         let lines = std::str::from_utf8(&bytes).unwrap().lines();
         lines.filter(|line| line.contains(text)).map(|line| line.trim().to_owned()).collect()

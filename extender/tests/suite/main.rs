@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     reason = "clippy knows tests by their attribute; their helpers fail in the same way"
 )]
+#![allow(clippy::disallowed_methods, reason = "tests run on the machine as it is")]
 
 mod bind;
 mod claim;
@@ -14,6 +15,8 @@ mod filter;
 mod holders;
 mod http_client;
 mod logs;
+mod machine;
+mod simulated;
 mod start;
 mod support;
 mod tls;

@@ -11,6 +11,8 @@ use fake_cluster::clock::Clock;
 use fake_cluster::system::Address;
 use http::Request;
 use neuron_extender::{Arguments, Config, serve};
+use runtime::System;
+use runtime::system::Address;
 use serde_json::json;
 use testkit_support::eventually;
 use tokio::net::TcpListener;
@@ -86,8 +88,10 @@ async fn the_program_serves_until_sigterm() {
 async fn a_catalog_file_that_cannot_be_used_is_named() {
     let world = World::with_nodes(&[]).await;
     let config = Config { catalog: Some("/nowhere/catalog.json".into()), ..Config::default() };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let error = serve(config, world.client.clone(), listener, CancellationToken::new()).await.unwrap_err();
+    let system = System::real();
+    let listener = system.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+    let serving = serve(system, config, world.client.clone(), listener, CancellationToken::new());
+    let error = serving.await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the catalog file /nowhere/catalog.json cannot be read: No such file or directory (os error 2)"

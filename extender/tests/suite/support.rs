@@ -16,6 +16,7 @@ use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
 use neuron_core::catalog::Catalog;
 use neuron_extender::{Config, serve};
+use runtime::System;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testkit_support::{eventually, within};
@@ -74,7 +75,7 @@ impl Faults {
     }
 
     /// The extender's client: the API server behind these faults.
-    fn client(&self, api: &ApiServer) -> Client {
+    pub(crate) fn client(&self, api: &ApiServer) -> Client {
         let (router, faults) = (api.router(), self.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let router = router.clone();
@@ -208,8 +209,11 @@ impl World {
         let stop = CancellationToken::new();
         let (config, client) = (self.config.clone(), self.faults.client(&self.api));
         let shutdown = stop.clone();
-        let serving =
-            async move { serve(config, client, TcpListener::from_std(listener)?, shutdown).await }.boxed();
+        let serving = async move {
+            let listener = Box::new(TcpListener::from_std(listener)?);
+            serve(System::real(), config, client, listener, shutdown).await
+        }
+        .boxed();
         self.extender = Some(Extender { address, http, stop, task: spawn(serving) });
     }
 
@@ -366,7 +370,7 @@ impl World {
 }
 
 /// A node whose device plugin advertises what the type has.
-fn node(name: &str, instance_type: &str) -> Value {
+pub(crate) fn node(name: &str, instance_type: &str) -> Value {
     let labels = json!({"node.kubernetes.io/instance-type": instance_type});
     let resources = Catalog::embedded().find(instance_type).map(|of| {
         let cores = u32::from(of.devices) * u32::from(of.cores_per_device) / u32::from(of.default_lnc);

@@ -16,30 +16,31 @@ use rcgen::{
     date_time_ymd,
 };
 use rstest::rstest;
+use runtime::System;
+use runtime::system::Address;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit_support::{eventually, within};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::http_client::{call, http_client, try_call};
 use crate::support::World;
 
 /// A CA that signs for servers and clients.
-struct Ca {
+pub(crate) struct Ca {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, PEM.
 #[derive(Clone)]
-struct Pair {
-    certificate: String,
-    key: String,
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Ca {
-    fn new(name: &str) -> Ca {
+    pub(crate) fn new(name: &str) -> Ca {
         Ca::valid(name, CertificateParams::new([]).unwrap())
     }
 
@@ -52,7 +53,7 @@ impl Ca {
         Ca { pem, issuer: Issuer::new(params, key) }
     }
 
-    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Pair {
+    pub(crate) fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Pair {
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
@@ -211,6 +212,8 @@ async fn files_that_cannot_be_used_change_nothing_until_they_are_put_right() {
     secret.swap("mismatched", &halves, None);
     program.says(" does not belong to the certificate ").await;
     assert!(health(&old).await);
+    assert!(!health(&new).await);
+    program.says("TLS handshake failed client=\"127.0.0.1:").await;
     secret.swap("empty", &Pair { certificate: String::new(), key: halves.key.clone() }, None);
     program.says("tls.crt contains no certificate").await;
     assert!(health(&old).await);
@@ -266,9 +269,10 @@ impl Drop for Program {
 /// Starts on files that a test made unusable; `{folder}` stands for theirs in the error.
 async fn start_error(secret: &Secret, with_client_ca: bool) -> String {
     let config = Config { tls: Some(secret.files(with_client_ca)), ..Config::default() };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let system = System::real();
+    let listener = system.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let client = ApiServer::new(Clock::new()).client();
-    let serving = serve(config, client, listener, CancellationToken::new());
+    let serving = serve(system, config, client, listener, CancellationToken::new());
     let error = within("the start to fail", serving).await.unwrap_err().to_string();
     error.replace(secret.folder.path().to_str().unwrap(), "{folder}")
 }

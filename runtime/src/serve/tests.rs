@@ -79,6 +79,41 @@ async fn dropping_the_server_ends_its_connections() {
     assert!(matches!(open.read(&mut [0]).await, Ok(0) | Err(_)));
 }
 
+/// Gives the connection that it has, and never another.
+struct Once(Option<Connection>);
+
+impl Listener for Once {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
+        match self.0.take() {
+            Some(connection) => std::future::ready(Ok(connection)).boxed(),
+            None => std::future::pending().boxed(),
+        }
+    }
+
+    fn address(&self) -> Address {
+        Address::Unix("/once".into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_may_be_idle_for_as_long_as_clients_keep_theirs() {
+    let (mut client, server) = tokio::io::duplex(1024);
+    let system = System::real();
+    let routes = Router::new().route("/", get(|| async { "hello" }));
+    let server_of_one = Server::new(system.clone(), Protocol::Http1, routes, GRACE);
+    let listener = Box::new(Once(Some(Connection::new(server, "client"))));
+    drop(system.spawn(server_of_one.run(listener, CancellationToken::new())));
+    for _ in 0..2 {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"hello") {
+            assert_ne!(client.read_buf(&mut answer).await.unwrap(), 0, "it was closed");
+        }
+        sleep(Duration::from_secs(90)).await;
+    }
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "a silent client is not kept for ever");
+}
+
 #[tokio::test]
 async fn a_connection_that_is_not_prepared_is_closed_and_others_go_on() {
     let system = System::real();

@@ -60,6 +60,7 @@ pub(super) const ROWS: &[Row] = &[
             "fake-neuron",
             "neuron-workload",
             "fake-cluster",
+            "runtime",
             "testkit-support",
         ],
     ),

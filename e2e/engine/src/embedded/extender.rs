@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use kube::Client;
+use runtime::System;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -31,7 +32,7 @@ impl Extender {
         let config =
             neuron_extender::Config { catalog: self.catalog.clone(), ..neuron_extender::Config::default() };
         let program = Program::start("extender", move |shutdown| {
-            neuron_extender::serve(config, client, listener, shutdown)
+            neuron_extender::serve(System::real(), config, client, Box::new(listener), shutdown)
         })?;
         *self.program.lock().await = Some(program);
         Ok(address)

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use runtime::reached;
 use tokio::time::Instant;
 
 use crate::events::explain::Explanation;
@@ -57,6 +58,11 @@ impl Retries {
         self.waits.remove(subject);
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.waits.len()
+    }
+
     /// Waits until there is something to look at again; without end if there is nothing.
     pub(crate) async fn due(&self) {
         match self.waits.values().filter_map(|(until, _)| *until).min() {
@@ -76,6 +82,7 @@ impl Retries {
             if until.take_if(|until| now >= *until).is_none() {
                 continue;
             }
+            reached("extender: explanation tried again");
             match node {
                 Some(node) => nodes.insert(node.clone()),
                 None => pods.insert(uid.clone()),

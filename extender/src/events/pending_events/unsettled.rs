@@ -1,9 +1,10 @@
 //! Explanations of what mostly sets itself right: for a moment a pod's record, its node's report and kubelet's choice may
 //! disagree, and nobody should be frightened by that. They are sent once they have held for a while.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use runtime::reached;
 use tokio::time::Instant;
 
 use crate::events::explain::Explanation;
@@ -14,13 +15,18 @@ pub(crate) struct Unsettled {
     /// How long an explanation must hold before it is sent.
     event_delay: Duration,
     /// Since when, and the node that must be looked at again, by the pod's UID and the note.
-    found: HashMap<(String, String), (Instant, String)>,
+    found: BTreeMap<(String, String), (Instant, String)>,
 }
 
 impl Unsettled {
     /// Nothing found yet.
     pub(crate) fn new(event_delay: Duration) -> Self {
-        Self { event_delay, found: HashMap::new() }
+        Self { event_delay, found: BTreeMap::new() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.found.len()
     }
 
     /// Waits until something has held long enough; without end if nothing was found.
@@ -47,7 +53,13 @@ impl Unsettled {
     ) -> Vec<Explanation> {
         let key = |explanation: &Explanation| (explanation.uid.clone(), explanation.note.clone());
         let still: BTreeSet<_> = found.iter().map(key).collect();
-        self.found.retain(|key, (_, node)| !nodes.contains(node) || still.contains(key));
+        self.found.retain(|key, (_, node)| {
+            let stays = !nodes.contains(node) || still.contains(key);
+            if !stays {
+                reached("extender: explanation no longer needed");
+            }
+            stays
+        });
         let mut settled = Vec::new();
         for explanation in found {
             let Some(node) = explanation.node.clone() else {

@@ -1,16 +1,21 @@
 //! The handshake of one TLS connection, which tells whether the client showed a certificate. Used by the server.
 
 use std::io;
+use std::time::Duration;
 
-use axum::Extension;
-use axum::middleware::AddExtension;
-use axum_server::accept::Accept;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use tokio::net::TcpStream;
-use tower::Layer;
+use axum::{Extension, Router};
+use futures::FutureExt as _;
+use runtime::system::Connection;
+use runtime::{Prepare, reached};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tracing::warn;
+
+use super::ServedTls;
+
+/// Longest time for a handshake. Clients that say nothing would pile up otherwise.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The client: an extension of every request that comes over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,36 +24,30 @@ pub(crate) struct Peer {
     pub(crate) has_certificate: bool,
 }
 
-/// Accepts TLS connections.
-#[derive(Clone)]
-pub(crate) struct TlsAcceptor {
-    rustls: RustlsAcceptor,
-}
-
-impl TlsAcceptor {
-    /// An acceptor that takes the newest configuration for each connection.
-    pub(crate) fn new(config: RustlsConfig) -> Self {
-        Self { rustls: RustlsAcceptor::new(config) }
-    }
-}
-
-impl<S: Send + 'static> Accept<TcpStream, S> for TlsAcceptor {
-    type Stream = <RustlsAcceptor as Accept<TcpStream, S>>::Stream;
-    type Service = AddExtension<S, Peer>;
-    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
-
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let address = stream.peer_addr();
-        let handshake = self.rustls.accept(stream, service);
+/// Prepares connections by their handshakes, each by what is served when it is accepted. The routes get the [`Peer`].
+pub(crate) fn prepare(served: ServedTls, routes: Router) -> Box<Prepare> {
+    Box::new(move |connection| {
+        let (acceptor, routes) = (TlsAcceptor::from(served.newest()), routes.clone());
         async move {
-            let (stream, service) = handshake.await.inspect_err(|error| {
-                let client = address.map(|address| address.to_string()).unwrap_or_default();
+            let client = connection.peer().to_owned();
+            let stream = shake_hands(acceptor, connection).await.inspect_err(|error| {
+                reached("extender: TLS handshake failed");
                 warn!(client, reason = error.to_string(), "TLS handshake failed");
             })?;
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let peer = Peer { has_certificate: !certificates.is_empty() };
-            Ok((stream, Extension(peer).layer(service)))
+            Ok((Connection::new(stream, client), routes.layer(Extension(peer))))
         }
         .boxed()
+    })
+}
+
+async fn shake_hands(acceptor: TlsAcceptor, connection: Connection) -> io::Result<TlsStream<Connection>> {
+    match timeout(HANDSHAKE, acceptor.accept(connection)).await {
+        Ok(shaken) => shaken,
+        Err(_) => {
+            reached("extender: TLS handshake too slow");
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("it was not done within {HANDSHAKE:?}")))
+        }
     }
 }

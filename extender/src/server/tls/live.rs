@@ -8,9 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum_server::tls_rustls::RustlsConfig;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::Notify;
+use futures::FutureExt as _;
+use futures::future::select_all;
+use runtime::system::FolderWatch;
+use runtime::{System, reached};
+use rustls::ServerConfig;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -24,37 +27,52 @@ const POLL: Duration = Duration::from_secs(60);
 /// The files, their contents that are served, and who sees changes.
 pub(crate) struct LiveTls {
     files: TlsFiles,
-    served: Contents,
-    config: RustlsConfig,
-    changed: Arc<Notify>,
-    _watcher: Option<RecommendedWatcher>,
+    contents: Contents,
+    served: watch::Sender<Arc<ServerConfig>>,
+    folders: Vec<FolderWatch>,
+}
+
+/// What is served. Clones see the same.
+#[derive(Clone)]
+pub(crate) struct ServedTls {
+    config: watch::Receiver<Arc<ServerConfig>>,
+}
+
+impl ServedTls {
+    /// The configuration for a new connection.
+    pub(crate) fn newest(&self) -> Arc<ServerConfig> {
+        self.config.borrow().clone()
+    }
 }
 
 impl LiveTls {
     /// Reads the files; an error names the one that cannot be used.
-    pub(crate) fn open(files: TlsFiles) -> Result<Self, TlsError> {
+    pub(crate) async fn open(system: &System, files: TlsFiles) -> Result<Self, TlsError> {
         // The folders are watched before the files are read, so that no change between the two is missed.
-        let changed = Arc::new(Notify::new());
-        let watcher = watch(&files, changed.clone());
-        let served = files.read()?;
-        let config = RustlsConfig::from_config(Arc::new(files.server_config(&served)?));
-        Ok(Self { files, served, config, changed, _watcher: watcher })
+        let folders = watch_folders(system, &files);
+        let contents = files.read(system).await?;
+        let config = files.server_config(&contents, system)?;
+        Ok(Self { files, contents, served: watch::Sender::new(Arc::new(config)), folders })
     }
 
     /// The configuration for new connections, always the newest.
-    pub(crate) fn config(&self) -> RustlsConfig {
-        self.config.clone()
+    pub(crate) fn served(&self) -> ServedTls {
+        ServedTls { config: self.served.subscribe() }
     }
 
     /// Follows the files until the future is dropped. Files that cannot be used change nothing.
-    pub(crate) async fn follow(mut self) {
+    pub(crate) async fn follow(mut self, system: System) {
         let mut last_error = None;
         loop {
-            let _ = timeout(POLL, self.changed.notified()).await;
-            match self.reload() {
-                Ok(true) => info!(certificate = %self.files.certificate.display(), "TLS files reloaded"),
+            let _ = timeout(POLL, change(&mut self.folders)).await;
+            match self.reload(&system).await {
+                Ok(true) => {
+                    reached("extender: TLS files reloaded");
+                    info!(certificate = %self.files.certificate.display(), "TLS files reloaded");
+                }
                 Ok(false) => {}
                 Err(error) => {
+                    reached("extender: TLS files not usable");
                     let error = error.to_string();
                     if last_error.as_ref() != Some(&error) {
                         warn!(
@@ -71,39 +89,41 @@ impl LiveTls {
     }
 
     /// Whether there was something new.
-    fn reload(&mut self) -> Result<bool, TlsError> {
-        let contents = self.files.read()?;
-        if contents == self.served {
+    async fn reload(&mut self, system: &System) -> Result<bool, TlsError> {
+        let contents = self.files.read(system).await?;
+        if contents == self.contents {
             return Ok(false);
         }
-        let config = self.files.server_config(&contents)?;
-        self.config.reload_from_config(Arc::new(config));
-        self.served = contents;
+        let config = self.files.server_config(&contents, system)?;
+        self.served.send_replace(Arc::new(config));
+        self.contents = contents;
         Ok(true)
     }
 }
 
-/// Notifies of changes in the files' folders. Where that does not work, the poll finds them too.
-fn watch(files: &TlsFiles, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
+/// Watches the files' folders. In those that cannot be watched the poll finds changes too.
+fn watch_folders(system: &System, files: &TlsFiles) -> Vec<FolderWatch> {
     let paths = [&files.certificate, &files.key].into_iter().chain(&files.client_ca);
     let folder = |path: &Path| match path.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => Path::new(".").to_owned(),
     };
     let folders: BTreeSet<_> = paths.map(|path| folder(path)).collect();
-    let watching = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Reading the files is an event too, and must not lead to the next reading.
-        if !event.is_ok_and(|event| event.kind.is_access()) {
-            changed.notify_one();
-        }
-    })
-    .and_then(|mut watcher| {
-        folders.iter().try_for_each(|folder| watcher.watch(folder, RecursiveMode::NonRecursive))?;
-        Ok(watcher)
+    let watched = folders.into_iter().filter_map(|folder| {
+        let watching = system.watch_folder(&folder).inspect_err(|error| {
+            reached("extender: TLS folder not watched");
+            let (folder, reason) = (folder.display(), error.to_string());
+            warn!(%folder, reason, period = ?POLL, "a folder of TLS files cannot be watched; the files are read now and then");
+        });
+        watching.ok()
     });
-    watching
-        .inspect_err(|error| {
-            warn!(reason = error.to_string(), period = ?POLL, "folders of TLS files cannot be watched; the files are read now and then");
-        })
-        .ok()
+    watched.collect()
+}
+
+/// Waits until something changes in one of the folders; without end if there are none.
+async fn change(folders: &mut [FolderWatch]) {
+    if folders.is_empty() {
+        return std::future::pending().await;
+    }
+    select_all(folders.iter_mut().map(|folder| folder.changed().boxed())).await;
 }

@@ -6,6 +6,8 @@
 //! the routes of the verbs refuse calls that came without.
 //!
 //! Every certificate that the client CA signed may schedule: give a CA of the scheduler's own, not the cluster's.
+//!
+//! Keys and nonces are the one thing that is not drawn by the [`System`]: ring draws them, and takes them from nobody.
 
 mod accept;
 mod error;
@@ -13,7 +15,9 @@ mod live;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
+use runtime::System;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -21,11 +25,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, RootCertStore, ServerConfig};
 
-pub(crate) use self::accept::{Peer, TlsAcceptor};
+pub(crate) use self::accept::{Peer, prepare};
 use self::error::TlsError;
-pub(crate) use self::live::LiveTls;
+pub(crate) use self::live::{LiveTls, ServedTls};
 
 /// Where the files of HTTPS are, all PEM. They may be replaced at any time, such as by a mounted Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,10 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
+/// The system's clock, by which certificates are judged.
+#[derive(Debug)]
+struct WallClock(System);
+
 /// What the files contain.
 #[derive(PartialEq, Eq)]
 struct Contents {
@@ -46,27 +55,49 @@ struct Contents {
     client_ca: Option<Vec<u8>>,
 }
 
+impl WallClock {
+    fn time(&self) -> UnixTime {
+        // No certificate is as old as 1970.
+        UnixTime::since_unix_epoch(self.0.now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+}
+
+impl TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(self.time())
+    }
+}
+
 impl TlsFiles {
-    fn read(&self) -> Result<Contents, TlsError> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|source| TlsError::Read { path: path.clone(), source })
+    async fn read(&self, system: &System) -> Result<Contents, TlsError> {
+        let read = async |path: &PathBuf| {
+            system.read(path).await.map_err(|source| TlsError::Read { path: path.clone(), source })
         };
+        // One after the other: two of them may be one file, which is read once at a time.
         Ok(Contents {
-            certificate: read(&self.certificate)?,
-            key: read(&self.key)?,
-            client_ca: self.client_ca.as_ref().map(read).transpose()?,
+            certificate: read(&self.certificate).await?,
+            key: read(&self.key).await?,
+            client_ca: match &self.client_ca {
+                Some(path) => Some(read(path).await?),
+                None => None,
+            },
         })
     }
 
-    fn server_config(&self, contents: &Contents) -> Result<ServerConfig, TlsError> {
+    fn server_config(&self, contents: &Contents, system: &System) -> Result<ServerConfig, TlsError> {
         // The provider is named here, so that a caller of the library need not have installed one.
         let provider = Arc::new(ring::default_provider());
-        let certified = self.certified_key(contents, &provider)?;
-        let builder = ServerConfig::builder_with_provider(provider.clone())
+        let clock = WallClock(system.clone());
+        let certified = self.certified_key(contents, &provider, clock.time())?;
+        let client_ca = match self.client_ca.as_ref().zip(contents.client_ca.as_ref()) {
+            Some((path, pem)) => Some(client_verifier(path, pem, provider.clone(), clock.time())?),
+            None => None,
+        };
+        let builder = ServerConfig::builder_with_details(provider, Arc::new(clock))
             .with_safe_default_protocol_versions()
             .map_err(|source| TlsError::Unusable { path: self.certificate.clone(), source })?;
-        let builder = match self.client_ca.as_ref().zip(contents.client_ca.as_ref()) {
-            Some((path, pem)) => builder.with_client_cert_verifier(client_verifier(path, pem, provider)?),
+        let builder = match client_ca {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
@@ -79,10 +110,11 @@ impl TlsFiles {
         &self,
         contents: &Contents,
         provider: &CryptoProvider,
+        now: UnixTime,
     ) -> Result<CertifiedKey, TlsError> {
         let chain = certificates(&self.certificate, &contents.certificate)?;
         if let Some(first) = chain.first() {
-            check_dates(&self.certificate, first, provider)?;
+            check_dates(&self.certificate, first, provider, now)?;
         }
         let key = PrivateKeyDer::from_pem_slice(&contents.key)
             .map_err(|source| TlsError::Key { path: self.key.clone(), source })?;
@@ -111,12 +143,13 @@ fn client_verifier(
     path: &Path,
     pem: &[u8],
     provider: Arc<CryptoProvider>,
+    now: UnixTime,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
     let mut out_of_date = None;
     for certificate in certificates(path, pem)? {
         // While a CA is replaced, a bundle holds the old one beside the new. Verifiers never look at a CA's dates.
-        match check_dates(path, &certificate, &provider) {
+        match check_dates(path, &certificate, &provider, now) {
             Ok(()) => roots
                 .add(certificate)
                 .map_err(|source| TlsError::Unusable { path: path.to_owned(), source })?,
@@ -132,12 +165,13 @@ fn client_verifier(
     }
 }
 
-/// Checks that the certificate is valid today. Verifying it without any root fails at its dates or, if they are right, at
+/// Checks that the certificate is valid now. Verifying it without any root fails at its dates or, if they are right, at
 /// something later, which is for clients to check.
 fn check_dates(
     path: &Path,
     certificate: &CertificateDer<'_>,
     provider: &CryptoProvider,
+    now: UnixTime,
 ) -> Result<(), TlsError> {
     let path = path.to_owned();
     let parsed = match ParsedCertificate::try_from(certificate) {
@@ -145,7 +179,6 @@ fn check_dates(
         Err(source) => return Err(TlsError::Unusable { path, source }),
     };
     let (roots, algorithms) = (RootCertStore::empty(), provider.signature_verification_algorithms.all);
-    let now = UnixTime::now();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], now, algorithms) {
         Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
             Err(TlsError::Expired { path, since: error::date(not_after) })

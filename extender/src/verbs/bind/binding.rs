@@ -11,7 +11,7 @@ use kube::api::{GetParams, PostParams};
 use kube::core::{Request, Resource as _};
 use neuron_core::pod::BoundPod;
 use runtime::protobuf::{MEDIA_TYPE, wrap};
-use runtime::{CallError, Protobuf};
+use runtime::{CallError, Protobuf, reached};
 use tokio::time::{Instant, timeout_at};
 
 use crate::index::ObservedPod;
@@ -67,7 +67,10 @@ pub(super) async fn post(client: &Client, binding: &BindingRequest, until: Insta
             _ => Outcome::Unknown(message),
         },
         Ok(Err(error)) => Outcome::Unknown(error.to_string()),
-        Err(_) => Outcome::Unknown(CallError::NotAnswered.to_string()),
+        Err(_) => {
+            reached("extender: binding not answered in time");
+            Outcome::Unknown(CallError::NotAnswered.to_string())
+        }
     }
 }
 
@@ -90,7 +93,10 @@ pub(super) async fn read(
         Ok(Err(CallError::Status { code: 404, .. })) => Ok(None),
         Ok(Err(CallError::Status { message, .. })) => Err(message),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(CallError::NotAnswered.to_string()),
+        Err(_) => {
+            reached("extender: pod not read in time");
+            Err(CallError::NotAnswered.to_string())
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod binding;
 mod error;
+mod reservation;
 #[cfg(test)]
 mod tests;
 
@@ -12,17 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
 use neuron_core::pod::BoundPod;
-use tokio::time::{Instant, sleep};
+use runtime::{System, reached};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
-use crate::index::{Cluster, Index};
+use self::reservation::reserve;
+use crate::index::Cluster;
 use crate::wire::BindArgs;
 
 /// How long a bind and its Binding may take.
@@ -37,10 +40,12 @@ pub(crate) struct BindTimeouts {
 /// Binds pods. Clones share the cluster and the tasks.
 #[derive(Clone)]
 pub(crate) struct Binder {
+    system: System,
     cluster: Arc<Cluster>,
     client: Client,
     timeouts: BindTimeouts,
-    tasks: TaskTracker,
+    binds: TaskTracker,
+    end: CancellationToken,
 }
 
 /// A pod that is bound.
@@ -55,9 +60,15 @@ pub(crate) enum Bound {
 }
 
 impl Binder {
-    /// A binder for this cluster.
-    pub(crate) fn new(cluster: Arc<Cluster>, client: Client, timeouts: BindTimeouts) -> Self {
-        Self { cluster, client, timeouts, tasks: TaskTracker::new() }
+    /// A binder for this cluster. Whatever it has under way is cut off at the `end`.
+    pub(crate) fn new(
+        system: System,
+        cluster: Arc<Cluster>,
+        client: Client,
+        timeouts: BindTimeouts,
+        end: CancellationToken,
+    ) -> Self {
+        Self { system, cluster, client, timeouts, binds: TaskTracker::new(), end }
     }
 
     /// Binds a pod. A repeated call for a pod that is bound here is a success.
@@ -74,20 +85,30 @@ impl Binder {
             log(&bound);
             bound
         };
-        self.tasks.spawn(run.instrument(span)).await.unwrap_or(Err(BindError::Stopped))
+        let run = self.end.clone().run_until_cancelled_owned(run.instrument(span));
+        let ended = self.system.spawn(self.binds.track_future(run)).await;
+        ended.ok().flatten().unwrap_or_else(|| {
+            reached("extender: bind broke off");
+            Err(BindError::Stopped)
+        })
     }
 
     /// Waits until every bind under way has ended.
     pub(crate) async fn finish(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.binds.close();
+        self.binds.wait().await;
+    }
+
+    /// How many binds are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.binds.len()
     }
 
     async fn run(&self, args: BindArgs) -> Result<Bound, BindError> {
         let start = Instant::now();
         // The last quarter is for reading the pod where the Binding's outcome is not known.
         let (write_until, until) = (start + self.timeouts.bind * 3 / 4, start + self.timeouts.bind);
-        self.cluster.listed().await?;
+        self.cluster.listed().await.inspect_err(|_| reached("extender: bind before the first lists"))?;
         let found = self.find_pod(&args, write_until).await?;
         if let Some(node) = &found.node {
             return self.bound_before(&found.pod, node, &args.node);
@@ -99,7 +120,8 @@ impl Binder {
         if request.is_empty() {
             return self.carry_out(&binding, write_until, until).await.map(|()| Bound::WithoutDevices);
         }
-        binding.annotations = self.cluster.write(|index| reserve(index, &found.pod, &binding))?;
+        let now = self.system.now();
+        binding.annotations = self.cluster.write(|index| reserve(index, &found.pod, &binding, now))?;
         let carried_out = self.carry_out(&binding, write_until, until).await;
         match &carried_out {
             Ok(()) | Err(BindError::OutcomeUnknown { .. }) => self.release_if_unused(binding.clone()),
@@ -114,8 +136,10 @@ impl Binder {
             return Ok(());
         }
         self.cluster.read(|index| {
-            let view = index.view(node).ok_or_else(|| BindError::UnknownNode { node: node.to_owned() })?;
-            Ok(view.admits_claim(pod.claim.as_ref())?)
+            let view = index.view(node).ok_or_else(|| unknown_node(node))?;
+            view.admits_claim(pod.claim.as_ref())
+                .inspect_err(|_| reached("extender: pod with a claim refused at its bind"))?;
+            Ok(())
         })
     }
 
@@ -132,26 +156,41 @@ impl Binder {
         if let Some(observed) = observed {
             return Ok(observed);
         }
+        reached("extender: pod read before its bind");
         match read(&self.client, &args.pod_namespace, &args.pod_name, until).await {
             Ok(Some(live)) if live.pod.uid == args.pod_uid => Ok(live),
             Ok(Some(live)) => {
+                reached("extender: pod replaced before its bind");
                 Err(BindError::Replaced { requested: args.pod_uid.clone(), found: live.pod.uid })
             }
-            Ok(None) => Err(BindError::Gone),
-            Err(reason) => Err(BindError::NotRead(reason)),
+            Ok(None) => {
+                reached("extender: pod gone before its bind");
+                Err(BindError::Gone)
+            }
+            Err(reason) => {
+                reached("extender: pod not readable before its bind");
+                Err(BindError::NotRead(reason))
+            }
         }
     }
 
     /// The answer for a pod that is already bound to `node`.
     fn bound_before(&self, pod: &BoundPod, node: &str, requested: &str) -> Result<Bound, BindError> {
         if node != requested {
+            reached("extender: pod bound elsewhere");
             return Err(BindError::BoundElsewhere { node: node.to_owned() });
         }
         if pod.request.as_ref().is_ok_and(|request| request.is_empty()) {
             return Ok(Bound::WithoutDevices);
         }
         let counts = self.cluster.read(|index| index.view(node).is_some_and(|view| view.has_record_of(pod)));
-        if counts { Ok(Bound::Already) } else { Err(BindError::BoundWithoutRecord) }
+        if counts {
+            reached("extender: pod bound here already");
+            Ok(Bound::Already)
+        } else {
+            reached("extender: pod bound without a record");
+            Err(BindError::BoundWithoutRecord)
+        }
     }
 
     /// Sends the Binding; where its outcome is not known, the pod says.
@@ -163,78 +202,54 @@ impl Binder {
     ) -> Result<(), BindError> {
         let (reason, is_conflict) = match post(&self.client, binding, write_until).await {
             Outcome::Bound => return Ok(()),
-            Outcome::Refused(reason) => return Err(BindError::BindingRefused(reason)),
-            Outcome::Conflict(reason) => (reason, true),
-            Outcome::Unknown(reason) => (reason, false),
+            Outcome::Refused(reason) => {
+                reached("extender: binding refused");
+                return Err(BindError::BindingRefused(reason));
+            }
+            Outcome::Conflict(reason) => {
+                reached("extender: binding met a conflict");
+                (reason, true)
+            }
+            Outcome::Unknown(reason) => {
+                reached("extender: outcome of a binding unknown");
+                (reason, false)
+            }
         };
         match read(&self.client, &binding.namespace, &binding.name, until).await {
-            Ok(None) => Err(BindError::Gone),
+            Ok(None) => {
+                reached("extender: pod gone during its bind");
+                Err(BindError::Gone)
+            }
             Ok(Some(live)) if live.pod.uid != binding.uid => {
+                reached("extender: pod replaced during its bind");
                 Err(BindError::Replaced { requested: binding.uid.clone(), found: live.pod.uid })
             }
             Ok(Some(LivePod { node: Some(node), pod })) => {
                 let ours = node == binding.node
                     && pod.annotations.get(ALLOCATION) == binding.annotations.get(ALLOCATION);
-                if ours { Ok(()) } else { self.bound_before(&pod, &node, &binding.node).map(|_| ()) }
+                if ours {
+                    reached("extender: binding found carried out");
+                    Ok(())
+                } else {
+                    self.bound_before(&pod, &node, &binding.node).map(|_| ())
+                }
             }
-            Ok(Some(LivePod { node: None, .. })) if is_conflict => Err(BindError::BindingRefused(reason)),
+            Ok(Some(LivePod { node: None, .. })) if is_conflict => {
+                reached("extender: conflict of a pod that is not bound");
+                Err(BindError::BindingRefused(reason))
+            }
             // Unbound now, but a request that was cut off may still be carried out.
-            Ok(Some(LivePod { node: None, .. })) | Err(_) => Err(BindError::OutcomeUnknown { reason }),
-        }
-    }
-
-    fn release(&self, binding: &BindingRequest) {
-        self.cluster.write(|index| index.release(&binding.uid, &binding.node));
-    }
-
-    /// Releases, after a while, a reservation that the watch never removes: its Binding can no longer be carried out, or
-    /// the pod came and went while the watch was disconnected.
-    fn release_if_unused(&self, binding: BindingRequest) {
-        let binder = self.clone();
-        let wait = async move {
-            loop {
-                sleep(binder.timeouts.binding).await;
-                if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node)) {
-                    return;
-                }
-                let until = Instant::now() + binder.timeouts.bind;
-                let holds = match read(&binder.client, &binding.namespace, &binding.name, until).await {
-                    Ok(Some(LivePod { node: Some(node), pod })) => {
-                        node == binding.node && pod.uid == binding.uid && !pod.terminal
-                    }
-                    Ok(_) => false,
-                    Err(_) => true,
-                };
-                if !holds {
-                    info!("reservation released: the pod is not bound here");
-                    return binder.release(&binding);
-                }
+            Ok(Some(LivePod { node: None, .. })) | Err(_) => {
+                reached("extender: outcome of a binding left open");
+                Err(BindError::OutcomeUnknown { reason })
             }
-        };
-        tokio::spawn(wait.in_current_span());
+        }
     }
 }
 
-/// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node.
-fn reserve(
-    index: &mut Index,
-    pod: &BoundPod,
-    binding: &BindingRequest,
-) -> Result<Arc<BTreeMap<String, String>>, BindError> {
-    if let Some(reservation) = index.join_reservation(&binding.uid, &binding.node) {
-        return Ok(reservation.annotations);
-    }
-    let request = pod.request.as_ref().map_err(Clone::clone)?;
-    let view =
-        index.view(&binding.node).ok_or_else(|| BindError::UnknownNode { node: binding.node.clone() })?;
-    let (placement, occupancy) = view.place(request)?;
-    let topology = occupancy.topology();
-    let cores = placement.hardware(topology);
-    let allocation = placement.allocation(&binding.node, topology);
-    let now = Timestamp::now().as_nanosecond().to_string();
-    let annotations = Arc::new(allocation.annotations(false, &now));
-    index.reserve(&binding.uid, &binding.node, cores, annotations.clone());
-    Ok(annotations)
+fn unknown_node(node: &str) -> BindError {
+    reached("extender: node of a bind unknown");
+    BindError::UnknownNode { node: node.to_owned() }
 }
 
 fn log(bound: &Result<Bound, BindError>) {

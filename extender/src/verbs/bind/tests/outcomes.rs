@@ -71,3 +71,12 @@ async fn the_end_waits_for_binds_under_way() {
     world.binder.finish().await;
     assert_eq!(world.node_of("one").await.as_deref(), Some(NODE));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_panics_takes_no_other_along() {
+    let (world, args) = World::new().await;
+    world.fault(Fault::Panics);
+    assert_eq!(world.bind(&args).await.0, Err(BindError::Stopped));
+    let other = world.create("other", 1).await;
+    assert!(world.bind(&other).await.0.is_ok());
+}

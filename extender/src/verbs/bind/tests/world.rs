@@ -15,8 +15,10 @@ use kube::{Api, Client, ResourceExt as _};
 use neuron_core::catalog::Catalog;
 use neuron_core::pod::{BoundPod, PodSpec};
 use neuron_core::topology::Policy;
+use runtime::System;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
@@ -41,6 +43,8 @@ pub(super) enum Fault {
     Status(u16),
     /// Somebody else binds the pod to a node first, with these annotations.
     BoundBefore(&'static str, Value),
+    /// It panics.
+    Panics,
     /// Somebody deletes the pod first, and perhaps makes it again.
     Deleted { and_made_again: bool },
 }
@@ -93,7 +97,7 @@ impl World {
         let faults = Arc::<Mutex<VecDeque<Fault>>>::default();
         let reads_fail = Arc::new(Mutex::new(false));
         let client = client(&server, pods.clone(), faults.clone(), reads_fail.clone());
-        let binder = Binder::new(cluster.clone(), client, TIMEOUTS);
+        let binder = Binder::new(System::real(), cluster.clone(), client, TIMEOUTS, CancellationToken::new());
         let world = World { pods, faults, reads_fail, cluster, binder };
         let args = world.create("one", 1).await;
         (world, args)
@@ -189,6 +193,7 @@ fn client(
                     return broken();
                 }
                 Some(Fault::CallLost) => return broken(),
+                Some(Fault::Panics) => panic!("it broke"),
                 Some(Fault::Status(code)) => {
                     let response = Response::builder().status(StatusCode::from_u16(code)?);
                     return Ok(response.body(axum::body::Body::from("told so"))?);
