@@ -5,6 +5,8 @@
 //! namespaces and of collections, and pages of lists (`limit` is read as "everything", which Kubernetes allows). Pods and
 //! nodes are answered in protobuf where the client accepts nothing else; any other kind is then refused with 406.
 //!
+//! Events end an hour after their last write, as there. A resourceVersion counts the writes to all kinds.
+//!
 //! `routes` maps an address to one of `verbs`; `kinds` holds the rules of each kind; `store` holds the objects and the
 //! changes that watches read.
 
@@ -27,6 +29,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::kinds::table::NAMESPACES;
+pub use self::store::Observed;
 use self::store::{Key, Store};
 use self::verbs::create;
 use crate::clock::Clock;
@@ -83,7 +86,14 @@ impl ApiServer {
 
     /// The server as an axum router, for a kube client or a listener.
     pub fn router(&self) -> Router {
-        routes::router(&self.store, &CancellationToken::new())
+        self.lagging_router(0)
+    }
+
+    /// As [`Self::router`], but lists with `resourceVersion=0`, and watches that begin there, show the state `lag` versions
+    /// ago, as Kubernetes' may, which serves them from a cache. A watch then goes on from that state. It is later where the
+    /// past is no longer kept that far, or was compacted.
+    pub fn lagging_router(&self, lag: u64) -> Router {
+        routes::router(&self.store, &CancellationToken::new(), lag)
     }
 
     /// Serves HTTP on `listener` until `shutdown`, which also ends the watches opened through it.
@@ -93,7 +103,7 @@ impl ApiServer {
         listener: Box<dyn Listener>,
         shutdown: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let router = routes::router(&self.store, &shutdown);
+        let router = routes::router(&self.store, &shutdown, 0);
         Server::new(system.clone(), Protocol::Http1, router, SHUTDOWN_GRACE).run(listener, shutdown)
     }
 
@@ -106,6 +116,11 @@ impl ApiServer {
     /// Answers every request 503 and ends open watches after `false`, until called with `true`.
     pub fn set_available(&self, available: bool) {
         self.store.set_available(available);
+    }
+
+    /// Calls `observer` inside every write, in the order of resourceVersions. It must not call the server.
+    pub fn observe(&self, observer: Box<dyn Fn(&Observed<'_>) + Send + Sync>) {
+        self.store.observe(observer);
     }
 
     /// Stores the whole text that `GET .../pods/{pod}/log?container={container}` answers. It is removed with the pod.

@@ -3,51 +3,48 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::kinds::event;
 use super::kinds::table::Resource;
+use super::store::Stored;
 
-/// An object with its type.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Typed<'a> {
-    api_version: String,
-    kind: &'static str,
-    #[serde(flatten)]
-    object: &'a Value,
-}
-
-impl<'a> Typed<'a> {
-    pub(crate) fn of(resource: &Resource, object: &'a Value) -> Self {
-        Self { api_version: resource.api_version(), kind: resource.kind, object }
+/// An object's JSON with its type.
+pub(crate) fn typed(resource: &Resource, object: &[u8]) -> Vec<u8> {
+    let Resource { kind, .. } = resource;
+    let mut typed = format!(r#"{{"apiVersion":"{}","kind":"{kind}""#, resource.api_version()).into_bytes();
+    // The object follows without its opening brace.
+    let fields = object.strip_prefix(b"{").unwrap_or_default();
+    if fields.len() > 1 {
+        typed.push(b',');
     }
+    typed.extend_from_slice(fields);
+    typed
 }
 
 /// One stored object as the body of an answer.
-pub(crate) fn object(code: StatusCode, resource: &Resource, object: &Value) -> Response {
-    json_body(code, &Typed::of(resource, &event::shown(resource, object)))
+pub(crate) fn object(code: StatusCode, resource: &Resource, object: &Stored) -> Response {
+    json_body(code, typed(resource, object.json(resource)))
 }
 
 /// A list of stored objects at a resourceVersion.
-pub(crate) fn list(resource: &Resource, version: u64, objects: &[Arc<Value>]) -> Response {
-    let items: Vec<_> = objects.iter().map(|object| event::shown(resource, object)).collect();
-    let metadata = json!({"resourceVersion": version.to_string()});
-    let kind = format!("{}List", resource.kind);
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct List<'a> {
-        kind: String,
-        api_version: String,
-        metadata: Value,
-        items: Vec<std::borrow::Cow<'a, Value>>,
+pub(crate) fn list(resource: &Resource, version: u64, objects: &[Arc<Stored>]) -> Response {
+    let Resource { kind, .. } = resource;
+    let api_version = resource.api_version();
+    let mut body = format!(
+        r#"{{"kind":"{kind}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{version}"}},"items":["#
+    )
+    .into_bytes();
+    for (place, object) in objects.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(object.json(resource));
     }
-    json_body(StatusCode::OK, &List { kind, api_version: resource.api_version(), metadata, items })
+    body.extend_from_slice(b"]}");
+    json_body(StatusCode::OK, body)
 }
 
 /// `status: Success`, as deletions and bindings answer.
@@ -57,14 +54,9 @@ pub(crate) fn success(code: StatusCode, details: Option<Value>) -> Response {
         Some(details) => status["details"] = details,
         None => status["code"] = code.as_u16().into(),
     }
-    json_body(code, &status)
+    json_body(code, status.to_string())
 }
 
-fn json_body(code: StatusCode, body: &impl Serialize) -> Response {
-    match serde_json::to_vec(body) {
-        Ok(bytes) => (code, [(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response(),
-        Err(error) => {
-            ApiError::bad_request(format!("the answer cannot be written as JSON: {error}")).into_response()
-        }
-    }
+fn json_body(code: StatusCode, bytes: impl Into<Bytes>) -> Response {
+    (code, [(header::CONTENT_TYPE, "application/json")], Body::from(bytes.into())).into_response()
 }

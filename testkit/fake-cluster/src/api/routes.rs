@@ -35,6 +35,8 @@ struct Endpoint {
     resource: &'static Resource,
     /// Ends open watches when the listener shuts down.
     closing: CancellationToken,
+    /// How many versions ago the state is that is shown where any will do.
+    lag: u64,
 }
 
 /// The object or collection that an address names.
@@ -85,11 +87,12 @@ impl Parameters {
     }
 }
 
-/// The whole server as a router. Open watches end when `closing` is cancelled.
-pub(crate) fn router(store: &Arc<Store>, closing: &CancellationToken) -> Router {
+/// The whole server as a router. Open watches end when `closing` is cancelled. Where a client takes any state, it is shown the
+/// one `lag` versions ago.
+pub(crate) fn router(store: &Arc<Store>, closing: &CancellationToken, lag: u64) -> Router {
     let mut router = Router::new();
     for resource in table::all() {
-        let endpoint = Endpoint { store: store.clone(), resource, closing: closing.clone() };
+        let endpoint = Endpoint { store: store.clone(), resource, closing: closing.clone(), lag };
         router = router.merge(routes_of(resource).with_state(endpoint));
     }
     router
@@ -148,7 +151,7 @@ async fn list_or_watch(
     Path(address): Path<Address>,
     Query(parameters): Query<Parameters>,
 ) -> Result<Response, ApiError> {
-    let Endpoint { store, resource, closing } = endpoint;
+    let Endpoint { store, resource, closing, lag } = endpoint;
     let namespace = Some(address.namespace).filter(|namespace| !namespace.is_empty());
     let Parameters { label_selector, field_selector, .. } = &parameters;
     let filter = Filter::parse(resource, namespace, label_selector, field_selector)?;
@@ -156,12 +159,13 @@ async fn list_or_watch(
     if !is_true(&parameters.watch) {
         let is_exact = parameters.resource_version_match == "Exact";
         let (exact, at_least) = if is_exact { (version, None) } else { (None, version) };
-        return read::list(&store, resource, &filter, exact, at_least);
+        return read::list(&store, resource, &filter, exact, at_least, lag);
     }
     let options = WatchOptions {
         resource,
         filter,
         from: version,
+        lag,
         send_initial_events: is_true(&parameters.send_initial_events),
         bookmarks: is_true(&parameters.allow_watch_bookmarks),
         timeout: parameters.timeout_seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),

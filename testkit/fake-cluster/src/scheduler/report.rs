@@ -16,8 +16,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::choose_node::diagnosis::cut_note;
 use crate::clock::{Clock, rfc3339};
 
-/// Where the scheduling loop leaves its reports.
-pub(crate) type Reports = UnboundedSender<Report>;
+/// Where the scheduling loop leaves its reports, and the watch says which pods are gone.
+pub(crate) type Reports = UnboundedSender<Message>;
+
+/// What the task is told.
+pub(crate) enum Message {
+    Write(Report),
+    /// The pod of this UID is gone; nothing more is reported of it.
+    Gone(String),
+}
 
 /// One event and, for failures, the condition that goes with it.
 pub(crate) struct Report {
@@ -74,10 +81,17 @@ pub(crate) async fn write(
     client: kube::Client,
     clock: Clock,
     scheduler: String,
-    mut reports: UnboundedReceiver<Report>,
+    mut messages: UnboundedReceiver<Message>,
 ) {
     let mut writer = Writer { client, clock, scheduler, last: BTreeMap::new(), written: 0 };
-    while let Some(report) = reports.recv().await {
+    while let Some(message) = messages.recv().await {
+        let report = match message {
+            Message::Write(report) => report,
+            Message::Gone(uid) => {
+                writer.last.remove(&uid);
+                continue;
+            }
+        };
         writer.event(&report).await;
         if let Some((reason, message)) = &report.condition {
             writer.condition(&report, reason, message).await;

@@ -12,7 +12,7 @@ use super::cache::Cache;
 use super::config::SchedulerConfig;
 use super::extender::client::Extender;
 use super::queue::Queue;
-use super::report::{Report, Reports};
+use super::report::{Message, Report, Reports};
 use crate::clock::Clock;
 use crate::version::Behaviour;
 
@@ -57,7 +57,16 @@ impl Shared {
 
     /// Leaves a report for the task that writes them.
     pub(crate) fn report(&self, report: Report) {
+        self.send(Message::Write(report));
+    }
+
+    /// Says that a pod is gone, after what was reported of it.
+    pub(crate) fn forget_reports(&self, pod_uid: String) {
+        self.send(Message::Gone(pod_uid));
+    }
+
+    fn send(&self, message: Message) {
         // The receiver is gone only when the scheduler stops.
-        let _ = self.reports.send(report);
+        let _ = self.reports.send(message);
     }
 }

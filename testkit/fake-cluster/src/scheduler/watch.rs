@@ -35,6 +35,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     shared.with_state(|state| {
                         pod_changed(&mut state.queue, &mut state.cache, &change, &shared.config.name, now);
                     });
+                    if let Change { old: Some(pod), new: None } = change {
+                        shared.forget_reports(pod.uid().unwrap_or_default());
+                    }
                 },
                 Err(error) => tracing::debug!(%error, "the watch of pods failed; it starts again"),
             },

@@ -1,11 +1,15 @@
 //! Events under both of their APIs.
 
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::api::events::v1::Event as EventsEvent;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use testkit_support::within;
 
 use super::start;
 
@@ -63,4 +67,29 @@ async fn a_core_event_shows_its_old_fields_as_deprecated_ones() {
     assert_eq!(event.deprecated_count, Some(3));
     assert_eq!(event.deprecated_source.unwrap().component.as_deref(), Some("kubelet"));
     assert!(event.deprecated_last_timestamp.is_some());
+}
+
+#[tokio::test]
+async fn an_event_ends_an_hour_after_its_last_write_and_watches_are_told() {
+    let (server, client) = start();
+    let events: Api<Event> = Api::default_namespaced(client);
+    let minutes = |minutes: u64| server.clock().advance(Duration::from_secs(60 * minutes));
+    for name in ["once", "again"] {
+        let event = json!({"metadata": {"name": name}, "involvedObject": {"name": "a"}});
+        events.create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await.unwrap();
+    }
+    minutes(30);
+    let patch = Patch::Merge(json!({"count": 2}));
+    events.patch("again", &PatchParams::default(), &patch).await.unwrap();
+    let version = events.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut watch = events.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    minutes(29);
+    assert_eq!(events.list(&ListParams::default()).await.unwrap().items.len(), 2);
+    for (advance, gone) in [(1, "once"), (30, "again")] {
+        minutes(advance);
+        let told = within("the end of an event", watch.try_next()).await.unwrap().unwrap();
+        let WatchEvent::Deleted(event) = told else { panic!("{told:?}") };
+        assert_eq!(event.name_any(), gone);
+    }
+    assert!(events.get_opt("again").await.unwrap().is_none());
 }

@@ -13,6 +13,7 @@ mod deletion;
 mod events;
 mod http;
 mod objects;
+mod past;
 mod pods;
 mod protobuf;
 mod versions;

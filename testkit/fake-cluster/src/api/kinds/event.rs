@@ -44,7 +44,8 @@ pub(crate) fn stored_path(resource: &Resource, path: &str) -> String {
     rest.map_or_else(|| first.to_owned(), |rest| format!("{first}.{rest}"))
 }
 
-fn is_renamed(resource: &Resource) -> bool {
+/// Whether the fields of stored events have other names in `resource`.
+pub(crate) fn is_renamed(resource: &Resource) -> bool {
     resource.collection == Collection::Events && !resource.group.is_empty()
 }
 

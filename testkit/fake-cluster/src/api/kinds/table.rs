@@ -18,6 +18,19 @@ pub(crate) enum Collection {
     Leases,
 }
 
+impl Collection {
+    /// The kind of its objects; events have one in both APIs.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Pods => PODS.kind,
+            Self::Nodes => NODES.kind,
+            Self::Namespaces => NAMESPACES.kind,
+            Self::Events => CORE_EVENTS.kind,
+            Self::Leases => LEASES.kind,
+        }
+    }
+}
+
 /// One resource of one API group, as clients address it.
 #[derive(Debug)]
 pub(crate) struct Resource {

@@ -14,7 +14,7 @@ use crate::api::kinds::pod;
 use crate::api::kinds::table::{Collection, NAMESPACES, Resource};
 use crate::api::object::{self, as_map, metadata_mut};
 use crate::api::reply;
-use crate::api::store::{Key, State, Store};
+use crate::api::store::{Key, State, Store, Stored};
 
 /// Creates an object in `namespace` ("" for cluster-wide kinds).
 pub(crate) fn create(
@@ -35,7 +35,7 @@ pub(crate) fn insert(
     resource: &Resource,
     namespace: &str,
     mut object: Value,
-) -> Result<Arc<Value>, ApiError> {
+) -> Result<Arc<Stored>, ApiError> {
     let key = set_name(state, resource, namespace, &mut object)?;
     let metadata = metadata_mut(&mut object);
     if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {

@@ -20,13 +20,14 @@ pub(crate) fn get(store: &Store, resource: &Resource, key: &Key) -> Result<Respo
 }
 
 /// The objects that match now. `exact` asks for one resourceVersion: any but the newest is refused with 410, as after a
-/// compaction. `at_least` must not lie in the future.
+/// compaction. `at_least` must not lie in the future; with 0 any state will do, and the one `lag` versions ago is shown.
 pub(crate) fn list(
     store: &Store,
     resource: &Resource,
     filter: &Filter,
     exact: Option<u64>,
     at_least: Option<u64>,
+    lag: u64,
 ) -> Result<Response, ApiError> {
     let (version, objects) = {
         let state = store.lock();
@@ -37,8 +38,8 @@ pub(crate) fn list(
         if exact.is_some_and(|wanted| wanted < version) {
             return Err(ApiError::expired("The resourceVersion for the provided list is too old."));
         }
-        let matching = state.list(resource.collection).filter(|object| filter.matches(object));
-        (version, matching.cloned().collect::<Vec<_>>())
+        let shown = if at_least == Some(0) { state.version_before(lag) } else { version };
+        (shown, state.list_at(shown, resource.collection, |object| filter.matches(object)))
     };
     Ok(reply::list(resource, version, &objects))
 }

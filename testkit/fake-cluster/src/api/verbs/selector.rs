@@ -9,6 +9,7 @@ use crate::api::error::ApiError;
 use crate::api::kinds::event;
 use crate::api::kinds::table::Resource;
 use crate::api::object;
+use crate::api::store::{Part, Topic};
 
 /// Fields that count as "false" when they are missing.
 const BOOLEANS: [&str; 2] = ["/spec/unschedulable", "/spec/hostNetwork"];
@@ -39,6 +40,17 @@ impl Filter {
         fields: &str,
     ) -> Result<Self, ApiError> {
         Ok(Self { namespace, labels: parse_labels(labels)?, fields: parse_fields(resource, fields)? })
+    }
+
+    /// What changes have to be told by, so that none is missed that matters here.
+    pub(crate) fn topic(&self, resource: &Resource) -> Topic {
+        let part = |term: &FieldTerm| match (term.equal, term.pointer.as_str()) {
+            (true, "/metadata/name") => Some(Part::Named(term.value.clone())),
+            (true, "/spec/nodeName") => Some(Part::OnNode(term.value.clone())),
+            _ => None,
+        };
+        let part = self.fields.iter().find_map(part).unwrap_or(Part::All);
+        Topic { collection: resource.collection, part }
     }
 
     /// Whether a stored object is asked for.

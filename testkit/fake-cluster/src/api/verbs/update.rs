@@ -14,7 +14,7 @@ use crate::api::kinds::table::{Collection, LEASES, Resource};
 use crate::api::kinds::{event, pod};
 use crate::api::object::{self, as_map, metadata_mut, put};
 use crate::api::reply;
-use crate::api::store::{Key, State, Store};
+use crate::api::store::{Key, State, Store, Stored};
 
 /// Which part of an object a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn update(
     key: &Key,
     part: Part,
     mut new: Value,
-) -> Result<Arc<Value>, ApiError> {
+) -> Result<Arc<Stored>, ApiError> {
     let found = state.get(resource.collection, key).cloned();
     let old = found.ok_or_else(|| ApiError::not_found(resource, &key.name))?;
     check_address(resource, key, &new)?;
@@ -95,7 +95,7 @@ fn update(
             return Err(ApiError::invalid(resource, &key.name, errors));
         }
     }
-    if new == *old { Ok(old) } else { Ok(state.insert(resource.collection, key.clone(), new)) }
+    if new == **old { Ok(old) } else { Ok(state.insert(resource.collection, key.clone(), new)) }
 }
 
 /// Refuses an object that has another name or namespace than its address.

@@ -1,24 +1,22 @@
-//! A watch: the changes after a resourceVersion, as a stream of JSON lines. It reads the changes that the store keeps, so a
-//! slow watcher loses nothing until they are dropped; then it gets 410 Gone.
+//! A watch: the changes after a resourceVersion, as a stream of JSON lines. It is told by the store what concerns it, so a
+//! slow watcher loses nothing until that is no longer kept; then it gets 410 Gone.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use futures::Stream;
 use futures::stream;
-use serde::Serialize;
-use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
-use tokio::time::Instant;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::selector::Filter;
 use crate::api::error::ApiError;
-use crate::api::kinds::event;
-use crate::api::kinds::table::Resource;
-use crate::api::reply::Typed;
-use crate::api::store::{BadStart, Change, Progress, Store, stamp};
+use crate::api::kinds::table::{Collection, Resource};
+use crate::api::reply;
+use crate::api::store::{BadStart, Change, News, Store, Stored, Subscription};
 
 /// How many changes go into one chunk at most.
 const CHUNK: usize = 256;
@@ -30,8 +28,9 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 pub(crate) struct WatchOptions {
     pub(crate) resource: &'static Resource,
     pub(crate) filter: Filter,
-    /// `None` or 0: begin with the present objects as ADDED events.
+    /// `None`: begin with the present objects as ADDED events. 0: the same, with those `lag` versions ago.
     pub(crate) from: Option<u64>,
+    pub(crate) lag: u64,
     /// Begin with the present objects and mark their end by a bookmark (streaming lists).
     pub(crate) send_initial_events: bool,
     pub(crate) bookmarks: bool,
@@ -44,19 +43,15 @@ pub(crate) fn open(
     options: WatchOptions,
     closing: CancellationToken,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static {
-    let mut progress = store.progress();
-    let outages = progress.borrow_and_update().outages;
     let now = Instant::now();
     let mut watch = Watch {
         store,
-        progress,
-        outages,
+        subscription: None,
         closing,
         pending_lines: Vec::new(),
         cursor: 0,
-        is_over: false,
         deadline: options.timeout.map(|timeout| now + timeout),
-        next_bookmark: now + BOOKMARK_PERIOD,
+        next_bookmark: options.bookmarks.then_some(now + BOOKMARK_PERIOD),
         options,
     };
     watch.begin();
@@ -70,38 +65,33 @@ pub(crate) fn open(
 struct Watch {
     store: Arc<Store>,
     options: WatchOptions,
-    progress: Receiver<Progress>,
-    outages: u64,
+    /// None: the stream ends after the pending lines.
+    subscription: Option<Subscription>,
     closing: CancellationToken,
     /// Lines to send before the next change.
     pending_lines: Vec<u8>,
     /// Changes up to this version have been sent or skipped.
     cursor: u64,
-    /// Whether the stream ends after the pending lines.
-    is_over: bool,
     deadline: Option<Instant>,
-    next_bookmark: Instant,
+    /// None: it was not asked for.
+    next_bookmark: Option<Instant>,
 }
 
 impl Watch {
     /// Sets where the watch begins.
     fn begin(&mut self) {
+        let topic = self.options.filter.topic(self.options.resource);
         let store = self.store.clone();
-        let state = store.lock();
-        let from = self.options.from.filter(|from| *from > 0);
-        match from {
-            Some(from) if !self.options.send_initial_events => {
-                self.cursor = from;
-                if let Err(bad_start) = state.check_start(from) {
-                    self.fail(&bad_start);
-                }
-            }
-            _ => {
-                self.cursor = state.version();
+        let mut state = store.lock();
+        match self.options.from {
+            Some(from) if from > 0 && !self.options.send_initial_events => self.cursor = from,
+            from => {
+                self.cursor =
+                    if from == Some(0) { state.version_before(self.options.lag) } else { state.version() };
+                let asked_for = |object: &_| self.options.filter.matches(object);
                 let mut lines = Vec::new();
-                let present = state.list(self.options.resource.collection);
-                for object in present.filter(|object| self.options.filter.matches(object)) {
-                    self.write_object(&mut lines, "ADDED", object);
+                for object in state.list_at(self.cursor, self.options.resource.collection, asked_for) {
+                    self.write_object(&mut lines, "ADDED", &object);
                 }
                 if self.options.send_initial_events {
                     self.write_bookmark(&mut lines, true);
@@ -109,79 +99,95 @@ impl Watch {
                 self.pending_lines = lines;
             }
         }
+        match Subscription::new(&store, &mut state, topic, self.cursor) {
+            Ok(subscription) => self.subscription = Some(subscription),
+            Err(bad_start) => self.fail(&bad_start),
+        }
     }
 
     /// The next lines, or `None` at the end.
     async fn next(&mut self) -> Option<Vec<u8>> {
-        if !self.pending_lines.is_empty() {
-            return Some(std::mem::take(&mut self.pending_lines));
-        }
         loop {
-            if self.is_over || self.closing.is_cancelled() {
+            if !self.pending_lines.is_empty() {
+                return Some(std::mem::take(&mut self.pending_lines));
+            }
+            if self.closing.is_cancelled() {
                 return None;
             }
-            if self.progress.borrow_and_update().outages != self.outages {
-                return None;
-            }
-            let changes = self.store.lock().changes(self.cursor, CHUNK);
-            match changes {
-                Err(bad_start) => {
-                    self.fail(&bad_start);
-                    return Some(std::mem::take(&mut self.pending_lines));
-                }
-                Ok(changes) if !changes.is_empty() => {
-                    let lines = self.write_changes(&changes);
-                    if !lines.is_empty() {
-                        return Some(lines);
-                    }
-                }
-                Ok(_) => {
-                    if let Some(bookmark) = self.wait().await {
-                        return Some(bookmark);
+            match self.subscription.as_ref()?.take(CHUNK) {
+                News::Ended => return None,
+                News::FellBehind { oldest } => self.fail(&BadStart::Compacted { oldest }),
+                News::Changes(changes, version) => {
+                    self.cursor = version;
+                    if !changes.is_empty() {
+                        self.pending_lines = self.write_changes(&changes);
+                    } else if self.wake().is_some_and(|wake| wake <= Instant::now()) {
+                        self.end_period();
+                    } else {
+                        self.wait().await;
                     }
                 }
             }
         }
     }
 
-    /// Waits for a change. Gives a bookmark when one is due, which is also the last line before a timeout.
-    async fn wait(&mut self) -> Option<Vec<u8>> {
-        let wake = self.deadline.map_or(self.next_bookmark, |deadline| deadline.min(self.next_bookmark));
-        // Nothing more is told once the server ends; what has changed is told before time runs out.
+    /// When the watch does something by itself.
+    fn wake(&self) -> Option<Instant> {
+        self.deadline.into_iter().chain(self.next_bookmark).min()
+    }
+
+    /// Sends the bookmark that is due, which is also the last line before a timeout.
+    fn end_period(&mut self) {
+        let wake = self.wake();
+        if self.next_bookmark.is_some() {
+            let mut lines = Vec::new();
+            self.write_bookmark(&mut lines, false);
+            self.pending_lines = lines;
+            self.next_bookmark = wake.map(|wake| wake + BOOKMARK_PERIOD);
+        }
+        if self.deadline == wake {
+            self.subscription = None;
+        }
+    }
+
+    /// Waits until there may be something to tell.
+    async fn wait(&self) {
+        let Some(subscription) = &self.subscription else { return };
+        // Nobody else may be there to notice that an event has ended.
+        let is_of_events = self.options.resource.collection == Collection::Events;
+        let expiry = if is_of_events { self.store.lock().next_expiry() } else { None };
+        let expiry = async {
+            match expiry {
+                Some(expiry) => self.store.clock().sleep_until(expiry).await,
+                None => pending().await,
+            }
+        };
+        let time = async {
+            match self.wake() {
+                Some(wake) => sleep_until(wake).await,
+                None => pending().await,
+            }
+        };
+        // Whatever it is, the store is asked before anything is told.
         tokio::select! {
             biased;
-            () = self.closing.cancelled() => return None,
-            changed = self.progress.changed() => {
-                self.is_over = changed.is_err();
-                return None;
-            }
-            () = tokio::time::sleep_until(wake) => {}
+            () = self.closing.cancelled() => {}
+            () = subscription.changed() => {}
+            () = expiry => {}
+            () = time => {}
         }
-        self.is_over = self.deadline == Some(wake);
-        self.next_bookmark = wake + BOOKMARK_PERIOD;
-        let mut lines = Vec::new();
-        if self.options.bookmarks {
-            self.write_bookmark(&mut lines, false);
-        }
-        (!lines.is_empty()).then_some(lines)
     }
 
     /// Writes changes as events: an object that starts or ceases to match is added or deleted for this watcher.
-    fn write_changes(&mut self, changes: &[Arc<Change>]) -> Vec<u8> {
+    fn write_changes(&self, changes: &[Arc<Change>]) -> Vec<u8> {
         let mut lines = Vec::new();
         for change in changes {
-            self.cursor = change.version;
-            if change.collection != self.options.resource.collection {
-                continue;
-            }
-            let matching = |object: &&Arc<Value>| self.options.filter.matches(object);
+            let matching = |object: &&Arc<Stored>| self.options.filter.matches(object);
             match (change.before.as_ref().filter(matching), change.after.as_ref().filter(matching)) {
                 (None, Some(after)) => self.write_object(&mut lines, "ADDED", after),
                 (Some(_), Some(after)) => self.write_object(&mut lines, "MODIFIED", after),
-                (Some(before), None) => {
-                    let mut gone = Value::clone(before);
-                    stamp(&mut gone, change.version);
-                    self.write_object(&mut lines, "DELETED", &gone);
+                (Some(_), None) => {
+                    change.gone().iter().for_each(|gone| self.write_object(&mut lines, "DELETED", gone))
                 }
                 (None, None) => {}
             }
@@ -197,15 +203,15 @@ impl Watch {
             }
             BadStart::Future { current } => ApiError::too_new(self.cursor, *current),
         };
-        self.is_over = true;
+        self.subscription = None;
         let mut lines = Vec::new();
-        write_line(&mut lines, "ERROR", &error.to_status());
+        write_line(&mut lines, "ERROR", error.to_status().to_string().as_bytes());
         self.pending_lines = lines;
     }
 
-    fn write_object(&self, lines: &mut Vec<u8>, kind: &'static str, object: &Value) {
-        let shown = event::shown(self.options.resource, object);
-        write_line(lines, kind, &Typed::of(self.options.resource, &shown));
+    fn write_object(&self, lines: &mut Vec<u8>, kind: &str, object: &Stored) {
+        let resource = self.options.resource;
+        write_line(lines, kind, &reply::typed(resource, object.json(resource)));
     }
 
     fn write_bookmark(&self, lines: &mut Vec<u8>, ends_initial_events: bool) {
@@ -213,25 +219,21 @@ impl Watch {
         if ends_initial_events {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        write_line(lines, "BOOKMARK", &Typed::of(self.options.resource, &object));
+        let typed = reply::typed(self.options.resource, object.to_string().as_bytes());
+        write_line(lines, "BOOKMARK", &typed);
     }
 }
 
-fn write_line(lines: &mut Vec<u8>, kind: &'static str, object: &impl Serialize) {
-    #[derive(Serialize)]
-    struct Line<'a, T> {
-        r#type: &'static str,
-        object: &'a T,
-    }
-    // JSON values always serialise: their keys are strings.
-    if serde_json::to_writer(&mut *lines, &Line { r#type: kind, object }).is_ok() {
-        lines.push(b'\n');
-    }
+fn write_line(lines: &mut Vec<u8>, kind: &str, object: &[u8]) {
+    lines.extend_from_slice(format!(r#"{{"type":"{kind}","object":"#).as_bytes());
+    lines.extend_from_slice(object);
+    lines.extend_from_slice(b"}\n");
 }
 
 #[cfg(test)]
 mod tests {
     use futures::StreamExt;
+    use serde_json::Value;
 
     use super::*;
     use crate::api::kinds::table::{NODES, PODS};
@@ -239,34 +241,54 @@ mod tests {
     use crate::clock::Clock;
     use crate::version::Version;
 
+    fn store() -> Arc<Store> {
+        let store = Arc::new(Store::new(Clock::new(), Version::default()));
+        write(&store, &NODES, 1);
+        store
+    }
+
+    fn write(store: &Store, resource: &Resource, times: usize) {
+        let mut state = store.lock();
+        for _ in 0..times {
+            state.insert(resource.collection, Key::new("", "n1"), json!({}));
+        }
+    }
+
+    /// A watch of pods that tells from version 1 on, for a millisecond.
+    fn watch(store: &Arc<Store>) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Unpin + use<> {
+        let options = WatchOptions {
+            resource: &PODS,
+            filter: Filter::parse(&PODS, None, "", "").unwrap(),
+            from: Some(1),
+            lag: 0,
+            send_initial_events: false,
+            bookmarks: true,
+            timeout: Some(Duration::from_millis(1)),
+        };
+        Box::pin(open(store.clone(), options, CancellationToken::new()))
+    }
+
     #[tokio::test]
     async fn a_watcher_that_falls_behind_the_kept_changes_gets_410_and_ends() {
-        let store = Arc::new(Store::new(Clock::new(), Version::default()));
-        let write = |times: usize| {
-            let mut state = store.lock();
-            for _ in 0..times {
-                state.insert(NODES.collection, Key::new("", "n1"), json!({}));
-            }
-        };
-        let watch = || {
-            let options = WatchOptions {
-                resource: &PODS,
-                filter: Filter::parse(&PODS, None, "", "").unwrap(),
-                from: Some(1),
-                send_initial_events: false,
-                bookmarks: true,
-                timeout: Some(Duration::from_millis(1)),
-            };
-            Box::pin(open(store.clone(), options, CancellationToken::new()))
-        };
-        write(1);
-        let (mut slow, mut just_in_time) = (watch(), watch());
-        write(KEPT_CHANGES);
+        let store = store();
+        let (mut slow, mut just_in_time) = (watch(&store), watch(&store));
+        write(&store, &PODS, KEPT_CHANGES);
         let line = just_in_time.next().await.unwrap().unwrap();
-        assert!(String::from_utf8_lossy(&line).contains("BOOKMARK"));
-        write(1);
+        assert!(String::from_utf8_lossy(&line).contains("ADDED"));
+        write(&store, &PODS, 1);
         let line: Value = serde_json::from_slice(&slow.next().await.unwrap().unwrap()).unwrap();
         assert_eq!((&line["type"], &line["object"]["code"]), (&json!("ERROR"), &json!(410)));
         assert!(slow.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_watcher_that_had_nothing_to_be_told_has_not_fallen_behind() {
+        let store = store();
+        let mut of_pods = watch(&store);
+        write(&store, &NODES, KEPT_CHANGES + 1);
+        let line: Value = serde_json::from_slice(&of_pods.next().await.unwrap().unwrap()).unwrap();
+        assert_eq!(line["type"], "BOOKMARK");
+        let newest = (KEPT_CHANGES + 2).to_string();
+        assert_eq!(line["object"]["metadata"]["resourceVersion"], newest);
     }
 }
