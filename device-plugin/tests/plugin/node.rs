@@ -56,7 +56,7 @@ impl ContainerRuntime for Containers {
     fn start(&self, container: &ContainerStart) -> ContainerRun {
         self.0.lock().unwrap().push(container.clone());
         let ends = container.args.first().map(|seconds| (Duration::from_secs(seconds.parse().unwrap()), 0));
-        ContainerRun { log: String::new(), ends }
+        ContainerRun { ends, ..ContainerRun::default() }
     }
 }
 
@@ -76,11 +76,8 @@ impl Node {
         let machine = Machine::up(&spec, &root, Catalog::embedded()).unwrap();
         let clock = Clock::new();
         let kubelet_config = KubeletConfig {
-            node: NODE.to_owned(),
-            dir: dir.path().join("k"),
             free_choices: FreeChoices::Seeded(1),
-            labels: BTreeMap::new(),
-            status_period: Duration::ZERO,
+            ..KubeletConfig::new(NODE, dir.path().join("k"))
         };
         let config = Config {
             root,

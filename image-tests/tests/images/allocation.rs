@@ -48,7 +48,7 @@ struct Noted(Mutex<Option<ContainerStart>>);
 impl ContainerRuntime for Noted {
     fn start(&self, container: &ContainerStart) -> ContainerRun {
         *self.0.lock().unwrap() = Some(container.clone());
-        ContainerRun { log: String::new(), ends: None }
+        ContainerRun::default()
     }
 }
 
@@ -126,13 +126,8 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, requested: 
     let Requested { limits, recorded: (devices, cores) } = requested;
     let (noted, shutdown) = (Arc::new(Noted::default()), CancellationToken::new());
     let api = ApiServer::default();
-    let kubelet = KubeletConfig {
-        node: NODE.to_owned(),
-        dir: kubelet_dir.to_owned(),
-        free_choices: FreeChoices::Seeded(1),
-        labels: BTreeMap::new(),
-        status_period: Duration::ZERO,
-    };
+    let kubelet =
+        KubeletConfig { free_choices: FreeChoices::Seeded(1), ..KubeletConfig::new(NODE, kubelet_dir) };
     let kubelet = Kubelet::start(&System::real(), api.client(), &api, kubelet, noted.clone()).await.unwrap();
     let config = Config {
         root: machine.root().to_owned(),

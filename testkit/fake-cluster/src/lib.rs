@@ -171,6 +171,7 @@
 
 mod amounts;
 pub mod api;
+mod api_client;
 pub mod clock;
 pub mod kubelet;
 mod quantity;

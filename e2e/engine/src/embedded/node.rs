@@ -51,8 +51,6 @@ impl EmbeddedNode {
         let node = EmbeddedNode {
             api: api.clone(),
             kubelet_config: KubeletConfig {
-                node: name.to_owned(),
-                dir: home.join("kubelet"),
                 free_choices: if options.adversarial {
                     FreeChoices::Adversarial
                 } else {
@@ -60,6 +58,7 @@ impl EmbeddedNode {
                 },
                 labels: labels.into_iter().filter(|(_, label)| !label.is_empty()).collect(),
                 status_period: STATUS_PERIOD,
+                ..KubeletConfig::new(name, home.join("kubelet"))
             },
             spec: spec.clone(),
             catalog: catalog.clone(),

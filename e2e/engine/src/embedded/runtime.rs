@@ -13,12 +13,14 @@ impl ContainerRuntime for WorkloadRuntime {
             Ok(workload) => workload,
             // The real program does the same: usage on its output, exit code 2.
             Err(error) => {
-                return ContainerRun { log: error.to_string(), ends: Some((std::time::Duration::ZERO, 2)) };
+                let ends = Some((std::time::Duration::ZERO, 2));
+                return ContainerRun { log: error.to_string(), ends, ..ContainerRun::default() };
             }
         };
         let paths = container.devices.iter().map(|device| device.container_path.clone());
         let report = Report::of(container.env.clone(), paths);
         let log = serde_json::to_string(&report).unwrap_or_else(|error| error.to_string());
-        ContainerRun { log, ends: workload.ends_after.map(|after| (after, i32::from(workload.exit_code))) }
+        let ends = workload.ends_after.map(|after| (after, i32::from(workload.exit_code)));
+        ContainerRun { log, ends, ..ContainerRun::default() }
     }
 }

@@ -21,11 +21,14 @@ pub struct KubeletConfig {
     pub labels: BTreeMap<String, String>,
     /// How long after a change the Node's status shows it, by the cluster's clock. A real kubelet takes up to 10 s.
     pub status_period: Duration,
+    /// Whether it shows that it is alive, as a real kubelet does: it renews the Lease `kube-node-lease/NODE` every 10 s, and
+    /// writes the Node's status every 5 minutes though nothing has changed.
+    pub heartbeats: bool,
 }
 
 impl KubeletConfig {
-    /// A kubelet whose files are in `dir`, with free choices from seed 0, no labels, and a status that shows every change at
-    /// once.
+    /// A kubelet whose files are in `dir`, with free choices from seed 0, no labels, a status that shows every change at
+    /// once, and no heartbeats.
     pub fn new(node: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
         Self {
             node: node.into(),
@@ -33,6 +36,7 @@ impl KubeletConfig {
             free_choices: FreeChoices::Seeded(0),
             labels: BTreeMap::new(),
             status_period: Duration::ZERO,
+            heartbeats: false,
         }
     }
 

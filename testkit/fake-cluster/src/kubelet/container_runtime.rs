@@ -1,16 +1,29 @@
 //! What stands in for containerd: the trait by which a test defines what its containers do, and a runtime that records them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Runs containers. A closure `Fn(&ContainerStart) -> ContainerRun` is one too.
+use super::device_manager::assignments::Assignment;
+
+/// Runs containers. A closure `Fn(&ContainerStart) -> ContainerRun` is one too. Nothing here may block for long or call the
+/// kubelet.
 pub trait ContainerRuntime: Send + Sync {
     /// Starts a container and gives at once what it will have done. Called for each start of a container, restarts included,
-    /// but not for containers that outlive their kubelet. Must not block for long.
+    /// but not for containers that outlive their kubelet.
     fn start(&self, container: &ContainerStart) -> ContainerRun;
+
+    /// A container has ended. Called once for each that was started, when it ends and before anything that follows from that;
+    /// where no kubelet runs then, by the next one that starts. Containers that end with their node (the file of containers is
+    /// removed) end without a word.
+    fn ended(&self, _end: &ContainerEnd<'_>) {}
+
+    /// Which ids kubelet has given to whom has changed. It is no business of a real runtime, but of whoever watches what
+    /// containers get. Called before kubelet does anything by it; `assignments` are all, as the checkpoint has them.
+    fn assigned(&self, _assignments: &[Assignment]) {}
 }
 
 impl<F: Fn(&ContainerStart) -> ContainerRun + Send + Sync> ContainerRuntime for F {
@@ -20,7 +33,7 @@ impl<F: Fn(&ContainerStart) -> ContainerRun + Send + Sync> ContainerRuntime for 
 }
 
 /// A container about to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStart {
     /// `metadata.namespace` of its pod.
     pub pod_namespace: String,
@@ -38,6 +51,8 @@ pub struct ContainerStart {
     pub devices: Vec<DeviceMount>,
     /// Annotations for the container runtime.
     pub annotations: BTreeMap<String, String>,
+    /// The ids that kubelet has given it, by resource.
+    pub ids: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// One device node in a container.
@@ -58,6 +73,19 @@ pub struct ContainerRun {
     pub log: String,
     /// How long it runs by the cluster's clock, and its exit code; `None`: it runs until it is stopped.
     pub ends: Option<(Duration, i32)>,
+    /// How long it takes to end, with exit code 0, after SIGTERM. It is killed, with 137, when its pod's grace is over.
+    pub termination: Duration,
+}
+
+/// A container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContainerEnd<'a> {
+    /// What it was started as.
+    pub container: &'a ContainerStart,
+    /// When it ended, by the cluster's clock.
+    pub at: Timestamp,
+    /// Its exit code.
+    pub exit_code: i32,
 }
 
 /// A runtime that records every container it starts. Each runs until its pod ends.

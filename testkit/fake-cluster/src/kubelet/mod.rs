@@ -11,13 +11,14 @@ mod device_manager;
 mod error;
 mod files;
 mod free_choices;
+mod lease;
 mod node_status;
 mod pods;
 mod shared;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use tonic::service::Routes;
 
 pub use self::config::KubeletConfig;
 pub use self::container_runtime::{
-    ContainerRun, ContainerRuntime, ContainerStart, DeviceMount, RecordingRuntime,
+    ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart, DeviceMount, RecordingRuntime,
 };
 pub use self::device_manager::assignments::Assignment;
 pub use self::device_manager::plugins::STOP_GRACE;
@@ -49,6 +50,7 @@ use self::pods::containers::Containers;
 use self::pods::table::PodTable;
 use self::shared::{Shared, locked};
 use crate::api::ApiServer;
+use crate::api_client::limited;
 
 /// How long a stopping kubelet waits for calls that are open on its sockets.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,6 +80,10 @@ impl Kubelet {
         unix::check_path(&config.podresources_socket()).map_err(socket_error)?;
         let shared = Arc::new(open(system, client, api, config, runtime).await?);
         let kubelet = Kubelet { shared: Arc::clone(&shared) };
+        // What ended while no kubelet ran is told before anything is started.
+        pods::ends::tell(&shared);
+        shared.spawn(pods::ends::run(Arc::clone(&shared)));
+        shared.runtime.assigned(locked(&shared.devices).assignments.all());
 
         let resources = PodResourcesListerServer::new(podresources::Lister(Arc::clone(&shared)));
         serve(&shared, shared.config.podresources_socket(), Routes::new(resources)).map_err(socket_error)?;
@@ -85,6 +91,9 @@ impl Kubelet {
             .await
             .map_err(|source| KubeletError::Node { node: node.clone(), source: Box::new(source) })?;
         shared.spawn(node_status::run(Arc::clone(&shared)));
+        if shared.config.heartbeats {
+            shared.spawn(lease::run(Arc::clone(&shared)));
+        }
 
         let (done, listed) = oneshot::channel();
         shared.spawn(pods::watch::run(Arc::clone(&shared), done));
@@ -168,13 +177,16 @@ async fn open(
     Ok(Shared {
         system: system.clone(),
         api: api.clone(),
-        client,
+        client: limited(client),
         clock: api.clock().clone(),
+        started: now,
         runtime,
         chooser: Mutex::new(Chooser::new(config.free_choices, &config.node)),
         devices: Mutex::new(devices),
-        pods: Mutex::new(PodTable::new(containers.running(now))),
+        pods: Mutex::new(PodTable::new(containers.running(now).map(name_of).collect())),
         containers: Mutex::new(containers),
+        containers_changed: Notify::new(),
+        ends_unsaved: AtomicBool::new(false),
         checkpoint_file,
         containers_file,
         reported_allocatable: Mutex::new(BTreeMap::new()),
@@ -186,6 +198,11 @@ async fn open(
         tasks: TaskTracker::new(),
         config,
     })
+}
+
+/// UID of its pod and its name.
+fn name_of(container: &ContainerStart) -> (String, String) {
+    (container.pod_uid.clone(), container.container.clone())
 }
 
 /// Serves gRPC on `socket` until the kubelet stops.

@@ -1,9 +1,11 @@
 //! The Node object: registered at start, then its capacity and allocatable are written some time after each change, with
-//! the delay of a real kubelet.
+//! the delay of a real kubelet, and as a heartbeat, if there are any.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
@@ -12,10 +14,16 @@ use serde_json::json;
 
 use super::device_manager::plugins::Totals;
 use super::shared::{Shared, locked};
-use crate::clock::rfc3339;
+use crate::clock::{later, rfc3339};
 
 /// What every node has besides devices: enough that devices are the scarce resource.
 const BASIC_RESOURCES: [(&str, &str); 3] = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110")];
+
+/// How long to wait before a refused status is tried again, by tokio's time.
+const RETRY: Duration = Duration::from_millis(100);
+/// How long a status stands that has not changed (kubelet's `nodeStatusReportFrequency`), and by chance up to 4 % longer.
+const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
+const JITTER: f64 = 0.04;
 
 /// Creates the Node or takes over an existing one, then writes the first status.
 pub(crate) async fn register(shared: &Shared) -> kube::Result<()> {
@@ -41,18 +49,20 @@ pub(crate) async fn register(shared: &Shared) -> kube::Result<()> {
     write(shared, &nodes, &written).await
 }
 
-/// Writes the status `status_period` after each change, until the kubelet stops.
+/// Writes the status `status_period` after each change, and for heartbeats, until the kubelet stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let nodes: Api<Node> = Api::all(shared.client.clone());
     let mut written = Totals::default();
+    let mut heartbeat = next_heartbeat(&shared);
     let follow = async {
         loop {
             let expiry = locked(&shared.devices).plugins.next_expiry();
+            let wake = expiry.into_iter().chain(heartbeat).min();
             // A change is written with the status period's delay, whatever is forgotten meanwhile.
             tokio::select! {
                 biased;
                 () = shared.devices_changed.notified() => shared.clock.sleep(shared.config.status_period).await,
-                () = shared.clock.sleep_until(expiry.unwrap_or_default()), if expiry.is_some() => {}
+                () = shared.clock.sleep_until(wake.unwrap_or_default()), if wake.is_some() => {}
             }
             let mut totals = present_totals(&shared);
             // A forgotten resource stays on the Node with 0, as in kubelet.
@@ -60,12 +70,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 totals.capacity.entry(resource.clone()).or_insert(0);
                 totals.allocatable.entry(resource.clone()).or_insert(0);
             }
-            if totals != written {
+            let is_due = heartbeat.is_some_and(|heartbeat| heartbeat <= shared.clock.now());
+            if totals != written || is_due {
                 match write(&shared, &nodes, &totals).await {
-                    Ok(()) => written = totals,
+                    Ok(()) => {
+                        written = totals;
+                        heartbeat = next_heartbeat(&shared);
+                    }
                     Err(error) => {
                         tracing::warn!(node = shared.config.node, %error, "cannot write the node status");
-                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                        tokio::time::sleep(RETRY).await;
                         shared.devices_changed.notify_one();
                     }
                 }
@@ -77,6 +91,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         () = shared.stopping.cancelled() => {}
         () = follow => {}
     }
+}
+
+/// When the status is written though nothing has changed.
+fn next_heartbeat(shared: &Shared) -> Option<Timestamp> {
+    let chance = shared.system.random() as f64 / u64::MAX as f64;
+    let period = REPORT_PERIOD.mul_f64(1.0 + JITTER * chance);
+    shared.config.heartbeats.then(|| later(shared.clock.now(), period))
 }
 
 fn present_totals(shared: &Shared) -> Totals {
@@ -98,7 +119,7 @@ async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Res
         "allocatable": allocatable,
         "conditions": [{
             "type": "Ready", "status": "True", "reason": "KubeletReady",
-            "message": "kubelet is posting ready status", "lastHeartbeatTime": now, "lastTransitionTime": now,
+            "message": "kubelet is posting ready status", "lastHeartbeatTime": now, "lastTransitionTime": rfc3339(shared.started),
         }],
         "nodeInfo": { "kubeletVersion": shared.api.version().behaviour().release },
     }});

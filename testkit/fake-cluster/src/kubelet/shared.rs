@@ -1,9 +1,10 @@
 //! What the tasks of one kubelet share. Made by `Kubelet::start`; no lock is held across an await.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use runtime::System;
 use tokio::sync::{Notify, watch};
@@ -28,11 +29,17 @@ pub(crate) struct Shared {
     pub(crate) api: ApiServer,
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
+    /// When the kubelet started, by the cluster's clock. It is ready since then.
+    pub(crate) started: Timestamp,
     pub(crate) runtime: Arc<dyn ContainerRuntime>,
     pub(crate) chooser: Mutex<Chooser>,
     pub(crate) devices: Mutex<Devices>,
     pub(crate) pods: Mutex<PodTable>,
     pub(crate) containers: Mutex<Containers>,
+    /// Notified when a container was started, is to end or has ended.
+    pub(crate) containers_changed: Notify,
+    /// Whether it is not on disk yet that the end of a container was told.
+    pub(crate) ends_unsaved: AtomicBool,
     pub(crate) checkpoint_file: StateFile,
     pub(crate) containers_file: StateFile,
     /// The Node's allocatable as the API server has it.
@@ -59,7 +66,10 @@ impl Shared {
             }
             pods.active_uids()
         };
-        locked(&self.devices).assignments.free_inactive(&active);
+        let mut devices = locked(&self.devices);
+        if devices.assignments.free_inactive(&active) {
+            self.runtime.assigned(devices.assignments.all());
+        }
     }
 
     /// Stops everything, as a panic of the kubelet would.

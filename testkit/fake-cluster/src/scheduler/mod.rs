@@ -29,6 +29,7 @@ pub use self::config::{ExtenderConfig, ExtenderServer, ManagedResource, Schedule
 use self::extender::client::Extender;
 use self::shared::Shared;
 use crate::api::ApiServer;
+use crate::api_client::limited;
 
 /// A running scheduler. Dropping it leaves it running; [`Scheduler::stop`] ends it. A restart is a new start.
 pub struct Scheduler {
@@ -40,7 +41,7 @@ impl Scheduler {
     /// Schedules pods of `config.name` on `system`. `client` is its way to the API server `api`. Back-off and retries go by
     /// the API server's clock, timeouts of extenders by tokio's time.
     pub fn start(system: &System, client: kube::Client, api: &ApiServer, config: SchedulerConfig) -> Self {
-        let clock = api.clock().clone();
+        let (client, clock) = (limited(client), api.clock().clone());
         let shutdown = CancellationToken::new();
         let tasks = TaskTracker::new();
         let (reports, received) = mpsc::unbounded_channel();

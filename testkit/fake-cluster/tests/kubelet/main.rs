@@ -11,8 +11,10 @@
 mod admission;
 mod assignments;
 mod containers;
+mod endings;
 mod failures;
 mod hand_down;
+mod heartbeats;
 mod observations;
 mod test_node;
 mod test_plugin;

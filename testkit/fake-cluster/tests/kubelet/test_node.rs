@@ -8,7 +8,8 @@ use std::time::Duration;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::kubelet::{
-    ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet, KubeletConfig, KubeletError,
+    Assignment, ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart, FreeChoices, Kubelet,
+    KubeletConfig, KubeletError,
 };
 use fake_cluster::{System, Version};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -32,17 +33,43 @@ pub(crate) struct TestNode {
     _dir: tempfile::TempDir,
 }
 
-/// Runs for `args[0]` seconds and exits with `args[1]`; without args it runs until it is stopped.
+/// Runs for `args[0]` seconds and exits with `args[1]`; without args, or if that is no number, it runs until it is stopped.
+/// It takes `args[2]` seconds to end after SIGTERM.
 #[derive(Default)]
-pub(crate) struct ScriptedRuntime(Mutex<Vec<ContainerStart>>);
+pub(crate) struct ScriptedRuntime {
+    starts: Mutex<Vec<ContainerStart>>,
+    ends: Mutex<Vec<ContainerStop>>,
+    assigned: Mutex<Vec<Assignment>>,
+}
+
+/// A container that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ContainerStop {
+    pub(crate) container: ContainerStart,
+    /// In seconds since the cluster's clock began.
+    pub(crate) at: i64,
+    pub(crate) exit_code: i32,
+}
 
 impl ContainerRuntime for ScriptedRuntime {
     fn start(&self, container: &ContainerStart) -> ContainerRun {
-        self.0.lock().unwrap().push(container.clone());
-        let ends = container.args.first().map(|seconds| {
-            (Duration::from_secs(seconds.parse().unwrap()), container.args[1].parse().unwrap())
-        });
-        ContainerRun { log: format!("hello from {}", container.container), ends }
+        self.starts.lock().unwrap().push(container.clone());
+        let seconds = |place: usize| {
+            container.args.get(place).and_then(|text| text.parse().ok()).map(Duration::from_secs)
+        };
+        let ends = seconds(0).map(|seconds| (seconds, container.args[1].parse().unwrap()));
+        let termination = seconds(2).unwrap_or_default();
+        ContainerRun { log: format!("hello from {}", container.container), ends, termination }
+    }
+
+    fn ended(&self, end: &ContainerEnd<'_>) {
+        let at = end.at.duration_since(Clock::new().now()).as_secs();
+        let container = end.container.clone();
+        self.ends.lock().unwrap().push(ContainerStop { container, at, exit_code: end.exit_code });
+    }
+
+    fn assigned(&self, assignments: &[Assignment]) {
+        *self.assigned.lock().unwrap() = assignments.to_vec();
     }
 }
 
@@ -88,8 +115,24 @@ impl TestNode {
     }
 
     pub(crate) fn starts(&self, container: &str) -> Vec<ContainerStart> {
-        let starts = self.runtime.0.lock().unwrap();
+        let starts = self.runtime.starts.lock().unwrap();
         starts.iter().filter(|start| start.container == container).cloned().collect()
+    }
+
+    /// The containers that have ended, oldest first.
+    pub(crate) fn ends(&self) -> Vec<ContainerStop> {
+        self.runtime.ends.lock().unwrap().clone()
+    }
+
+    /// Time and exit code of the first container that ended, once there is one.
+    pub(crate) async fn first_end(&self) -> (i64, i32) {
+        eventually("a container to end", async || self.ends().first().map(|end| (end.at, end.exit_code)))
+            .await
+    }
+
+    /// What kubelet said last of its assignments.
+    pub(crate) fn assigned(&self) -> Vec<Assignment> {
+        self.runtime.assigned.lock().unwrap().clone()
     }
 
     /// Creates a pod bound to the node.
@@ -102,6 +145,11 @@ impl TestNode {
 
     pub(crate) async fn delete(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Deletes the pod with so many seconds of grace; with 0 its object is gone at once.
+    pub(crate) async fn delete_within(&self, name: &str, seconds: u32) {
+        self.pods().delete(name, &DeleteParams::default().grace_period(seconds)).await.unwrap();
     }
 
     pub(crate) async fn is_gone(&self, name: &str) {

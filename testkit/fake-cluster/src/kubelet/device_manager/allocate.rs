@@ -94,6 +94,7 @@ async fn assign(shared: &Shared, request: &DeviceRequest<'_>, ids: Ids) -> Resul
         ids,
         answer: kept(first),
     });
+    shared.runtime.assigned(devices.assignments.all());
     Ok(())
 }
 

@@ -94,11 +94,14 @@ impl Assignments {
     }
 
     /// Frees what pods have that are not `active`, and recounts only if there is any (kubelet's `UpdateAllocatedDevices`).
-    pub(crate) fn free_inactive(&mut self, active: &BTreeSet<String>) {
+    /// Whether there was any.
+    pub(crate) fn free_inactive(&mut self, active: &BTreeSet<String>) -> bool {
         let before = self.assigned.len();
         self.assigned.retain(|given| active.contains(&given.pod_uid));
-        if self.assigned.len() < before {
+        let freed = self.assigned.len() < before;
+        if freed {
             self.recount();
         }
+        freed
     }
 }

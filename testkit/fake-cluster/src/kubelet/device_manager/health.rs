@@ -2,9 +2,10 @@
 //! `pods::worker`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kubelet_api::deviceplugin::v1beta1::{Device, HEALTHY};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::plugins::Ids;
 
@@ -13,7 +14,7 @@ use super::plugins::Ids;
 #[derive(Debug, Default)]
 pub(crate) struct LastHealth {
     unhealthy: BTreeMap<String, Ids>,
-    lists: watch::Sender<()>,
+    lists: Arc<Notify>,
 }
 
 impl LastHealth {
@@ -21,7 +22,7 @@ impl LastHealth {
     pub(super) fn listed(&mut self, resource: &str, devices: &[Device]) {
         let unhealthy = devices.iter().filter(|device| device.health != HEALTHY);
         self.unhealthy.insert(resource.to_owned(), unhealthy.map(|device| device.id.clone()).collect());
-        self.lists.send_replace(());
+        self.lists.notify_waiters();
     }
 
     /// An id that the last list did not have is healthy.
@@ -29,8 +30,8 @@ impl LastHealth {
         !self.unhealthy.get(resource).is_some_and(|unhealthy| unhealthy.contains(id))
     }
 
-    /// Changes with every list.
-    pub(crate) fn lists(&self) -> watch::Receiver<()> {
-        self.lists.subscribe()
+    /// Notifies all who wait, in the order in which they came, of every list.
+    pub(crate) fn lists(&self) -> Arc<Notify> {
+        self.lists.clone()
     }
 }

@@ -1,9 +1,18 @@
-//! The node's containers, which outlive the kubelet as containerd's do: `containers.json`. Written by `worker`.
+//! The node's containers, which outlive the kubelet as containerd's do: `containers.json`. Written by `worker`; `ends` tells
+//! of their ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::clock::later;
+use crate::kubelet::container_runtime::{ContainerRun, ContainerStart};
+
+/// Exit code of a container that SIGTERM ends, and of one that SIGKILL ends (128 and the signal's number).
+const TERMINATED: i32 = 0;
+const KILLED: i32 = 137;
 
 /// One container's present or last run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,11 +33,22 @@ impl Run {
 /// The runs of one pod by container name.
 pub(crate) type Runs = BTreeMap<String, Run>;
 
-/// Every pod's runs by pod UID. Whoever changes them saves them.
+/// A run with what it was started as.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Container {
+    pub(crate) start: ContainerStart,
+    pub(crate) run: Run,
+    /// How long it takes to end after SIGTERM.
+    termination: Duration,
+    /// Whether its end was told.
+    end_is_told: bool,
+}
+
+/// Every pod's containers by pod UID. Whoever changes them saves them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Containers {
-    pods: BTreeMap<String, Runs>,
+    pods: BTreeMap<String, BTreeMap<String, Container>>,
 }
 
 impl Containers {
@@ -38,33 +58,87 @@ impl Containers {
     }
 
     pub(crate) fn runs(&self, pod_uid: &str) -> Runs {
-        self.pods.get(pod_uid).cloned().unwrap_or_default()
+        let containers = self.pods.get(pod_uid).into_iter().flatten();
+        containers.map(|(name, container)| (name.clone(), container.run.clone())).collect()
     }
 
-    /// Pod UID and container name of everything that runs at `now`.
-    pub(crate) fn running(&self, now: Timestamp) -> BTreeSet<(String, String)> {
-        let runs =
-            self.pods.iter().flat_map(|(uid, runs)| runs.iter().map(move |(name, run)| (uid, name, run)));
-        let running = runs.filter(|(_, _, run)| !run.has_ended(now));
-        running.map(|(uid, name, _)| (uid.clone(), name.clone())).collect()
+    /// Everything that runs at `now`.
+    pub(crate) fn running(&self, now: Timestamp) -> impl Iterator<Item = &ContainerStart> {
+        let running = self.all().filter(move |container| !container.run.has_ended(now));
+        running.map(|container| &container.start)
     }
 
-    pub(crate) fn started(&mut self, pod_uid: &str, container: &str, run: Run) {
-        self.pods.entry(pod_uid.to_owned()).or_default().insert(container.to_owned(), run);
+    /// UIDs of the pods that have or had containers here.
+    pub(crate) fn pods(&self) -> BTreeSet<String> {
+        self.pods.keys().cloned().collect()
     }
 
-    /// SIGTERM to everything of the pod that still runs; containers honour it with exit code 0.
-    pub(crate) fn stop(&mut self, pod_uid: &str, now: Timestamp) {
-        for run in self.pods.get_mut(pod_uid).into_iter().flat_map(BTreeMap::values_mut) {
-            if !run.has_ended(now) {
-                run.ends = Some(now);
-                run.exit_code = 0;
+    /// The container was started at `now`, and does what `run` says.
+    pub(crate) fn started(&mut self, start: ContainerStart, now: Timestamp, run: &ContainerRun) {
+        let containers = self.pods.entry(start.pod_uid.clone()).or_default();
+        let restarts = containers.get(&start.container).map_or(0, |before| before.run.restarts + 1);
+        let (ends, exit_code) = match run.ends {
+            Some((span, code)) => (now.checked_add(span).ok(), code),
+            None => (None, 0),
+        };
+        let run = Container {
+            run: Run { started: now, ends, exit_code, restarts },
+            termination: run.termination,
+            end_is_told: false,
+            start,
+        };
+        containers.insert(run.start.container.clone(), run);
+    }
+
+    /// SIGTERM to everything of the pod that still runs, and SIGKILL after `grace`. Repeated, it can only hasten the end.
+    /// When the last of it ends; `None` if nothing runs.
+    pub(crate) fn terminate(&mut self, pod_uid: &str, now: Timestamp, grace: Duration) -> Option<Timestamp> {
+        let mut last = None;
+        for container in self.pods.get_mut(pod_uid).into_iter().flat_map(BTreeMap::values_mut) {
+            let run = &mut container.run;
+            if run.has_ended(now) {
+                continue;
             }
+            let (span, code) = if container.termination > grace {
+                (grace, KILLED)
+            } else {
+                (container.termination, TERMINATED)
+            };
+            let ends = later(now, span);
+            if run.ends.is_none_or(|before| before > ends) {
+                (run.ends, run.exit_code) = (Some(ends), code);
+            }
+            last = last.max(run.ends);
         }
+        last.filter(|last| *last > now)
     }
 
-    /// Forgets pods that are gone.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.pods.retain(|uid, _| keep(uid));
+    /// Forgets a pod.
+    pub(crate) fn forget(&mut self, pod_uid: &str) {
+        self.pods.remove(pod_uid);
+    }
+
+    /// The containers that have ended by `now` and were not given before, in the order of their ends.
+    pub(crate) fn newly_ended(&mut self, now: Timestamp) -> Vec<Container> {
+        let containers = self.pods.values_mut().flat_map(BTreeMap::values_mut);
+        let ended = containers.filter(|container| !container.end_is_told && container.run.has_ended(now));
+        let mut ended: Vec<Container> = ended
+            .map(|container| {
+                container.end_is_told = true;
+                container.clone()
+            })
+            .collect();
+        ended.sort_by_key(|container| container.run.ends);
+        ended
+    }
+
+    /// When the next one ends whose end was not given yet.
+    pub(crate) fn next_end(&self) -> Option<Timestamp> {
+        let untold = self.all().filter(|container| !container.end_is_told);
+        untold.filter_map(|container| container.run.ends).min()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Container> {
+        self.pods.values().flat_map(BTreeMap::values)
     }
 }

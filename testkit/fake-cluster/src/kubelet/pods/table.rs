@@ -2,9 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
+
+use super::grace;
+
+/// How a pod is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    /// How long its containers may take.
+    pub(crate) grace: Duration,
+    /// Whether its object is gone from the API server.
+    pub(crate) is_gone: bool,
+}
 
 /// The pods that kubelet knows, in the order they came.
 #[derive(Debug, Default)]
@@ -20,10 +32,10 @@ pub(crate) struct PodTable {
 struct Known {
     uid: String,
     pod: Arc<Pod>,
-    /// Whether it was rejected, or its containers have all ended for good.
+    /// Whether it was rejected, its containers have all ended for good, or its object is gone.
     has_ended: bool,
-    /// Cancelled to end the pod.
-    stop: CancellationToken,
+    /// Set once it is to end.
+    stop: watch::Sender<Option<Stop>>,
 }
 
 impl PodTable {
@@ -36,7 +48,7 @@ impl PodTable {
         self.known.iter().filter(|known| !known.has_ended).map(|known| known.uid.clone()).collect()
     }
 
-    /// Pods that may still use something: those that have not ended.
+    /// Pods that may still use something: those that have not ended and whose objects are there.
     pub(crate) fn active(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.known.iter().filter(|known| !known.has_ended).map(|known| &known.pod)
     }
@@ -66,22 +78,44 @@ impl PodTable {
         self.known.iter().any(|known| known.uid == pod_uid)
     }
 
-    /// Ends a pod, if it is known.
-    pub(super) fn stop(&self, pod_uid: &str) {
-        self.known.iter().filter(|known| known.uid == pod_uid).for_each(|known| known.stop.cancel());
+    /// Ends a pod, if it is known. A grace that was given before can only become shorter.
+    pub(super) fn stop(&self, pod_uid: &str, grace: Duration) {
+        let known = self.known.iter().filter(|known| known.uid == pod_uid);
+        known.for_each(|known| {
+            known.stop.send_if_modified(|stop| {
+                let Stop { grace: before, is_gone } =
+                    stop.unwrap_or(Stop { grace: Duration::MAX, is_gone: false });
+                let shortens = grace < before;
+                *stop = Some(Stop { grace: before.min(grace), is_gone });
+                shortens
+            });
+        });
     }
 
-    /// Ends every pod that a complete list does not have.
-    pub(super) fn stop_unlisted(&self, listed: &BTreeSet<String>) {
-        let unlisted = self.known.iter().filter(|known| !listed.contains(&known.uid));
-        unlisted.for_each(|known| known.stop.cancel());
+    /// Ends a pod whose object is gone, if it is known: it counts no longer, although its containers still have their grace.
+    pub(super) fn set_gone(&mut self, pod_uid: &str) {
+        let known = self.known.iter_mut().filter(|known| known.uid == pod_uid);
+        known.for_each(Known::set_gone);
     }
 
-    /// Adds a pod. The token is cancelled when it is to end.
-    pub(super) fn insert(&mut self, uid: &str, pod: &Arc<Pod>) -> CancellationToken {
-        let stop = CancellationToken::new();
-        let known = Known { uid: uid.to_owned(), pod: Arc::clone(pod), has_ended: false, stop: stop.clone() };
-        self.known.push(known);
-        stop
+    /// As [`Self::set_gone`], for every pod that a complete list does not have.
+    pub(super) fn set_unlisted_gone(&mut self, listed: &BTreeSet<String>) {
+        let unlisted = self.known.iter_mut().filter(|known| !listed.contains(&known.uid));
+        unlisted.for_each(Known::set_gone);
+    }
+
+    /// Adds a pod. Gives how it is to end, once it is.
+    pub(super) fn insert(&mut self, uid: &str, pod: &Arc<Pod>) -> watch::Receiver<Option<Stop>> {
+        let (stop, receiver) = watch::channel(None);
+        self.known.push(Known { uid: uid.to_owned(), pod: Arc::clone(pod), has_ended: false, stop });
+        receiver
+    }
+}
+
+impl Known {
+    fn set_gone(&mut self) {
+        self.has_ended = true;
+        let own = Stop { grace: grace::of_spec(&self.pod), is_gone: true };
+        self.stop.send_modify(|stop| *stop = Some(stop.map_or(own, |stop| Stop { is_gone: true, ..stop })));
     }
 }

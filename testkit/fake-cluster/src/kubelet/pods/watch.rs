@@ -10,7 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use tokio::sync::{mpsc, oneshot};
 
 use super::admission::{Admission, admit};
-use super::worker;
+use super::{ends, grace, worker};
 use crate::kubelet::shared::{Shared, locked};
 use crate::watch_backoff::watch_backoff;
 
@@ -70,7 +70,7 @@ async fn handle(shared: &Arc<Shared>, batch: Vec<watcher::Event<Pod>>, relisted:
             watcher::Event::InitDone => {
                 let mut pods: Vec<Pod> = std::mem::take(relisted).into_values().collect();
                 pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-                end_unlisted(shared, &pods.iter().map(uid_of).collect()).await;
+                end_unlisted(shared, &pods.iter().map(uid_of).collect());
                 for pod in pods {
                     changed(shared, pod, &mut added);
                 }
@@ -84,7 +84,8 @@ async fn handle(shared: &Arc<Shared>, batch: Vec<watcher::Event<Pod>>, relisted:
             watcher::Event::Delete(pod) => {
                 let uid = uid_of(&pod);
                 added.retain(|waiting: &Pod| uid_of(waiting) != uid);
-                locked(&shared.pods).stop(&uid);
+                locked(&shared.pods).set_gone(&uid);
+                end_orphans(shared, |pod| *pod == uid);
             }
         }
     }
@@ -92,13 +93,19 @@ async fn handle(shared: &Arc<Shared>, batch: Vec<watcher::Event<Pod>>, relisted:
 }
 
 /// Ends the pods that a complete list does not have: they were deleted while the watch was away.
-async fn end_unlisted(shared: &Arc<Shared>, listed: &BTreeSet<String>) {
-    {
-        let pods = locked(&shared.pods);
-        pods.stop_unlisted(listed);
-        locked(&shared.containers).retain(|uid| listed.contains(uid) || pods.contains(uid));
+fn end_unlisted(shared: &Arc<Shared>, listed: &BTreeSet<String>) {
+    locked(&shared.pods).set_unlisted_gone(listed);
+    end_orphans(shared, |pod| !listed.contains(pod));
+}
+
+/// Ends the containers of those of the `gone` pods that are not known: they were deleted before they were admitted again.
+fn end_orphans(shared: &Arc<Shared>, gone: impl Fn(&String) -> bool) {
+    let pods = locked(&shared.pods);
+    let mut orphans = locked(&shared.containers).pods();
+    orphans.retain(|pod| gone(pod) && !pods.contains(pod));
+    if !orphans.is_empty() {
+        shared.spawn(ends::end_orphans(Arc::clone(shared), orphans.into_iter().collect()));
     }
-    shared.save_containers().await;
 }
 
 /// Ends a known pod that is being deleted; queues an unknown one for admission.
@@ -107,7 +114,7 @@ fn changed(shared: &Shared, pod: Pod, added: &mut Vec<Pod>) {
     let pods = locked(&shared.pods);
     if pods.contains(&uid) {
         if pod.metadata.deletion_timestamp.is_some() {
-            pods.stop(&uid);
+            pods.stop(&uid, grace::of_deletion(&pod));
         }
         return;
     }
@@ -134,9 +141,11 @@ async fn admit_all(shared: &Arc<Shared>, mut pods: Vec<Pod>) {
         let ended = matches!(phase, Some("Succeeded" | "Failed"));
         let deleting = pod.metadata.deletion_timestamp.is_some();
         if deleting {
-            stop.cancel();
-            if locked(&shared.containers).runs(&uid).is_empty() {
-                locked(&shared.pods).set_ended(&uid);
+            let has_run = !locked(&shared.containers).runs(&uid).is_empty();
+            let mut pods = locked(&shared.pods);
+            pods.stop(&uid, grace::of_deletion(&pod));
+            if !has_run {
+                pods.set_ended(&uid);
             }
         }
         let rejection = if ended {

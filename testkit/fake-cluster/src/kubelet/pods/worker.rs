@@ -1,47 +1,41 @@
 //! One admitted or rejected pod, from its first container to its removal. Spawned by `watch`, one task per pod.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde_json::Value;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::admission::Rejection;
-use super::containers::Run;
+use super::container_start::container_start;
 use super::lifecycle::plan;
+use super::pod_api::PodApi;
 use super::status::{self, DeviceStatuses};
-use crate::clock::rfc3339;
-use crate::kubelet::container_runtime::{ContainerStart, DeviceMount};
+use super::table::Stop;
+use super::{ends, grace};
 use crate::kubelet::shared::{Shared, locked};
 
-/// How long to wait before a refused write to the API server is tried again, by tokio's time.
-const RETRY: Duration = Duration::from_millis(100);
-
-/// Runs the pod until `stop`, then deletes it from the API server. Ends at once when the kubelet stops.
+/// Runs the pod until it is to `stop`, then deletes it from the API server. Ends at once when the kubelet stops.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     pod: Arc<Pod>,
-    stop: CancellationToken,
+    stop: watch::Receiver<Option<Stop>>,
     rejection: Option<Rejection>,
     has_ended: bool,
 ) {
-    let worker = Worker { uid: pod.uid().unwrap_or_default(), shared: Arc::clone(&shared), pod };
+    let api = PodApi::new(shared.client.clone(), pod.clone());
+    let mut worker = Worker { uid: pod.uid().unwrap_or_default(), shared: shared.clone(), pod, api, stop };
     let life = async {
         match rejection {
             Some(rejection) => {
-                worker.stop_containers(shared.clock.now()).await;
+                ends::terminate(&shared, &worker.uid, grace::SHORTEST).await;
                 worker.report(&status::rejected(&rejection)).await;
             }
             None if has_ended => {}
-            None => worker.live(&stop).await,
+            None => worker.live().await,
         }
-        stop.cancelled().await;
+        worker.stopped().await;
         worker.remove().await;
     };
     // A kubelet that stops does nothing more.
@@ -56,24 +50,27 @@ struct Worker {
     shared: Arc<Shared>,
     pod: Arc<Pod>,
     uid: String,
+    api: PodApi,
+    /// How the pod is to end, once it is.
+    stop: watch::Receiver<Option<Stop>>,
 }
 
 impl Worker {
-    /// Runs containers until every one has ended for good or `stop`.
-    async fn live(&self, stop: &CancellationToken) {
+    /// Runs containers until every one has ended for good or the pod is to stop.
+    async fn live(&mut self) {
         let mut reported = Value::Null;
-        let mut lists = locked(&self.shared.devices).health.lists();
         loop {
             let now = self.shared.clock.now();
-            let runs = locked(&self.shared.containers).runs(&self.uid);
+            let runs = ends::runs(&self.shared, &self.uid);
             let plan = plan(&self.pod, &runs, now);
-            if !stop.is_cancelled() && !plan.start.is_empty() {
+            let is_to_stop = self.stop.borrow().is_some();
+            if !is_to_stop && !plan.start.is_empty() {
                 for container in &plan.start {
                     self.start(container).await;
                 }
                 continue;
             }
-            if plan.phase.is_terminal() || stop.is_cancelled() {
+            if plan.phase.is_terminal() || is_to_stop {
                 break;
             }
             let devices = self.device_statuses();
@@ -82,21 +79,24 @@ impl Worker {
                 self.report(&status).await;
                 reported = status;
             }
+            let wake = self.shared.clock.sleep_until(plan.wake.unwrap_or_default());
+            let mut stop = self.stop.clone();
             // Each of them leads to the same look at everything.
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
-                () = self.shared.clock.sleep_until(plan.wake.unwrap_or_default()), if plan.wake.is_some() => {}
-                () = self.devices_differ(&mut lists, &devices) => {}
+                () = until_stopped(&mut stop) => {}
+                () = wake, if plan.wake.is_some() => {}
+                () = self.devices_differ(&devices) => {}
             }
         }
-        // The devices are free before the status shows that the pod has ended, as in kubelet.
         let now = self.shared.clock.now();
-        let before = plan(&self.pod, &locked(&self.shared.containers).runs(&self.uid), now).phase;
-        self.stop_containers(now).await;
+        let before = plan(&self.pod, &ends::runs(&self.shared, &self.uid), now).phase;
+        self.end_containers().await;
+        // The devices are free before the status shows that the pod has ended, as in kubelet.
         let devices = self.device_statuses();
         locked(&self.shared.pods).set_ended(&self.uid);
-        let runs = locked(&self.shared.containers).runs(&self.uid);
+        let now = self.shared.clock.now();
+        let runs = ends::runs(&self.shared, &self.uid);
         let mut plan = plan(&self.pod, &runs, now);
         plan.backing_off.clear();
         if before.is_terminal() {
@@ -118,14 +118,17 @@ impl Worker {
     }
 
     /// Returns once a plugin's list has changed what the status says.
-    async fn devices_differ(&self, lists: &mut watch::Receiver<()>, reported: &DeviceStatuses) {
-        // The sender is as long-lived as the kubelet.
-        while lists.changed().await.is_ok() {
+    async fn devices_differ(&self, reported: &DeviceStatuses) {
+        let lists = locked(&self.shared.devices).health.lists();
+        loop {
+            // A list that comes while the statuses are compared is not missed.
+            let mut listed = std::pin::pin!(lists.notified());
+            listed.as_mut().enable();
             if self.device_statuses() != *reported {
                 return;
             }
+            listed.await;
         }
-        std::future::pending().await
     }
 
     /// Starts one container; its devices were allocated at admission, also for a restart.
@@ -133,114 +136,60 @@ impl Worker {
         let Some(spec) = &self.pod.spec else { return };
         let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
         let Some(container) = containers.find(|container| container.name == name) else { return };
-        let run = self.shared.runtime.start(&self.container_start(container));
-        let now = self.shared.clock.now();
-        let (ends, exit_code) = match run.ends {
-            Some((span, code)) => (now.checked_add(span).ok(), code),
-            None => (None, 0),
-        };
-        let namespace = self.pod.namespace().unwrap_or_default();
-        self.shared.api.set_log(&namespace, &self.pod.name_any(), name, &run.log);
-        {
-            let mut containers = locked(&self.shared.containers);
-            let restarts = containers.runs(&self.uid).get(name).map_or(0, |before| before.restarts + 1);
-            containers.started(&self.uid, name, Run { started: now, ends, exit_code, restarts });
-        }
+        let start = container_start(&self.pod, container, &locked(&self.shared.devices).assignments);
+        let run = self.shared.runtime.start(&start);
+        self.shared.api.set_log(&start.pod_namespace, &start.pod_name, name, &run.log);
+        locked(&self.shared.containers).started(start, self.shared.clock.now(), &run);
+        self.shared.containers_changed.notify_one();
         self.shared.save_containers().await;
     }
 
-    /// Stops what still runs of the pod.
-    async fn stop_containers(&self, now: Timestamp) {
-        locked(&self.shared.containers).stop(&self.uid, now);
-        self.shared.save_containers().await;
-    }
-
-    /// Merges the plugins' answers (`deviceRunContainerOptions`: the first resource that sets a key wins). The spec's
-    /// variables are last in kubelet's list (`GenerateRunContainerOptions` appends `makeEnvironmentVariables` to the
-    /// plugins' variables), and containerd takes the last.
-    fn container_start(&self, container: &Container) -> ContainerStart {
-        let mut env = BTreeMap::new();
-        let mut devices: Vec<DeviceMount> = Vec::new();
-        let mut annotations = BTreeMap::new();
-        for assigned in locked(&self.shared.devices).assignments.of_container(&self.uid, &container.name) {
-            for (name, value) in &assigned.answer.env {
-                env.entry(name.clone()).or_insert_with(|| value.clone());
+    /// Ends what still runs of the pod. Returns when it has ended; a shorter grace that is given meanwhile counts.
+    async fn end_containers(&mut self) {
+        loop {
+            let stop = *self.stop.borrow_and_update();
+            let grace = stop.map_or_else(|| grace::of_spec(&self.pod), |stop| stop.grace);
+            let Some(last) = ends::terminate(&self.shared, &self.uid, grace).await else { return };
+            // Either way it is looked what still runs.
+            tokio::select! {
+                biased;
+                _ = self.stop.changed() => {}
+                () = self.shared.clock.sleep_until(last) => {}
             }
-            for (name, value) in &assigned.answer.annotations {
-                annotations.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-            for device in &assigned.answer.devices {
-                if devices.iter().all(|other| other.container_path != device.container_path) {
-                    devices.push(device.clone());
-                }
-            }
-        }
-        let spec_env = container.env.iter().flatten();
-        env.extend(spec_env.map(|var| (var.name.clone(), var.value.clone().unwrap_or_default())));
-        ContainerStart {
-            pod_namespace: self.pod.namespace().unwrap_or_default(),
-            pod_name: self.pod.name_any(),
-            pod_uid: self.uid.clone(),
-            container: container.name.clone(),
-            args: container.args.clone().unwrap_or_default(),
-            env,
-            devices,
-            annotations,
         }
     }
 
-    /// Writes the status, repeated until it is written or the pod is gone or replaced.
+    async fn stopped(&mut self) {
+        until_stopped(&mut self.stop).await;
+    }
+
+    /// Writes the status, unless the pod is gone.
     async fn report(&self, status: &Value) {
-        let started = self.pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let started = started.map_or_else(|| self.shared.clock.now(), |time| time.0);
-        let mut status = status.clone();
-        status["startTime"] = json!(rfc3339(started));
-        // The UID makes the write fail for a new pod of the same name.
-        let patch = json!({ "metadata": { "uid": self.uid }, "status": status });
-        let (api, patch, params) = (self.api(), Patch::Strategic(&patch), PatchParams::default());
-        self.persist(|| api.patch_status(self.name(), &params, &patch)).await;
+        if !self.is_gone() {
+            self.api.report(status, self.shared.clock.now()).await;
+        }
     }
 
-    /// Stops the containers and deletes the pod for good.
-    async fn remove(&self) {
-        self.stop_containers(self.shared.clock.now()).await;
+    /// Waits until the pod's containers have ended, and deletes it for good.
+    async fn remove(&mut self) {
+        self.end_containers().await;
         locked(&self.shared.pods).set_ended(&self.uid);
-        let preconditions = Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None });
-        let now = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
-        let api = self.api();
-        self.persist(|| async { api.delete(self.name(), &now).await.map(drop) }).await;
-        locked(&self.shared.containers).retain(|uid| uid != self.uid);
+        if !self.is_gone() {
+            self.api.delete().await;
+        }
+        locked(&self.shared.containers).forget(&self.uid);
         self.shared.save_containers().await;
         locked(&self.shared.pods).forget(&self.uid);
     }
 
-    /// Repeats `write` until it succeeds or the pod is gone or replaced.
-    async fn persist<T, F>(&self, mut write: impl FnMut() -> F)
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
-        loop {
-            match write().await {
-                Ok(_) => return,
-                Err(kube::Error::Api(answer)) if [404, 409, 422].contains(&answer.code) => {
-                    tracing::debug!(
-                        pod = self.name(),
-                        reason = answer.message,
-                        "the pod is gone or replaced"
-                    );
-                    return;
-                }
-                Err(error) => tracing::warn!(pod = self.name(), %error, "cannot write to the API server"),
-            }
-            tokio::time::sleep(RETRY).await;
-        }
+    fn is_gone(&self) -> bool {
+        self.stop.borrow().is_some_and(|stop| stop.is_gone)
     }
+}
 
-    fn api(&self) -> Api<Pod> {
-        Api::namespaced(self.shared.client.clone(), &self.pod.namespace().unwrap_or_default())
-    }
-
-    fn name(&self) -> &str {
-        self.pod.metadata.name.as_deref().unwrap_or_default()
+async fn until_stopped(stop: &mut watch::Receiver<Option<Stop>>) {
+    // The sender is gone only with the kubelet.
+    if stop.wait_for(Option::is_some).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
