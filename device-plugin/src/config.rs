@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use neuron_core::topology::Policy;
 
+use crate::probe::Probe;
+
 /// Every setting. Start from [`Config::new`] and change fields.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -38,6 +40,8 @@ pub struct Config {
     pub report_interval: Duration,
     /// How long an answer to kubelet may wait for the API server.
     pub api_timeout: Duration,
+    /// Shows an observer how much the plugin keeps; none where nobody observes it.
+    pub probe: Option<Probe>,
 }
 
 impl Config {
@@ -57,6 +61,7 @@ impl Config {
             quiet: Duration::from_secs(1),
             report_interval: Duration::from_secs(60),
             api_timeout: Duration::from_secs(2),
+            probe: None,
         }
     }
 

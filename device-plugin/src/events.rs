@@ -4,13 +4,21 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
 use neuron_core::pod::BoundPod;
+use runtime::{System, reached};
+
+/// Who writes the events.
+const REPORTER: &str = "neuron-device-plugin";
 
 /// Writes events (events.k8s.io/v1).
 #[derive(Clone)]
 pub struct Events {
+    system: System,
     client: Client,
     node: String,
     timeout: Duration,
@@ -18,25 +26,25 @@ pub struct Events {
 
 impl Events {
     /// Events of the device plugin on `node`.
-    pub fn new(client: Client, node: &str, timeout: Duration) -> Self {
-        Events { client, node: node.to_owned(), timeout }
+    pub fn new(system: System, client: Client, node: &str, timeout: Duration) -> Self {
+        Events { system, client, node: node.to_owned(), timeout }
     }
 
     /// A record was corrected to what kubelet gave the pod.
     pub async fn corrected(&self, pod: &BoundPod, note: String) {
-        self.write(EventType::Normal, "AllocationCorrected", "Correct", note, pod_reference(pod)).await;
+        self.write("Normal", "AllocationCorrected", "Correct", note, pod_reference(pod)).await;
     }
 
     /// An Allocate was refused. The event is about the pod, or about the node if the pod is not known.
     pub async fn refused(&self, pod: Option<ObjectReference>, note: String) {
         let about = pod.unwrap_or_else(|| self.node_reference());
-        self.write(EventType::Warning, "AllocationRefused", "Allocate", note, about).await;
+        self.write("Warning", "AllocationRefused", "Allocate", note, about).await;
     }
 
     /// kubelet refused a registration because it still held the path of the socket.
     pub async fn already_connected(&self, note: String) {
         let about = self.node_reference();
-        self.write(EventType::Warning, "NeuronPluginAlreadyConnected", "Register", note, about).await;
+        self.write("Warning", "NeuronPluginAlreadyConnected", "Register", note, about).await;
     }
 
     fn node_reference(&self) -> ObjectReference {
@@ -49,33 +57,49 @@ impl Events {
         }
     }
 
-    async fn write(
+    async fn write(&self, severity: &str, reason: &str, action: &str, note: String, about: ObjectReference) {
+        let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let event = self.event(severity, reason, action, note, about);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let params = PostParams::default();
+        let error = match tokio::time::timeout(self.timeout, events.create(&params, &event)).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {:?}", self.timeout),
+        };
+        reached("plugin: event not written");
+        tracing::warn!(node = %self.node, event = reason, reason = %error, "an event could not be written");
+    }
+
+    /// One event each time: a series would count those of one reason as repetitions of the first, and drop the later notes.
+    fn event(
         &self,
-        type_: EventType,
+        severity: &str,
         reason: &str,
         action: &str,
         note: String,
         about: ObjectReference,
-    ) {
-        // The API server refuses notes above 1,024 bytes.
-        let note: String = note.chars().take(1000).collect();
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(note),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        // A shared recorder counts events of one reason as repetitions of the first and drops the later notes.
-        let reporter =
-            Reporter { controller: "neuron-device-plugin".to_owned(), instance: Some(self.node.clone()) };
-        let recorder = Recorder::new(self.client.clone(), reporter);
-        let error = match tokio::time::timeout(self.timeout, recorder.publish(&event, &about)).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {:?}", self.timeout),
-        };
-        tracing::warn!(node = %self.node, event = reason, reason = %error, "an event could not be written");
+    ) -> Event {
+        let name = about.name.as_deref().unwrap_or(&self.node);
+        Event {
+            metadata: ObjectMeta {
+                // At random: several events of one object may be written at one moment.
+                name: Some(format!("{name}.{:016x}", self.system.random())),
+                namespace: about.namespace.clone(),
+                ..ObjectMeta::default()
+            },
+            // A clock beyond the year 9999 gives no time.
+            event_time: Timestamp::try_from(self.system.now()).ok().map(MicroTime),
+            type_: Some(severity.to_owned()),
+            reason: Some(reason.to_owned()),
+            action: Some(action.to_owned()),
+            // The API server refuses notes above 1,024 bytes.
+            note: Some(note.chars().take(1000).collect()),
+            reporting_controller: Some(REPORTER.to_owned()),
+            reporting_instance: Some(self.node.clone()),
+            regarding: Some(about),
+            ..Event::default()
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `/healthz`: 200 while the plugin serves, 503 with the reasons while it does not; `/metrics` beside it. Started by `run`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -8,26 +9,20 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use runtime::{Protocol, Server, System};
 
 use crate::metrics::Metrics;
 use crate::status::Status;
 
-/// Serves until `shutdown`.
-///
-/// # Errors
-/// The listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    status: Arc<Status>,
-    metrics: Arc<Metrics>,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
-    let router = Router::new()
+/// How long an open call may take once the plugin is to end. Both are answered at once.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Serves both.
+pub fn server(system: System, status: Arc<Status>, metrics: Arc<Metrics>) -> Server {
+    let routes = Router::new()
         .route("/healthz", get(healthz).with_state(status))
         .route("/metrics", get(prometheus).with_state(metrics));
-    axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+    Server::new(system, Protocol::Http1, routes, GRACE)
 }
 
 async fn healthz(State(status): State<Arc<Status>>) -> (StatusCode, String) {

@@ -13,6 +13,7 @@ pub mod slot;
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::request::Role;
+use runtime::reached;
 
 use crate::ledger::ended::Ended;
 use crate::ledger::slot::Slot;
@@ -174,6 +175,11 @@ impl Ledger {
             }
             let keep = entry.is_assumed() && unproven.contains(&(entry.resource, entry.count));
             entry.owner = None;
+            if keep {
+                reached("plugin: entry kept for an equal pod");
+            } else {
+                reached("plugin: entry released");
+            }
             keep
         });
     }

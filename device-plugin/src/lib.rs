@@ -6,13 +6,14 @@
 //! same way:
 //!
 //! ```no_run
-//! use neuron_device_plugin::Config;
+//! use neuron_device_plugin::{Config, System};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # async fn example(client: kube::Client) -> anyhow::Result<()> {
 //! let config = Config { root: "/var/lib/fake-neuron".into(), ..Config::new("node-1") };
 //! let shutdown = CancellationToken::new();
-//! let plugin = tokio::spawn(neuron_device_plugin::run(config, client, shutdown.clone()));
+//! let system = System::real();
+//! let plugin = system.spawn(neuron_device_plugin::run(system.clone(), config, client, shutdown.clone()));
 //! // kubelet sees the devices below the root until:
 //! shutdown.cancel();
 //! plugin.await??;
@@ -23,8 +24,14 @@
 //! Where things are decided: [`hardware`] what the machine has and which devices are healthy; [`kubelet`] how a resource is
 //! registered and each call answered; [`allocation`] which ids are preferred, refused and exported; [`ledger`] who has what;
 //! [`pods`] what this node's pods ask for; [`report`] what the node report and corrected records say.
+//!
+//! Nothing here asks the operating system but through the [`System`] that `run` was given, and nothing depends on the order of
+//! a hash map, so that a simulation sees the same run again. [`BRANCHES`] are what it should reach, [`Probe`] what it may watch.
+
+#![deny(clippy::iter_over_hash_type)]
 
 pub mod allocation;
+mod branches;
 pub mod config;
 pub mod events;
 pub mod hardware;
@@ -32,11 +39,16 @@ pub mod healthz;
 pub mod kubelet;
 pub mod ledger;
 pub mod metrics;
+mod parts;
 pub mod pods;
+pub mod probe;
 pub mod report;
 pub mod resource;
 mod run;
 pub mod status;
 
+pub use branches::BRANCHES;
 pub use config::{Config, Numbering};
+pub use probe::{Probe, Sizes};
 pub use run::run;
+pub use runtime::System;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use neuron_core::topology::Policy;
 use neuron_device_plugin::{Config, Numbering};
+use runtime::System;
 
 /// Advertises a node's AWS Neuron devices to kubelet.
 #[derive(Debug, Parser)]
@@ -65,19 +66,14 @@ impl Arguments {
     }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     runtime::log();
-    match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(reason = format!("{error:#}"), "the device plugin failed");
-            ExitCode::FAILURE
-        }
-    }
+    runtime::run_program("device plugin", run(Arguments::parse()))
 }
 
+#[allow(clippy::disallowed_methods, reason = "the program runs on this machine")]
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
-    neuron_device_plugin::run(arguments.config(), client, runtime::until_signal()?).await
+    let shutdown = runtime::until_signal()?;
+    neuron_device_plugin::run(System::real(), arguments.config(), client, shutdown).await
 }

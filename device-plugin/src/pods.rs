@@ -14,11 +14,12 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
 use neuron_core::request::PodRequest;
-use runtime::{Collection, Json};
+use runtime::{Collection, Json, System, reached};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::state::PodCounts;
 use self::state::State;
 use crate::ledger::slot::NodePod;
 
@@ -121,14 +122,15 @@ impl Pods {
     }
 
     /// Watches until `shutdown`; an API server that is away is asked again and again.
-    pub async fn watch(&self, shutdown: CancellationToken) {
+    pub async fn watch(&self, system: &System, shutdown: CancellationToken) {
         let pods = Collection::of::<core_v1::Pod>().only(format!("spec.nodeName={}", self.node));
-        let events = runtime::watch(&runtime::System::real(), self.client.clone(), pods, Json);
+        let events = runtime::watch(system, self.client.clone(), pods, Json);
         let mut events = events.take_until(shutdown.cancelled_owned()).boxed();
         while let Some(event) = events.next().await {
-            // What is known stays while the watch is disconnected.
-            if let Ok(event) = event {
-                self.take(event);
+            match event {
+                Ok(event) => self.take(event),
+                // What is known stays meanwhile.
+                Err(_) => reached("plugin: watch disconnected"),
             }
         }
     }
@@ -141,7 +143,13 @@ impl Pods {
                     self.state().forget(&pod.uid);
                 }
             }
-            watcher::Event::Init => self.state().starting = Some(BTreeMap::new()),
+            watcher::Event::Init => {
+                let mut state = self.state();
+                if state.known.is_some() {
+                    reached("plugin: relist");
+                }
+                state.starting = Some(BTreeMap::new());
+            }
             watcher::Event::InitApply(pod) => {
                 if let (Some(starting), Some(pod)) = (&mut self.state().starting, node_pod(&pod)) {
                     keep_newer(starting, pod);
@@ -163,6 +171,11 @@ impl Pods {
         let Some(pod) = node_pod(pod) else { return };
         self.state().keep(pod);
         self.changed.send_replace(());
+    }
+
+    /// How many pods are known, and what else is kept of pods.
+    pub(crate) fn counts(&self) -> PodCounts {
+        self.state().counts()
     }
 
     fn everywhere(&self) -> Api<Pod> {

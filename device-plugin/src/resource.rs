@@ -66,6 +66,12 @@ pub fn cores_of(topology: &Topology, unit: Resource, ids: &[String]) -> Result<C
     })
 }
 
+/// As [`cores_of`], without the ids that this node does not advertise.
+pub fn known_cores(topology: &Topology, unit: Resource, ids: &[String]) -> CoreSet {
+    let known = ids.iter().filter_map(|id| cores_of(topology, unit, std::slice::from_ref(id)).ok());
+    known.fold(CoreSet::EMPTY, CoreSet::union)
+}
+
 /// The ids that stand for any of `cores`, ascending.
 pub fn ids_of(topology: &Topology, unit: Resource, cores: CoreSet) -> Vec<String> {
     match unit {

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use kube::Client;
 use neuron_core::catalog::Catalog;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use runtime::System;
+use runtime::system::Address;
 use tokio_util::sync::CancellationToken;
 
 use crate::allocation::engine::Engine;
@@ -19,124 +18,148 @@ use crate::hardware::discovery::Discovery;
 use crate::hardware::held_lnc::HeldLnc;
 use crate::hardware::monitor::{DEVICES, discover, follow_health};
 use crate::healthz;
+use crate::kubelet::folder::PluginFolder;
+use crate::kubelet::podresources::PodResources;
 use crate::kubelet::registration::Registration;
 use crate::metrics::Metrics;
+use crate::parts::{PartEnded, Parts};
+use crate::probe::Sizes;
 use crate::report::upkeep::Upkeep;
 use crate::resource::advertised;
 use crate::status::Status;
 
-/// Serves kubelet until `shutdown`. A machine without devices, an API server that is away and a kubelet that is away do not
-/// end it: the log and `/healthz` name what is missing, and the plugin goes on when that is there.
+/// Serves kubelet until `shutdown`, and asks nobody but `system` for files, sockets, tasks and the time of day. A machine
+/// without devices, an API server that is away and a kubelet that is away do not end it: the log and `/healthz` name what is
+/// missing, and the plugin goes on when that is there.
 ///
 /// # Errors
-/// What no waiting heals: a catalog file that cannot be used, an address that cannot be listened on.
-pub async fn run(config: Config, client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
+/// What no waiting heals: a catalog file that cannot be used, an address that cannot be listened on, a part that broke.
+pub async fn run(
+    system: System,
+    config: Config,
+    client: Client,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     tracing::info!(node = config.node_name, ?config, "starting");
-    let catalog = load_catalog(config.catalog.as_deref())?;
-    let status = Arc::new(Status::default());
-    let metrics = Arc::new(Metrics::default());
-    status.starting(DEVICES);
-    for resource in advertised(config.legacy_resource) {
-        status.starting(resource.name);
-        metrics.starting(resource.name);
-    }
-    let mut tasks = JoinSet::new();
-    serve_health(&config, (&status, &metrics), &shutdown, &mut tasks).await?;
-    let engine = Arc::new(Engine::new(&config, client.clone()));
-    tasks.spawn({
-        let (engine, shutdown) = (Arc::clone(&engine), shutdown.clone());
-        async move { engine.pods.watch(shutdown).await }
-    });
-    tokio::select! {
-        () = shutdown.cancelled() => {}
-        () = find_devices(&config, &catalog, &client, &engine, &status) => {}
-    }
-    if !shutdown.is_cancelled() {
-        let upkeep = Upkeep::new(Arc::clone(&engine), &config, client);
-        // Nothing is registered yet, so no allocation is open, and kubelet's assignments say what running pods hold.
-        upkeep.adopt().await;
-        tasks.spawn({
-            let shutdown = shutdown.clone();
-            async move { upkeep.run(shutdown).await }
-        });
-        let (_watcher, folder_changed) = watch_folder(&config.plugin_dir());
-        for resource in advertised(config.legacy_resource) {
-            let registration = Registration {
-                resource,
-                engine: Arc::clone(&engine),
-                status: Arc::clone(&status),
-                metrics: Arc::clone(&metrics),
-                config: config.clone(),
-                folder_changed: folder_changed.clone(),
-            };
-            tasks.spawn(registration.run(shutdown.clone()));
-        }
-        drop(folder_changed);
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = follow_health(&config.root, config.poll, &engine.machine) => {}
-        }
-    }
-    while tasks.join_next().await.is_some() {}
-    Ok(())
+    let catalog = load_catalog(&system, config.catalog.as_deref());
+    let Some(catalog) = shutdown.run_until_cancelled(catalog).await else { return Ok(()) };
+    let mut parts = Parts::new(system.clone());
+    // Parts end at the shutdown, and when one of them has broken.
+    let stop = shutdown.child_token();
+    let plugin = Plugin::new(system, config, client, catalog?);
+    plugin.serve_health(&mut parts, &stop)?;
+    let lived = plugin.live(&mut parts, &stop).await;
+    stop.cancel();
+    let ended = parts.end().await;
+    Ok(lived.and(ended)?)
 }
 
-fn load_catalog(file: Option<&Path>) -> anyhow::Result<Cow<'static, Catalog>> {
+async fn load_catalog(system: &System, file: Option<&Path>) -> anyhow::Result<Cow<'static, Catalog>> {
     let Some(file) = file else { return Ok(Cow::Borrowed(Catalog::embedded())) };
-    let text = std::fs::read_to_string(file)
+    let text = system
+        .read_to_string(file)
+        .await
         .with_context(|| format!("cannot read catalog {} (--catalog)", file.display()))?;
     let catalog = Catalog::from_json(&text)
         .with_context(|| format!("catalog {} (--catalog) makes no sense", file.display()))?;
     Ok(Cow::Owned(catalog))
 }
 
-async fn serve_health(
-    config: &Config,
-    (status, metrics): (&Arc<Status>, &Arc<Metrics>),
-    shutdown: &CancellationToken,
-    tasks: &mut JoinSet<()>,
-) -> anyhow::Result<()> {
-    let Some(address) = config.listen else { return Ok(()) };
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address} (--listen)"))?;
-    let (status, metrics, shutdown) = (Arc::clone(status), Arc::clone(metrics), shutdown.clone());
-    tasks.spawn(async move {
-        if let Err(error) = healthz::serve(listener, status, metrics, shutdown).await {
-            tracing::warn!(reason = %error, "/healthz ended");
-        }
-    });
-    Ok(())
+/// What the parts share.
+struct Plugin {
+    system: System,
+    config: Config,
+    client: Client,
+    catalog: Cow<'static, Catalog>,
+    status: Arc<Status>,
+    metrics: Arc<Metrics>,
+    engine: Arc<Engine>,
+    pod_resources: Arc<PodResources>,
+    upkeep: Arc<Upkeep>,
 }
 
-async fn find_devices(config: &Config, catalog: &Catalog, client: &Client, engine: &Engine, status: &Status) {
-    let discovery = Discovery {
-        root: &config.root,
-        catalog,
-        policy: config.policy,
-        instance_type: config.instance_type.as_deref(),
-    };
-    let held = HeldLnc::read(client, &config.node_name, &engine.pods, config.api_timeout).await;
-    discover(&discovery, held.as_ref(), config.poll, &engine.machine, status).await;
-}
-
-/// Tells of changes in kubelet's plugin folder. Where it cannot be watched, polling finds them too.
-fn watch_folder(folder: &Path) -> (Option<RecommendedWatcher>, watch::Receiver<()>) {
-    let changes = watch::Sender::new(());
-    let receiver = changes.subscribe();
-    let watcher = notify::recommended_watcher(move |_| {
-        changes.send_replace(());
-    })
-    .and_then(|mut watcher| {
-        watcher.watch(folder, RecursiveMode::NonRecursive)?;
-        Ok(watcher)
-    });
-    match watcher {
-        Ok(watcher) => (Some(watcher), receiver),
-        Err(error) => {
-            let folder = folder.display();
-            tracing::warn!(%folder, reason = %error, "the plugin folder is not watched, only polled");
-            (None, receiver)
+impl Plugin {
+    fn new(system: System, config: Config, client: Client, catalog: Cow<'static, Catalog>) -> Self {
+        let status = Arc::new(Status::default());
+        let metrics = Arc::new(Metrics::default());
+        status.starting(DEVICES);
+        for resource in advertised(config.legacy_resource) {
+            status.starting(resource.name);
+            metrics.starting(resource.name);
         }
+        let engine = Arc::new(Engine::new(system.clone(), &config, client.clone()));
+        let pod_resources = Arc::new(PodResources::new(system.clone(), &config.kubelet_dir));
+        let upkeep = Upkeep::new(Arc::clone(&engine), Arc::clone(&pod_resources), &config, client.clone());
+        let upkeep = Arc::new(upkeep);
+        let plugin =
+            Plugin { system, config, client, catalog, status, metrics, engine, pod_resources, upkeep };
+        plugin.show_sizes();
+        plugin
+    }
+
+    fn show_sizes(&self) {
+        let Some(probe) = &self.config.probe else { return };
+        // A probe outlives the plugin, and keeps nothing of it.
+        let status = Arc::downgrade(&self.status);
+        let (engine, upkeep) = (Arc::downgrade(&self.engine), Arc::downgrade(&self.upkeep));
+        probe.show(move || {
+            let (engine, upkeep, status) = (engine.upgrade()?, upkeep.upgrade()?, status.upgrade()?);
+            let (problems, notes) = status.counts();
+            Some(Sizes { failures: upkeep.failure_count(), problems, notes, ..engine.sizes() })
+        });
+    }
+
+    fn serve_health(&self, parts: &mut Parts, stop: &CancellationToken) -> anyhow::Result<()> {
+        let Some(address) = self.config.listen else { return Ok(()) };
+        let listener = self.system.listen(&Address::Tcp(address));
+        let listener = listener.with_context(|| format!("cannot listen on {address} (--listen)"))?;
+        let (status, metrics) = (Arc::clone(&self.status), Arc::clone(&self.metrics));
+        let server = healthz::server(self.system.clone(), status, metrics);
+        parts.spawn("health server", server.run(listener, stop.clone()));
+        Ok(())
+    }
+
+    /// Serves until `stop`.
+    async fn live(&self, parts: &mut Parts, stop: &CancellationToken) -> Result<(), PartEnded> {
+        let (engine, system, token) = (Arc::clone(&self.engine), self.system.clone(), stop.clone());
+        parts.spawn("pod watch", async move { engine.pods.watch(&system, token).await });
+        let found = async {
+            self.find_devices().await;
+            // Nothing is registered yet, so no allocation is open, and kubelet's assignments say what running pods hold.
+            self.upkeep.adopt().await;
+        };
+        if parts.beside(stop, found).await?.is_none() {
+            return Ok(());
+        }
+        let (upkeep, token) = (Arc::clone(&self.upkeep), stop.clone());
+        parts.spawn("upkeep", async move { upkeep.run(token).await });
+        let folder = PluginFolder::new(self.system.clone(), self.config.plugin_dir());
+        for resource in advertised(self.config.legacy_resource) {
+            let registration = Registration {
+                resource,
+                engine: Arc::clone(&self.engine),
+                status: Arc::clone(&self.status),
+                metrics: Arc::clone(&self.metrics),
+                pod_resources: Arc::clone(&self.pod_resources),
+                folder: folder.clone(),
+                poll: self.config.poll,
+            };
+            parts.spawn(resource.name, registration.run(stop.clone()));
+        }
+        let health = follow_health(&self.system, self.config.poll, &self.engine.machine);
+        parts.beside(stop, health).await.map(drop)
+    }
+
+    async fn find_devices(&self) {
+        let Config { root, policy, instance_type, node_name, poll, api_timeout, .. } = &self.config;
+        let discovery = Discovery {
+            system: &self.system,
+            root,
+            catalog: &self.catalog,
+            policy: *policy,
+            instance_type: instance_type.as_deref(),
+        };
+        let held = HeldLnc::read(&self.client, node_name, &self.engine.pods, *api_timeout).await;
+        discover(&discovery, held.as_ref(), *poll, &self.engine.machine, &self.status).await;
     }
 }

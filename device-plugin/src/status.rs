@@ -55,6 +55,11 @@ impl Status {
         Err(lines(&problems))
     }
 
+    /// Numbers of problems and of notes.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.problems().len(), locked(&self.notes).len())
+    }
+
     fn problems(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         locked(&self.problems)
     }

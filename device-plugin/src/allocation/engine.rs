@@ -11,6 +11,8 @@ use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::best_set;
 use neuron_core::report::NodeReport;
 use neuron_core::topology::Topology;
+use runtime::system::FileStatus;
+use runtime::{System, reached};
 use tokio::sync::{Notify, watch};
 
 use crate::allocation::export::export;
@@ -23,7 +25,8 @@ use crate::ledger::gate::Gate;
 use crate::ledger::judge::Judgement;
 use crate::ledger::slot::{Slot, slots, unrecorded};
 use crate::pods::Pods;
-use crate::resource::{AdvertisedResource, cores_of, count_of, ids_of};
+use crate::probe::Sizes;
+use crate::resource::{AdvertisedResource, cores_of, count_of, ids_of, known_cores};
 
 /// What the services share.
 pub struct Engine {
@@ -37,6 +40,7 @@ pub struct Engine {
     pub changed: Notify,
     /// Writes events.
     pub events: Events,
+    system: System,
     root: PathBuf,
     node: String,
     numbering: Numbering,
@@ -51,7 +55,7 @@ pub struct State {
     /// The report last written to the node.
     pub report: Option<NodeReport>,
     /// The kubelet socket seen last; another one means that kubelet has restarted.
-    pub kubelet: Option<u64>,
+    pub kubelet: Option<FileStatus>,
 }
 
 /// A container that may have its ids.
@@ -77,13 +81,14 @@ impl<E: Into<AllocationRefusal>> From<E> for Refused {
 
 impl Engine {
     /// An engine that knows neither machine nor pods yet.
-    pub fn new(config: &Config, client: kube::Client) -> Self {
+    pub fn new(system: System, config: &Config, client: kube::Client) -> Self {
         Engine {
             machine: watch::Sender::new(None),
             pods: Pods::new(client.clone(), &config.node_name, config.api_timeout),
             gate: Gate::new(config.quiet),
             changed: Notify::new(),
-            events: Events::new(client, &config.node_name, config.api_timeout),
+            events: Events::new(system.clone(), client, &config.node_name, config.api_timeout),
+            system,
             root: config.root.clone(),
             node: config.node_name.clone(),
             numbering: config.container_numbering,
@@ -113,6 +118,21 @@ impl Engine {
         (state, slots)
     }
 
+    /// What is kept of pods and of what they hold.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let pods = self.pods.counts();
+        let state = self.state();
+        Sizes {
+            entries: state.ledger.entries().len(),
+            ended: state.ledger.ended.len(),
+            pods: pods.known,
+            listed: pods.starting,
+            ended_pods: pods.ended,
+            gone: pods.gone,
+            ..Sizes::default()
+        }
+    }
+
     /// The ids to prefer: the set recorded for a pod that waits for one, else the best linked set that is free.
     ///
     /// # Errors
@@ -127,12 +147,8 @@ impl Engine {
         let _open = self.gate.enter().await;
         let machine = self.machine().ok_or(AllocationRefusal::NotReady)?;
         let (topology, unit) = (&machine.topology, resource.unit);
-        let known = |ids: &[String]| {
-            let each = |id: &String| cores_of(topology, unit, std::slice::from_ref(id)).ok();
-            ids.iter().filter_map(each).fold(CoreSet::EMPTY, CoreSet::union)
-        };
-        let must_include = known(must_include);
-        let available = known(available).union(must_include);
+        let must_include = known_cores(topology, unit, must_include);
+        let available = known_cores(topology, unit, available).union(must_include);
         let recorded = || {
             let (state, slots) = self.current(&machine);
             state.ledger.offer(&slots, unit, count, available, must_include)
@@ -140,14 +156,18 @@ impl Engine {
         let mut set = recorded();
         if set.is_none() {
             // The watch may lag the Binding: look for the record once more before the plugin chooses.
+            reached("plugin: live read for a preference");
             match self.pods.read_live().await {
                 Ok(()) => set = recorded(),
-                Err(error) => tracing::warn!(
-                    node = self.node,
-                    resource = resource.name,
-                    reason = %error,
-                    "the pods could not be read; preferring ids without a record"
-                ),
+                Err(error) => {
+                    reached("plugin: pods not read");
+                    tracing::warn!(
+                        node = self.node,
+                        resource = resource.name,
+                        reason = %error,
+                        "the pods could not be read; preferring ids without a record"
+                    );
+                }
             }
         }
         let set = set.or_else(|| self.choose(&machine, unit, count, available, must_include));
@@ -189,6 +209,7 @@ impl Engine {
                 Ok(response)
             }
             Err(Refused { refusal, pod }) => {
+                refusal.count();
                 tracing::warn!(node, pod, resource = resource_name, reason = %refusal, "allocation refused");
                 Err(refusal)
             }
@@ -207,14 +228,18 @@ impl Engine {
         if let Some((device, fault)) = machine.faults.iter().find(|(device, _)| devices.contains(**device)) {
             let of_device = cores.intersection(topology.cores_of(DeviceSet::single(*device)));
             let id = ids_of(topology, unit, of_device).join(",");
-            return Err(AllocationRefusal::Unhealthy { id, why: fault.clone() }.into());
+            return Err(AllocationRefusal::Unhealthy { id, why: fault.to_string() }.into());
         }
         let admitted = match self.decide(&machine, unit, cores, None) {
             Some(Ok(admitted)) => admitted,
             _ => {
+                reached("plugin: live read for an allocation");
                 let doubt = match self.pods.read_live().await {
                     Ok(()) => String::new(),
-                    Err(error) => format!(" (not confirmed: {error})"),
+                    Err(error) => {
+                        reached("plugin: pods not read");
+                        format!(" (not confirmed: {error})")
+                    }
                 };
                 self.decide(&machine, unit, cores, Some(doubt))
                     .unwrap_or_else(|| Err(AllocationRefusal::NotReady.into()))?
@@ -267,7 +292,7 @@ impl Engine {
         let pod = only.and_then(|slot| pods.iter().find(|pod| pod.pod.uid == slot.uid));
         let (about, events) = (pod.map(|pod| pod_reference(&pod.pod)), self.events.clone());
         let note = refusal.to_string();
-        tokio::spawn(async move { events.refused(about, note).await });
+        drop(self.system.spawn(async move { events.refused(about, note).await }));
         Refused { refusal, pod: only.map(|slot| slot.pod.clone()) }
     }
 }

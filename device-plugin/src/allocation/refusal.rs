@@ -5,6 +5,7 @@ use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::placement;
 use neuron_core::topology::Topology;
+use runtime::reached;
 
 use crate::ledger::judge::Holder;
 use crate::resource::{UnknownId, count_of, ids_of};
@@ -55,6 +56,17 @@ pub enum AllocationRefusal {
 }
 
 impl AllocationRefusal {
+    /// Counts it as a branch.
+    pub(super) fn count(&self) {
+        match self {
+            AllocationRefusal::NotReady => reached("plugin: refused, not ready"),
+            AllocationRefusal::Unknown(_) => reached("plugin: refused, unknown id"),
+            AllocationRefusal::Unhealthy { .. } => reached("plugin: refused, unhealthy"),
+            AllocationRefusal::NotAllowed { .. } => reached("plugin: refused, not allowed"),
+            AllocationRefusal::Held { .. } => reached("plugin: refused, held"),
+        }
+    }
+
     pub(super) fn not_allowed(
         topology: &Topology,
         unit: Resource,

@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::join_all;
 use neuron_core::catalog::{Catalog, InstanceType};
 use neuron_core::ids::DeviceSet;
 use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
 use neuron_core::topology::{Policy, Topology, TopologyError};
+use runtime::System;
 
 use crate::hardware::held_lnc::HeldLnc;
 use crate::hardware::machine::Machine;
-use crate::hardware::sysfs::{self, FileError, SysfsDevice};
+use crate::hardware::sysfs::{self, DeviceFiles, FileError, SysfsDevice};
 
 /// Where and how to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Discovery<'a> {
+    /// Whose files are read.
+    pub system: &'a System,
     /// The folder that holds `/dev`, `/sys` and `/opt`.
     pub root: &'a Path,
     /// The known instance types.
@@ -79,35 +83,19 @@ impl Discovery<'_> {
     ///
     /// # Errors
     /// Anything without which no device can be advertised. One bad device among good ones is unhealthy, and no error.
-    pub fn look(&self, held: Option<&HeldLnc>) -> Result<Machine, DiscoveryError> {
+    pub async fn look(&self, held: Option<&HeldLnc>) -> Result<Machine, DiscoveryError> {
+        let (system, root) = (self.system, self.root);
         let instance_type = match self.instance_type {
             Some(name) => name.to_owned(),
-            None => sysfs::product_name(self.root)?,
+            None => sysfs::product_name(system, root).await?,
         };
         let known = self.catalog.find(&instance_type);
-        let path = self.root.join(sysfs::DEVICES);
-        let ids = match sysfs::device_ids(self.root) {
-            Ok(ids) if ids.is_empty() => return Err(DiscoveryError::NoDevices { path }),
-            Ok(ids) => ids,
-            Err(FileError::Unreadable { .. }) if !path.exists() => {
-                return Err(DiscoveryError::NoDevices { path });
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let mut devices = BTreeMap::new();
-        let mut first_error = None;
-        for id in ids.iter() {
-            match sysfs::device(self.root, id) {
-                Ok(device) => {
-                    devices.insert(id, device);
-                }
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
+        let ids = sysfs::device_ids(system, root).await?;
+        if ids.is_empty() {
+            return Err(DiscoveryError::NoDevices { path: root.join(sysfs::DEVICES) });
         }
-        if let (true, Some(error)) = (devices.is_empty(), first_error) {
-            return Err(error.into());
-        }
-        let configured = sysfs::lnc(self.root)?;
+        let devices = self.devices(ids).await?;
+        let configured = sysfs::lnc(system, root).await?;
         let held = held.filter(|held| held.instance_type == instance_type).map(|held| held.lnc);
         let lnc = held.or(configured);
         let topology = match known {
@@ -116,15 +104,40 @@ impl Discovery<'_> {
                 Topology::named(&instance_type, known, lnc.unwrap_or(known.default_lnc), self.policy)?
             }
             None => {
-                let lnc = lnc.unwrap_or_else(|| self.usual_lnc(ids));
+                let lnc = match lnc {
+                    Some(lnc) => lnc,
+                    None => self.usual_lnc(ids).await,
+                };
                 Topology::of_report(&describe(&instance_type, lnc, ids, &devices))?
             }
         };
         let links = topology.all_devices().iter();
         let links = links.map(|id| devices.get(&id).map(|device| device.links).unwrap_or_default()).collect();
-        let mut machine = Machine { topology: Arc::new(topology), links, faults: BTreeMap::new() };
-        machine.refresh_health(self.root);
+        let unread = topology.all_devices().difference(devices.keys().copied().collect());
+        let files = topology.all_devices().iter().map(|id| DeviceFiles::new(root, id)).collect();
+        let faults = BTreeMap::new();
+        let mut machine = Machine { topology: Arc::new(topology), links, unread, files, faults };
+        machine.faults = machine.look(system).await;
         Ok(machine)
+    }
+
+    /// What the driver says about each device that can be read, by id.
+    async fn devices(&self, ids: DeviceSet) -> Result<BTreeMap<u8, SysfsDevice>, FileError> {
+        let read = async |id| (id, sysfs::device(self.system, &DeviceFiles::new(self.root, id)).await);
+        let mut devices = BTreeMap::new();
+        let mut first_error = None;
+        for (id, device) in join_all(ids.iter().map(read)).await {
+            match device {
+                Ok(device) => {
+                    devices.insert(id, device);
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        match first_error {
+            Some(error) if devices.is_empty() => Err(error),
+            _ => Ok(devices),
+        }
     }
 
     fn check(
@@ -145,7 +158,7 @@ impl Discovery<'_> {
         match devices.iter().find(|(_, device)| device.cores != known.cores_per_device) {
             None => Ok(()),
             Some((id, device)) => Err(DiscoveryError::Cores {
-                path: sysfs::device_folder(self.root, *id).join("core_count"),
+                path: DeviceFiles::new(self.root, *id).core_count,
                 found: device.cores,
                 instance_type: instance_type.to_owned(),
                 expected: known.cores_per_device,
@@ -154,12 +167,14 @@ impl Discovery<'_> {
     }
 
     /// The LNC of a type that is in no catalog: Trainium2 and Trainium3 run with 2 unless configured otherwise.
-    fn usual_lnc(&self, ids: DeviceSet) -> u8 {
-        let generation = |id| {
-            sysfs::read(&sysfs::device_folder(self.root, id).join("info/architecture/instance_type")).ok()
-        };
-        let pairs = |text: String| matches!(text.trim(), "Trn2" | "Trn3");
-        if ids.iter().find_map(generation).is_some_and(pairs) { 2 } else { 1 }
+    async fn usual_lnc(&self, ids: DeviceSet) -> u8 {
+        for id in ids.iter() {
+            let path = DeviceFiles::new(self.root, id).folder.join("info/architecture/instance_type");
+            if let Ok(generation) = sysfs::read(self.system, &path).await {
+                return if matches!(generation.trim(), "Trn2" | "Trn3") { 2 } else { 1 };
+            }
+        }
+        1
     }
 }
 

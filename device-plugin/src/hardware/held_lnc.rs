@@ -8,6 +8,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use neuron_core::names::NODE_REPORT;
 use neuron_core::report::NodeReport;
+use runtime::reached;
 
 use crate::pods::Pods;
 
@@ -46,6 +47,7 @@ impl HeldLnc {
 }
 
 fn unknown(node: &str, reason: &str) -> Option<HeldLnc> {
+    reached("plugin: node not read");
     tracing::warn!(node, reason, "the node could not be read; pods may hold cores of another LNC");
     None
 }

@@ -1,14 +1,19 @@
 //! Watches the machine: waits until its devices can be discovered, then keeps their health up to date. Started by `run`.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use neuron_core::ids::MAX_DEVICES;
+use runtime::{System, reached};
 use tokio::sync::watch;
 
 use crate::hardware::discovery::{Discovery, DiscoveryError};
+use crate::hardware::health::Fault;
 use crate::hardware::held_lnc::HeldLnc;
 use crate::hardware::machine::Machine;
+use crate::hardware::sysfs::FileError;
 use crate::status::Status;
 
 /// The part of [`Status`] that is the hardware.
@@ -26,35 +31,50 @@ pub(crate) async fn discover(
     status: &Status,
 ) {
     loop {
-        match discovery.look(held) {
+        match discovery.look(held).await {
             Ok(machine) => {
-                announce(&machine, discovery.look(None));
+                // What the machine would be without holders.
+                let configured = if held.is_some() { Some(discovery.look(None).await) } else { None };
+                announce(&machine, configured);
                 sender.send_replace(Some(Arc::new(machine)));
                 status.fine(DEVICES);
                 return;
             }
-            Err(error) => status.problem(DEVICES, &error.to_string()),
+            Err(error) => {
+                reached("plugin: devices not found");
+                status.problem(DEVICES, &error.to_string());
+            }
         }
         tokio::time::sleep(poll).await;
     }
 }
 
 /// Reads every device's health each `poll`, without end.
-pub(crate) async fn follow_health(root: &Path, poll: Duration, sender: &MachineSender) {
+pub(crate) async fn follow_health(system: &System, poll: Duration, sender: &MachineSender) {
     loop {
         tokio::time::sleep(poll).await;
-        let Some(before) = sender.borrow().clone() else { continue };
-        let mut now = Machine::clone(&before);
-        now.refresh_health(root);
-        if now != *before {
-            log_health(Some(&before), &now);
-            sender.send_replace(Some(Arc::new(now)));
+        let Some(looked_at) = sender.borrow().clone() else { continue };
+        let mut machine = Arc::clone(&looked_at);
+        // What comes together is announced together.
+        let mut looks = looked_at.looks(system).ready_chunks(MAX_DEVICES);
+        while let Some(looked) = looks.next().await {
+            let mut faults = machine.faults.clone();
+            for (device, fault) in looked {
+                match fault {
+                    Some(fault) => drop(faults.insert(device, fault)),
+                    None => drop(faults.remove(&device)),
+                }
+            }
+            if faults != machine.faults {
+                log_health(&machine.faults, &faults);
+                machine = Arc::new(Machine { faults, ..Machine::clone(&machine) });
+                sender.send_replace(Some(Arc::clone(&machine)));
+            }
         }
     }
 }
 
-/// `configured` is what the machine would be without holders.
-fn announce(machine: &Machine, configured: Result<Machine, DiscoveryError>) {
+fn announce(machine: &Machine, configured: Option<Result<Machine, DiscoveryError>>) {
     let topology = &machine.topology;
     tracing::info!(
         instance_type = topology.instance_type(),
@@ -63,27 +83,33 @@ fn announce(machine: &Machine, configured: Result<Machine, DiscoveryError>) {
         lnc = topology.lnc(),
         "devices discovered"
     );
-    if let Ok(configured) = configured
+    if let Some(Ok(configured)) = configured
         && configured.topology.lnc() != topology.lnc()
     {
+        reached("plugin: LNC held");
         tracing::warn!(
             lnc = topology.lnc(),
             configured = configured.topology.lnc(),
             "pods hold cores at another LNC than the configured one; restart the plugin once they have ended"
         );
     }
-    log_health(None, machine);
+    log_health(&BTreeMap::new(), &machine.faults);
 }
 
-fn log_health(before: Option<&Machine>, now: &Machine) {
-    for id in now.topology.all_devices().iter() {
-        let was = before.and_then(|before| before.faults.get(&id));
-        match now.faults.get(&id) {
-            Some(reason) if was != Some(reason) => {
-                tracing::warn!(device = id, reason, "device unhealthy");
-            }
-            None if was.is_some() => tracing::info!(device = id, "device healthy again"),
-            _ => {}
+fn log_health(before: &BTreeMap<u8, Fault>, now: &BTreeMap<u8, Fault>) {
+    for (device, fault) in now {
+        if before.get(device) == Some(fault) {
+            continue;
         }
+        match fault {
+            Fault::Missing { .. } => reached("plugin: device lost"),
+            Fault::File(FileError::Hangs { .. }) => reached("plugin: device file hangs"),
+            _ => reached("plugin: device unhealthy"),
+        }
+        tracing::warn!(device, reason = %fault, "device unhealthy");
+    }
+    for device in before.keys().filter(|device| !now.contains_key(device)) {
+        reached("plugin: device healthy again");
+        tracing::info!(device, "device healthy again");
     }
 }

@@ -1,7 +1,6 @@
 //! The gRPC service of one resource: kubelet's device plugin contract on one side, the engine on the other. Every call is
 //! a span named after it. Served by `socket`.
 
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -173,12 +172,6 @@ fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
         })
     };
     topology.all_devices().iter().flat_map(of_device).collect()
-}
-
-/// The ids of a resource that may be given out.
-pub fn healthy(machine: &Machine, unit: Resource) -> BTreeSet<String> {
-    let healthy = devices(machine, unit).into_iter().filter(|device| device.health == HEALTHY);
-    healthy.map(|device| device.id).collect()
 }
 
 fn status(refusal: AllocationRefusal) -> Status {

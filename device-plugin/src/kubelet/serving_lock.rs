@@ -2,17 +2,16 @@
 //! folder. A plugin that starts puts its file there and waits until the one before has let go of its own. The kernel lets
 //! go for a plugin that is killed; one that is frozen is not waited for. Owned by `registration`.
 
-use std::fs::{File, Metadata, OpenOptions, TryLockError, rename};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tokio::task::AbortHandle;
+use runtime::system::{FileStatus, LockFile, Task};
+use runtime::{System, reached};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kubelet::unique::unique;
+use crate::kubelet::folder::PluginFolder;
 
 /// Time between two signs of life of the plugin that serves: it sets the time of its lock file.
 const BEAT: Duration = Duration::from_secs(1);
@@ -47,10 +46,10 @@ pub struct ServingLock {
     /// Who served before.
     pub before: Before,
     path: PathBuf,
-    file: Arc<File>,
+    file: Arc<dyn LockFile>,
     /// Kept locked for those that opened it before this plugin's file was in its place, and wait for it.
-    file_before: Option<File>,
-    beat: AbortHandle,
+    file_before: Option<Arc<dyn LockFile>>,
+    beat: Task<()>,
 }
 
 impl ServingLock {
@@ -58,12 +57,13 @@ impl ServingLock {
     ///
     /// # Errors
     /// The file cannot be made, opened or locked.
-    pub async fn claim(path: &Path) -> Result<Self, LockError> {
+    pub async fn claim(folder: &PluginFolder, path: &Path) -> Result<Self, LockError> {
         let claim = async {
-            let file_before = open(path)?;
-            let mut lock = Self::put_in_place(path)?;
+            let file_before = folder.system.open_lock_file(path).await?;
+            let mut lock = Self::put_in_place(folder, path).await?;
             if let Some(file) = &file_before {
-                lock.before = timeout(HANDOVER, until_let_go(file)).await.unwrap_or(Ok(Before::Frozen))?;
+                let let_go = timeout(HANDOVER, until_let_go(file.as_ref())).await;
+                lock.before = let_go.unwrap_or(Ok(Before::Frozen))?;
             }
             lock.file_before = file_before;
             Ok(lock)
@@ -75,51 +75,80 @@ impl ServingLock {
     ///
     /// # Errors
     /// The file cannot be made, opened or locked.
-    pub async fn wait(path: &Path) -> Result<Self, LockError> {
+    pub async fn wait(folder: &PluginFolder, path: &Path) -> Result<Self, LockError> {
         let error = |why| LockError { path: path.to_owned(), why };
-        while let Some(file) = open(path).map_err(error)? {
+        while let Some(file) = folder.system.open_lock_file(path).await.map_err(error)? {
             let before = tokio::select! {
-                before = until_let_go(&file) => before.map_err(error)?,
-                () = until_replaced(&file, path) => continue,
+                // A file that is replaced decides nothing any more, whoever has let go of it.
+                biased;
+                () = until_replaced(folder, file.as_ref(), path) => continue,
+                before = until_let_go(file.as_ref()) => before.map_err(error)?,
             };
             if before == Before::Frozen {
-                let mut lock = Self::put_in_place(path).map_err(error)?;
+                let mut lock = Self::put_in_place(folder, path).await.map_err(error)?;
                 lock.before = before;
                 return Ok(lock);
             }
-            if in_place(&file, path) == Some(true) {
-                return Ok(Self::of(file, path, before));
+            if in_place(folder, file.as_ref(), path).await.map_err(error)? == Some(true) {
+                return Ok(Self::of(&folder.system, file, path, before));
             }
         }
-        Self::claim(path).await
+        Self::claim(folder, path).await
     }
 
-    /// Whether this plugin may go on serving. A file that somebody removed is put in its place again.
-    pub fn keep(&mut self) -> bool {
-        if let Some(in_place) = in_place(&self.file, &self.path) {
-            return in_place;
+    /// Whether this plugin may go on serving. A file that somebody removed is put in its place again. A folder that cannot be
+    /// looked at is no reason to end.
+    pub async fn keep(&mut self, folder: &PluginFolder) -> bool {
+        match in_place(folder, self.file.as_ref(), &self.path).await {
+            Ok(Some(in_place)) => in_place,
+            Ok(None) => self.put_back(folder).await.is_ok(),
+            Err(why) => {
+                reached("plugin: lock file not seen");
+                tracing::debug!(lock = %self.path.display(), reason = %why, "the lock file could not be looked at");
+                true
+            }
         }
-        let Ok(mut again) = Self::put_in_place(&self.path) else { return false };
+    }
+
+    async fn put_back(&mut self, folder: &PluginFolder) -> io::Result<()> {
+        reached("plugin: lock file put back");
+        let (beside, mut again) = Self::beside(folder, &self.path).await?;
         again.before = self.before;
         again.file_before = self.file_before.take();
+        // First its own, then in its place: a caller may stop to wait at any moment.
         *self = again;
-        true
+        self.move_from(folder, &beside).await
     }
 
-    /// Locks a new file and moves it to its place, so that nobody else can ever have locked it.
-    fn put_in_place(path: &Path) -> io::Result<Self> {
-        let beside = path.with_added_extension(unique());
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&beside)?;
-        if let Err(why) = file.try_lock().map_err(io::Error::from).and_then(|()| rename(&beside, path)) {
-            let _gone = std::fs::remove_file(&beside);
-            return Err(why);
+    async fn put_in_place(folder: &PluginFolder, path: &Path) -> io::Result<Self> {
+        let (beside, lock) = Self::beside(folder, path).await?;
+        lock.move_from(folder, &beside).await?;
+        Ok(lock)
+    }
+
+    /// Locks a new file before it comes to its place, so that nobody else can ever have locked it.
+    async fn beside(folder: &PluginFolder, path: &Path) -> io::Result<(PathBuf, Self)> {
+        let beside = path.with_added_extension(folder.unique());
+        let file = folder.system.create_lock_file(&beside).await?;
+        let why = match file.try_lock() {
+            Ok(true) => return Ok((beside, Self::of(&folder.system, file, path, Before::Nobody))),
+            Ok(false) => io::Error::new(ErrorKind::WouldBlock, "somebody else has locked a new file"),
+            Err(why) => why,
+        };
+        let _gone = folder.system.remove(&beside).await;
+        Err(why)
+    }
+
+    async fn move_from(&self, folder: &PluginFolder, beside: &Path) -> io::Result<()> {
+        let moved = folder.system.rename(beside, &self.path).await;
+        if moved.is_err() {
+            let _gone = folder.system.remove(beside).await;
         }
-        Ok(Self::of(file, path, Before::Nobody))
+        moved
     }
 
-    fn of(file: File, path: &Path, before: Before) -> Self {
-        let file = Arc::new(file);
-        let beat = tokio::spawn(beat(Arc::clone(&file), path.to_owned())).abort_handle();
+    fn of(system: &System, file: Arc<dyn LockFile>, path: &Path, before: Before) -> Self {
+        let beat = system.spawn(beat(system.clone(), Arc::clone(&file), path.to_owned()));
         ServingLock { before, path: path.to_owned(), file, file_before: None, beat }
     }
 }
@@ -135,9 +164,10 @@ impl Drop for ServingLock {
 }
 
 /// Gives signs of life for as long as this process runs.
-async fn beat(file: Arc<File>, path: PathBuf) {
+async fn beat(system: System, file: Arc<dyn LockFile>, path: PathBuf) {
     loop {
-        if let Err(why) = file.set_modified(SystemTime::now()) {
+        if let Err(why) = file.set_modified(system.now()) {
+            reached("plugin: no sign of life");
             tracing::warn!(lock = %path.display(), reason = %why, "no sign of life could be given");
         }
         sleep(BEAT).await;
@@ -145,16 +175,15 @@ async fn beat(file: Arc<File>, path: PathBuf) {
 }
 
 /// Waits until nobody has the file locked, which then is this plugin's, or until its plugin is frozen.
-async fn until_let_go(file: &File) -> io::Result<Before> {
+async fn until_let_go(file: &dyn LockFile) -> io::Result<Before> {
     let mut let_go = Before::Nobody;
-    let (mut last_beat, mut since) = (file.metadata()?.modified()?, Instant::now());
+    let (mut last_beat, mut since) = (file.status()?.modified, Instant::now());
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(let_go),
-            Err(TryLockError::WouldBlock) => let_go = Before::LetGo,
-            Err(TryLockError::Error(why)) => return Err(why),
+        if file.try_lock()? {
+            return Ok(let_go);
         }
-        let beat = file.metadata()?.modified()?;
+        let_go = Before::LetGo;
+        let beat = file.status()?.modified;
         if beat != last_beat {
             (last_beat, since) = (beat, Instant::now());
         } else if since.elapsed() >= SILENCE {
@@ -164,24 +193,16 @@ async fn until_let_go(file: &File) -> io::Result<Before> {
     }
 }
 
-async fn until_replaced(file: &File, path: &Path) {
-    while in_place(file, path) != Some(false) {
+async fn until_replaced(folder: &PluginFolder, file: &dyn LockFile, path: &Path) {
+    while !matches!(in_place(folder, file, path).await, Ok(Some(false))) {
         sleep(LOOK).await;
     }
 }
 
 /// Whether the file at `path` is this one; none if there is no file.
-fn in_place(file: &File, path: &Path) -> Option<bool> {
+async fn in_place(folder: &PluginFolder, file: &dyn LockFile, path: &Path) -> io::Result<Option<bool>> {
+    let Some(there) = folder.status(path).await? else { return Ok(None) };
     // The file is open, so no other can have its inode.
-    let inode = |of: Metadata| (of.dev(), of.ino());
-    let there = std::fs::symlink_metadata(path).map(inode).ok()?;
-    Some(file.metadata().map(inode).is_ok_and(|own| own == there))
-}
-
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match OpenOptions::new().read(true).write(true).open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let inode = |of: FileStatus| (of.device, of.inode);
+    Ok(Some(file.status().is_ok_and(|own| inode(own) == inode(there))))
 }

@@ -2,6 +2,7 @@
 //! another. Called by `engine` before every look at the ledger.
 
 use neuron_core::ids::CoreSet;
+use runtime::reached;
 
 use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, Owner, Proof, hands_down, owns};
@@ -58,6 +59,7 @@ impl Ledger {
         let own = self.entries.iter().position(|entry| owns(entry, slot));
         let owner = Owner { uid: slot.uid.clone(), container: slot.container.clone(), proof: Proof::Fits };
         let Some(entry) = self.entries.get_mut(place) else { return };
+        reached("plugin: entry changed hands");
         let before = entry.owner.replace(owner);
         if let Some(own) = own.and_then(|own| self.entries.get_mut(own)) {
             own.owner = before;

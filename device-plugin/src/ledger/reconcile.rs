@@ -3,6 +3,7 @@
 
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
+use runtime::reached;
 
 use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger, Owner, Proof, hands_down, owns};
@@ -68,7 +69,10 @@ impl Ledger {
         });
         match found.and_then(|place| self.entries.get_mut(place)) {
             Some(entry) => entry.owner = owner,
-            None => self.push(real.resource, real.cores, real.count, false, owner),
+            None => {
+                reached("plugin: entry adopted");
+                self.push(real.resource, real.cores, real.count, false, owner);
+            }
         }
     }
 
@@ -118,11 +122,13 @@ impl Ledger {
         for sequence in unowned {
             let possible = self.possible_owners(slots, sequence);
             let Some(first) = possible.first() else {
+                reached("plugin: entry of nobody freed");
                 self.entries.retain(|entry| entry.sequence != sequence);
                 continue;
             };
             // One that still waits may have been bound after the entry was made: kubelet may yet ask for it.
             if first.admitted && possible.iter().all(|slot| slot.uid == first.uid) {
+                reached("plugin: owner assumed");
                 let owner =
                     Owner { uid: first.uid.clone(), container: first.container.clone(), proof: Proof::Fits };
                 self.entries

@@ -20,7 +20,25 @@ pub(super) struct State {
     gone: VecDeque<String>,
 }
 
+/// How many pods are kept for which reason.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodCounts {
+    pub(crate) known: usize,
+    pub(crate) starting: usize,
+    pub(crate) ended: usize,
+    pub(crate) gone: usize,
+}
+
 impl State {
+    pub(super) fn counts(&self) -> PodCounts {
+        PodCounts {
+            known: self.known.as_ref().map_or(0, BTreeMap::len),
+            starting: self.starting.as_ref().map_or(0, BTreeMap::len),
+            ended: self.ended.len(),
+            gone: self.gone.len(),
+        }
+    }
+
     /// Keeps a pod unless it is gone or a newer version of it is known.
     pub(super) fn keep(&mut self, pod: NodePod) {
         let Some(known) = &mut self.known else { return };

@@ -1,34 +1,40 @@
 //! Takes over what kubelet's assignments say into the ledger, and reads the pods again where they do not explain it.
 //! Called by `upkeep`.
 
-use std::path::Path;
-use std::time::Duration;
+use runtime::reached;
 
 use crate::allocation::engine::Engine;
 use crate::hardware::machine::Machine;
-use crate::kubelet::podresources::{Assignment, assignments};
+use crate::kubelet::podresources::{Assignment, PodResources};
 use crate::ledger::reconcile::Real;
 use crate::report::failure::Failure;
 
-/// How long kubelet may take to tell its assignments; its own questions wait meanwhile.
-const ASSIGNMENTS_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Compares at rest. Gives what stood in the way.
-pub(super) async fn compare(engine: &Engine, kubelet_dir: &Path, machine: &Machine) -> Vec<Failure> {
+pub(super) async fn compare(
+    engine: &Engine,
+    pod_resources: &PodResources,
+    machine: &Machine,
+) -> Vec<Failure> {
     let (before, assigned) = {
         let _rest = engine.gate.rest().await;
         let before = engine.state().ledger.now();
-        (before, assignments(kubelet_dir, &machine.topology, ASSIGNMENTS_TIMEOUT).await)
+        (before, pod_resources.assignments(&machine.topology).await)
     };
     let assigned = match assigned {
         Ok(assigned) => assigned,
-        Err(error) => return vec![Failure::new("kubelet's assignments could not be read", None, &error)],
+        Err(error) => {
+            reached("plugin: assignments not read");
+            return vec![Failure::new("kubelet's assignments could not be read", None, &error)];
+        }
     };
-    let ignored = assigned.unknown.into_iter().map(|(pod, container, unknown)| Failure {
-        problem: "an assignment is ignored",
-        pod: Some(pod),
-        reason: format!("container {container}: {unknown}"),
-        retry: false,
+    let ignored = assigned.unknown.into_iter().map(|(pod, container, unknown)| {
+        reached("plugin: assignment ignored");
+        Failure {
+            problem: "an assignment is ignored",
+            pod: Some(pod),
+            reason: format!("container {container}: {unknown}"),
+            retry: false,
+        }
     });
     let mut failures: Vec<Failure> = ignored.collect();
     let (assigned, mut fresh) = (assigned.known, true);
@@ -36,7 +42,9 @@ pub(super) async fn compare(engine: &Engine, kubelet_dir: &Path, machine: &Machi
     let has_unknown_pod = real(engine, &assigned).iter().any(|real| real.uid.is_none());
     if has_unowned || has_unknown_pod {
         // A pod that the watch does not show yet must not count as gone.
+        reached("plugin: live read for assignments");
         if let Err(error) = engine.pods.read_live().await {
+            reached("plugin: pods not read");
             failures.push(Failure::new("the pods could not be read", None, &error));
             fresh = false;
         }

@@ -35,6 +35,10 @@ impl Failures {
         news
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Keeps one more failure; whether it is news.
     pub(super) fn insert(&mut self, failure: Failure) -> bool {
         self.0.insert(failure)

@@ -1,5 +1,7 @@
 //! Writes corrections to pods, and tells of them. Called by `upkeep`; what to write is decided in `correction`.
 
+use runtime::reached;
+
 use crate::allocation::engine::Engine;
 use crate::hardware::machine::Machine;
 use crate::ledger::slot::Slot;
@@ -36,6 +38,7 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
         match engine.pods.annotate(pod, &correction.annotations).await {
             Ok(()) => {
                 if let Some(note) = correction.note {
+                    reached("plugin: record corrected");
                     tracing::info!(node, pod = name, reason = note, "record corrected");
                     engine.events.corrected(&pod.pod, note).await;
                 }
@@ -43,11 +46,15 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
             }
             // The pod has changed or is gone: look at it as it is now.
             Err(PodsError::Api(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                reached("plugin: record changed meanwhile");
                 let read = engine.pods.read_live().await;
                 read.map_err(|error| Failure::new("the pods could not be read", None, &error))?;
                 last = Some(Failure::new(WHAT, Some(&name), &status));
             }
-            Err(error) => return Err(Failure::new(WHAT, Some(&name), &error)),
+            Err(error) => {
+                reached("plugin: record not corrected");
+                return Err(Failure::new(WHAT, Some(&name), &error));
+            }
         }
     }
     last.map_or(Ok(()), Err)

@@ -1,17 +1,18 @@
 //! Keeps what others read in line with reality: compares the ledger with kubelet's assignments at rest, writes the node
 //! report, corrects records. Runs after every change, and never in the way of an answer to kubelet. Started by `run`.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
-use tokio::time::{Instant, MissedTickBehavior};
+use runtime::reached;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocation::engine::Engine;
 use crate::config::Config;
 use crate::hardware::machine::Machine;
+use crate::kubelet::podresources::PodResources;
 use crate::ledger::{Entry, hands_down};
 use crate::report::comparison::compare;
 use crate::report::failure::{Failure, Failures};
@@ -24,21 +25,26 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// The upkeep of one node.
 pub struct Upkeep {
     engine: Arc<Engine>,
+    pod_resources: Arc<PodResources>,
     reporter: Reporter,
     node: String,
-    kubelet_dir: PathBuf,
     report_interval: Duration,
     failures: Mutex<Failures>,
 }
 
 impl Upkeep {
     /// The upkeep of the engine's node.
-    pub fn new(engine: Arc<Engine>, config: &Config, client: Client) -> Self {
+    pub fn new(
+        engine: Arc<Engine>,
+        pod_resources: Arc<PodResources>,
+        config: &Config,
+        client: Client,
+    ) -> Self {
         Upkeep {
             engine,
+            pod_resources,
             reporter: Reporter::new(client, &config.node_name, config.api_timeout),
             node: config.node_name.clone(),
-            kubelet_dir: config.kubelet_dir.clone(),
             report_interval: config.report_interval,
             failures: Mutex::default(),
         }
@@ -49,7 +55,8 @@ impl Upkeep {
         let mut pods = self.engine.pods.changes();
         let mut machine = self.engine.machine.subscribe();
         let (mut wait, mut retry_at) = (Duration::ZERO, Some(Instant::now()));
-        let mut report_again = tokio::time::interval(self.report_interval);
+        // The first look writes the report.
+        let mut report_again = interval_at(Instant::now() + self.report_interval, self.report_interval);
         report_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let retry = async {
@@ -59,23 +66,30 @@ impl Upkeep {
                 }
             };
             tokio::select! {
+                // The report before the changes: it comes seldom, and changes may never end. These all lead to one look.
+                biased;
                 () = shutdown.cancelled() => return,
-                () = retry => {}
-                () = self.engine.changed.notified() => {}
-                Ok(()) = pods.changed() => {}
-                Ok(()) = machine.changed() => {}
                 // A Node that was deleted and made anew has no report, and nobody tells the plugin.
                 _ = report_again.tick() => {
                     tokio::select! {
+                        biased;
                         () = shutdown.cancelled() => return,
                         () = self.report_again() => continue,
                     }
                 }
+                () = retry => {}
+                () = self.engine.changed.notified() => {}
+                Ok(()) = pods.changed() => {}
+                Ok(()) = machine.changed() => {}
             }
             let done = tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
                 done = self.look() => done,
             };
+            if !done {
+                reached("plugin: upkeep tried again");
+            }
             wait = if done { Duration::ZERO } else { (wait * 2).clamp(RETRY.0, RETRY.1) };
             retry_at = (!done).then(|| Instant::now() + wait);
         }
@@ -84,7 +98,7 @@ impl Upkeep {
     /// Takes over what pods hold from before this plugin started.
     pub async fn adopt(&self) {
         if let Some(machine) = self.engine.machine() {
-            let failed = compare(&self.engine, &self.kubelet_dir, &machine).await;
+            let failed = compare(&self.engine, &self.pod_resources, &machine).await;
             self.log_news(failed);
         }
     }
@@ -96,7 +110,7 @@ impl Upkeep {
             self.engine.pods.look();
             return true;
         };
-        let mut failed = compare(&self.engine, &self.kubelet_dir, &machine).await;
+        let mut failed = compare(&self.engine, &self.pod_resources, &machine).await;
         // The report first: where two records overlap for a moment, it says which one counts.
         failed.extend(self.report(&machine, false).await.err());
         failed.extend(correct(&self.engine, &self.node, &machine).await);
@@ -124,7 +138,10 @@ impl Upkeep {
             report
         };
         let written = self.reporter.write(&report).await;
-        written.map_err(|error| Failure::new("the node report could not be written", None, &error))?;
+        written.map_err(|error| {
+            reached("plugin: report not written");
+            Failure::new("the node report could not be written", None, &error)
+        })?;
         self.engine.state().report = Some(report);
         Ok(())
     }
@@ -132,11 +149,17 @@ impl Upkeep {
     /// Writes the report whether or not it has changed, which costs the API server little where the node has it.
     async fn report_again(&self) {
         let Some(machine) = self.engine.machine() else { return };
+        reached("plugin: report written again");
         if let Err(failure) = self.report(&machine, true).await
             && self.failures().insert(failure.clone())
         {
             self.log(&failure);
         }
+    }
+
+    /// Number of failures of the last look.
+    pub(crate) fn failure_count(&self) -> usize {
+        self.failures().count()
     }
 
     fn log_news(&self, failed: Vec<Failure>) {

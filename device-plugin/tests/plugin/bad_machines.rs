@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use fake_neuron::{Health, Machine, MachineSpec};
+use futures::StreamExt;
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::Policy;
+use neuron_device_plugin::System;
 use neuron_device_plugin::hardware::discovery::Discovery;
 use neuron_device_plugin::hardware::machine::Machine as Found;
 use rstest::rstest;
@@ -20,10 +23,16 @@ fn machine(instance_type: &str, root: &Path) -> Machine {
     Machine::up(&spec, root, Catalog::embedded()).unwrap()
 }
 
-fn look(root: &Path, instance_type: Option<&str>) -> Result<Found, String> {
-    let catalog = Catalog::embedded();
-    let discovery = Discovery { root, catalog, policy: Policy::Documented, instance_type };
-    discovery.look(None).map_err(|error| error.to_string().replace(root.to_str().unwrap(), "R"))
+async fn look(root: &Path, instance_type: Option<&str>) -> Result<Found, String> {
+    let (system, catalog) = (System::real(), Catalog::embedded());
+    let discovery = Discovery { system: &system, root, catalog, policy: Policy::Documented, instance_type };
+    discovery.look(None).await.map_err(|error| error.to_string().replace(root.to_str().unwrap(), "R"))
+}
+
+/// What is wrong with a machine's devices.
+fn faults(found: &Found, root: &Path) -> Vec<String> {
+    let faults = found.faults.iter().map(|(id, why)| format!("{id}: {why}"));
+    faults.map(|fault| fault.replace(root.to_str().unwrap(), "R")).collect()
 }
 
 fn write(path: impl AsRef<Path>, text: &str) {
@@ -73,7 +82,8 @@ fn write(path: impl AsRef<Path>, text: &str) {
     Some("1; 2\n"),
     "R/sys/devices/virtual/neuron_device/neuron0/connected_devices holds \"1; 2\\n\", expected device ids separated by commas"
 )]
-fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] message: &str) {
+#[tokio::test]
+async fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] message: &str) {
     let dir = tempfile::tempdir().unwrap();
     let _machine = machine("inf2.xlarge", dir.path());
     let path = dir.path().join(file);
@@ -84,35 +94,35 @@ fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] message: &st
         }
         None => fs::remove_file(&path).unwrap(),
     }
-    assert_eq!(look(dir.path(), None).unwrap_err(), message);
+    assert_eq!(look(dir.path(), None).await.unwrap_err(), message);
 }
 
-#[test]
-fn no_driver_and_another_type_than_said() {
+#[tokio::test]
+async fn no_driver_and_another_type_than_said() {
     let dir = tempfile::tempdir().unwrap();
     let text = "no neuronN folder in R/sys/devices/virtual/neuron_device; is the Neuron driver loaded?";
-    assert_eq!(look(dir.path(), Some("inf2.xlarge")).unwrap_err(), text);
+    assert_eq!(look(dir.path(), Some("inf2.xlarge")).await.unwrap_err(), text);
     let _machine = machine("inf2.24xlarge", dir.path());
     assert_eq!(
-        look(dir.path(), Some("inf2.xlarge")).unwrap_err(),
+        look(dir.path(), Some("inf2.xlarge")).await.unwrap_err(),
         "R/sys/devices/virtual/neuron_device has devices 0,1,2,3,4,5, but instance type inf2.xlarge has 1; \
          set --instance-type to what this machine is"
     );
 }
 
-#[test]
-fn settings_appended_without_a_newline_count_last() {
+#[tokio::test]
+async fn settings_appended_without_a_newline_count_last() {
     let dir = tempfile::tempdir().unwrap();
     let _machine = machine("trn2.48xlarge", dir.path());
     let path = dir.path().join("opt/aws/neuron/logical_nc_config");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     write(&path, "NEURON_LOGICAL_NC_CONFIG=2NEURON_LOGICAL_NC_CONFIG=1");
-    let found = look(dir.path(), None).unwrap();
+    let found = look(dir.path(), None).await.unwrap();
     assert_eq!((found.topology.lnc(), found.topology.cores()), (1, 128));
 }
 
-#[test]
-fn one_bad_device_is_unhealthy_and_the_others_are_not() {
+#[tokio::test]
+async fn one_bad_device_is_unhealthy_and_the_others_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let machine = machine("inf2.24xlarge", dir.path());
     let file = |path: &str| dir.path().join(DEVICES).join(path);
@@ -121,30 +131,62 @@ fn one_bad_device_is_unhealthy_and_the_others_are_not() {
     machine.set_health(2, &Health::unhealthy("hbm")).unwrap();
     write(file("neuron3/stats/hardware/sram_ecc_uncorrected"), "?\n");
     fs::remove_file(dir.path().join("dev/neuron4")).unwrap();
-    let found = look(dir.path(), None).unwrap();
-    let faults: Vec<String> = found
-        .faults
-        .iter()
-        .map(|(id, why)| format!("{id}: {}", why.replace(dir.path().to_str().unwrap(), "R")))
-        .collect();
+    write(file("neuron5/connected_devices"), "?");
+    let found = look(dir.path(), None).await.unwrap();
     assert_eq!(
-        faults,
+        faults(&found, dir.path()),
         [
             "0: R/sys/devices/virtual/neuron_device/neuron0/core_count holds \"x\", expected a number of cores, 1 to 128",
             "1: R/sys/devices/virtual/neuron_device/neuron1 is missing",
             "2: mem_ecc_uncorrected counts 1 uncorrected memory errors",
             "3: R/sys/devices/virtual/neuron_device/neuron3/stats/hardware/sram_ecc_uncorrected holds \"?\\n\", expected a number of errors",
             "4: R/dev/neuron4 is missing",
+            "5: R/sys/devices/virtual/neuron_device/neuron5/connected_devices holds \"?\", expected device ids separated by commas",
         ]
     );
+    write(file("neuron0/core_count"), "2");
+    machine.restore(1).unwrap();
+    machine.set_health(2, &Health::Healthy).unwrap();
+    write(file("neuron3/stats/hardware/sram_ecc_uncorrected"), "0\n");
+    fs::write(dir.path().join("dev/neuron4"), "").unwrap();
+    write(file("neuron5/connected_devices"), "4\n");
+    assert_eq!(found.look(&System::real()).await, [].into(), "only the files of now decide");
 }
 
-#[test]
-fn a_type_in_no_catalog_is_described_by_its_files() {
+#[tokio::test]
+async fn a_file_that_hangs_makes_its_device_unhealthy_and_holds_up_neither_others_nor_the_end() {
+    let mut node = Node::new("inf2.24xlarge");
+    let hangs = node.config.root.join(DEVICES).join("neuron2/stats/hardware/mem_ecc_uncorrected");
+    fs::remove_file(&hangs).unwrap();
+    assert!(Command::new("mkfifo").arg(&hangs).status().unwrap().success());
+    let found = look(&node.config.root, None).await.unwrap();
+    let why = "R/sys/devices/virtual/neuron_device/neuron2/stats/hardware/mem_ecc_uncorrected hangs: it could not be read within 2s";
+    assert_eq!(faults(&found, &node.config.root), [format!("2: {why}")]);
+    let system = System::real();
+    let told: Vec<u8> = found.looks(&system).map(|(id, _)| id).collect().await;
+    assert_eq!(told.last(), Some(&2), "the others are told before");
+    // Each system has a thread that reads, which ends with its writer.
+    fs::write(&hangs, "").unwrap();
+
+    let address = node.listen();
+    let _kubelet = node.kubelet().await;
+    let plugin = node.plugin();
+    node.shows("aws.amazon.com/neuron", 5).await;
+    node.machine.lose(4).unwrap();
+    node.shows("aws.amazon.com/neuron", 4).await;
+    node.a_pod_runs(2).await;
+    let health = get(address, "/healthz").await.unwrap();
+    assert!(health.starts_with("HTTP/1.1 200"), "{health}");
+    plugin.stop().await;
+    fs::write(&hangs, "").unwrap();
+}
+
+#[tokio::test]
+async fn a_type_in_no_catalog_is_described_by_its_files() {
     let dir = tempfile::tempdir().unwrap();
     let _machine = machine("inf2.24xlarge", dir.path());
     write(dir.path().join("sys/devices/virtual/dmi/id/product_name"), "inf9.24xlarge\n");
-    let found = look(dir.path(), None).unwrap();
+    let found = look(dir.path(), None).await.unwrap();
     assert_eq!(found.topology.instance_type(), "inf9.24xlarge");
     assert_eq!((found.topology.devices(), found.topology.cores()), (6, 12));
     assert!(found.topology.is_connected("1,2,3".parse().unwrap()));

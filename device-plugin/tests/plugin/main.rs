@@ -1,5 +1,6 @@
 //! The device plugin as kubelet, pods and the API server meet it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
+#![allow(clippy::disallowed_methods, reason = "what the plugin stands on is this machine")]
 
 mod admission;
 mod bad_machines;
@@ -10,6 +11,10 @@ mod ledger;
 mod logs;
 mod manual_kubelet;
 mod node;
+mod platform;
+mod pod_resources;
 mod process;
 mod registration;
+mod sizes;
+mod system;
 mod takeover;

@@ -20,7 +20,7 @@ use kube::api::{DeleteParams, PostParams};
 use neuron_core::catalog::Catalog;
 use neuron_core::names::{ALLOCATION, NODE_REPORT};
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_device_plugin::{Config, run};
+use neuron_device_plugin::{Config, System, run};
 use serde_json::{Value, json};
 use testkit_support::{eventually, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -119,8 +119,12 @@ impl Node {
     }
 
     pub(crate) fn plugin(&self) -> Plugin {
+        self.plugin_on(System::real())
+    }
+
+    pub(crate) fn plugin_on(&self, system: System) -> Plugin {
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(self.config.clone(), self.api.client(), shutdown.clone()));
+        let task = tokio::spawn(run(system, self.config.clone(), self.api.client(), shutdown.clone()));
         Plugin { shutdown, task }
     }
 
@@ -294,6 +298,12 @@ impl Plugin {
     pub(crate) async fn stop(mut self) {
         self.shutdown.cancel();
         within("the plugin's end", &mut self.task).await.unwrap().unwrap();
+    }
+
+    /// Drops the plugin's main future, whatever it is doing.
+    pub(crate) async fn dropped(mut self) {
+        self.task.abort();
+        assert!(within("the plugin's end", &mut self.task).await.unwrap_err().is_cancelled());
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use neuron_device_plugin::run;
+use neuron_device_plugin::{System, run};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ impl Process {
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                tokio::spawn(run(config, api.client(), CancellationToken::new()));
+                tokio::spawn(run(System::real(), config, api.client(), CancellationToken::new()));
                 while let Some(frozen) = freezes.recv().await {
                     frozen.send(()).unwrap();
                     // Nothing of the plugin goes on while its only thread waits here.

@@ -67,6 +67,15 @@ async fn an_older_plugin_serves_again_when_the_newer_one_has_gone(#[values(V1_34
 }
 
 #[tokio::test]
+async fn nothing_of_a_plugin_that_is_dropped_goes_on_serving() {
+    let (node, _kubelet, plugin) = Node::running("inf2.xlarge").await;
+    plugin.dropped().await;
+    node.shows("aws.amazon.com/neuron", 0).await;
+    let _next = node.plugin();
+    node.a_pod_runs(1).await;
+}
+
+#[tokio::test]
 async fn a_kubelet_that_goes_on_without_its_socket_keeps_the_devices() {
     let (node, _kubelet, _plugin) = Node::running("inf2.xlarge").await;
     let sockets = node.sockets();

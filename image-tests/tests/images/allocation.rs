@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::PostParams;
 use neuron_core::catalog::Catalog;
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_device_plugin::{Config, run};
+use neuron_device_plugin::{Config, System, run};
 use neuron_workload::Report;
 use serde_json::{Value, json};
 use testcontainers::ImageExt;
@@ -135,7 +135,7 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, requested: 
         poll: Duration::from_millis(100),
         ..Config::new(NODE)
     };
-    let plugin = tokio::spawn(run(config, api.client(), shutdown.clone()));
+    let plugin = tokio::spawn(run(System::real(), config, api.client(), shutdown.clone()));
     let nodes: Api<Node> = Api::all(api.client());
     eventually(&format!("allocatable to be {ALLOCATABLE:?}"), async || {
         let mut shown = nodes.get(NODE).await.ok()?.status?.allocatable?;

@@ -117,7 +117,7 @@ impl EmbeddedNode {
             ..neuron_device_plugin::Config::new(self.name())
         };
         let program = Program::start("device plugin", move |shutdown| {
-            neuron_device_plugin::run(config, client, shutdown)
+            neuron_device_plugin::run(neuron_device_plugin::System::real(), config, client, shutdown)
         })?;
         *self.plugin.lock().await = Some(program);
         Ok(())

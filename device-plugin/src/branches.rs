@@ -1,0 +1,101 @@
+//! The branches in which the plugin recovers from what rarely happens, or refuses. A simulation compares what it has reached
+//! with this list.
+
+/// Every name that the plugin calls [`runtime::reached`] with, sorted.
+pub const BRANCHES: &[&str] = &[
+    "plugin: LNC held",
+    "plugin: already connected",
+    "plugin: another plugin is frozen",
+    "plugin: another plugin let go",
+    "plugin: assignment ignored",
+    "plugin: assignments not read",
+    "plugin: dead file removed",
+    "plugin: device file hangs",
+    "plugin: device healthy again",
+    "plugin: device lost",
+    "plugin: device unhealthy",
+    "plugin: devices not found",
+    "plugin: entry adopted",
+    "plugin: entry changed hands",
+    "plugin: entry kept for an equal pod",
+    "plugin: entry of nobody freed",
+    "plugin: entry released",
+    "plugin: event not written",
+    "plugin: folder not watched",
+    "plugin: kubelet away",
+    "plugin: kubelet restarted",
+    "plugin: live read for a preference",
+    "plugin: live read for an allocation",
+    "plugin: live read for assignments",
+    "plugin: lock file not seen",
+    "plugin: lock file not usable",
+    "plugin: lock file put back",
+    "plugin: no sign of life",
+    "plugin: node not read",
+    "plugin: not allocatable",
+    "plugin: own server silent",
+    "plugin: owner assumed",
+    "plugin: part ended early",
+    "plugin: podresources asked again",
+    "plugin: podresources away",
+    "plugin: podresources not answered",
+    "plugin: podresources refused",
+    "plugin: pods not read",
+    "plugin: record changed meanwhile",
+    "plugin: record corrected",
+    "plugin: record not corrected",
+    "plugin: refused, held",
+    "plugin: refused, not allowed",
+    "plugin: refused, not ready",
+    "plugin: refused, unhealthy",
+    "plugin: refused, unknown id",
+    "plugin: registration not answered",
+    "plugin: registration refused",
+    "plugin: relist",
+    "plugin: replaced by another plugin",
+    "plugin: report not written",
+    "plugin: report written again",
+    "plugin: serving again",
+    "plugin: socket lost while registering",
+    "plugin: socket not made",
+    "plugin: socket not removed",
+    "plugin: socket not seen",
+    "plugin: socket vanished",
+    "plugin: stream ended",
+    "plugin: stream not opened",
+    "plugin: upkeep tried again",
+    "plugin: watch disconnected",
+];
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the test reads the crate's own source")]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// The names in the calls below a folder.
+    fn called(folder: &Path, names: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                called(&path, names);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let source = fs::read_to_string(&path).unwrap();
+                // Not written as one text, which this test would find.
+                let calls = source.split(concat!("reached", "(\"")).skip(1);
+                names.extend(calls.map(|rest| rest.split('"').next().unwrap().to_owned()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_names_every_branch_that_is_called_and_no_other() {
+        let mut names = BTreeSet::new();
+        called(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);
+        assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), BRANCHES);
+        assert!(names.iter().all(|name| name.starts_with("plugin: ")), "{names:?}");
+    }
+}

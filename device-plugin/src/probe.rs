@@ -1,0 +1,56 @@
+//! How much a running plugin keeps. A plugin runs for months, so whoever runs it for simulated months must see that nothing it
+//! keeps grows without end; from outside the process's memory tells too little. Handed in by [`crate::Config`], counted only
+//! when it is asked.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Numbers of everything that a plugin keeps and that grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Entries of the ledger: what pods hold, and what may not be free yet.
+    pub entries: usize,
+    /// Containers that ended before it was known what they had.
+    pub ended: usize,
+    /// Pods of the node that ask for Neuron devices, terminal ones included.
+    pub pods: usize,
+    /// Pods that a list which has not ended has shown.
+    pub listed: usize,
+    /// Pods that have ended since the ledger was last compared with the pods.
+    pub ended_pods: usize,
+    /// UIDs of pods that have gone, remembered so that an old answer does not bring them back.
+    pub gone: usize,
+    /// What the last look of the upkeep could not do.
+    pub failures: usize,
+    /// Parts of the plugin that cannot do their work.
+    pub problems: usize,
+    /// What else the operator should look after.
+    pub notes: usize,
+}
+
+type Count = dyn Fn() -> Option<Sizes> + Send;
+
+/// Shows the sizes of the plugin that was started with it last. Clones show the same.
+#[derive(Clone, Default)]
+pub struct Probe {
+    count: Arc<Mutex<Option<Box<Count>>>>,
+}
+
+impl Probe {
+    /// The sizes now; none while no plugin runs with this probe.
+    pub fn sizes(&self) -> Option<Sizes> {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        count.as_ref()?()
+    }
+
+    /// Shows from now on what `count` says.
+    pub(crate) fn show(&self, count: impl Fn() -> Option<Sizes> + Send + 'static) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(count));
+    }
+}
+
+impl fmt::Debug for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Probe")
+    }
+}
