@@ -9,6 +9,7 @@ mod list;
 mod progress;
 mod run;
 mod selection;
+mod simulate;
 mod suggest;
 mod verify;
 
@@ -50,6 +51,9 @@ enum Command {
     /// Runs random scenarios; on the same kind of cluster the same seed makes the same ones.
     #[command(after_help = EXIT_CODES)]
     Fuzz(fuzz::FuzzArguments),
+    /// Runs the suite in simulated time: a day of a small cluster in a minute, with faults of a seed, and the very same one again.
+    #[command(after_help = EXIT_CODES)]
+    Simulate(simulate::SimulateArguments),
     /// Measures what the suite costs.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -79,6 +83,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Conformance(arguments) => wait_for(conformance::run(arguments)),
         Command::Cluster(command) => wait_for(playground::run(command)),
         Command::Bench(command) => bench::run(command),
+        Command::Simulate(arguments) => simulate::run(arguments),
     }
 }
 

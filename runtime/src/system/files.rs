@@ -11,31 +11,31 @@ use tokio::sync::watch;
 
 /// The files of a machine. Errors are of the kinds that Linux gives.
 pub trait Files: Send + Sync {
-    /// See [`super::System::read`]. No limit of time.
+    /// See [`super::handle::System::read`]. No limit of time.
     fn read(&self, path: &Path) -> BoxFuture<'static, io::Result<Vec<u8>>>;
 
-    /// See [`super::System::replace`]. No limit of time.
+    /// See [`super::handle::System::replace`]. No limit of time.
     fn replace(&self, path: &Path, contents: Vec<u8>) -> BoxFuture<'static, io::Result<()>>;
 
-    /// See [`super::System::names`]. No limit of time.
+    /// See [`super::handle::System::names`]. No limit of time.
     fn names(&self, folder: &Path) -> BoxFuture<'static, io::Result<Vec<OsString>>>;
 
-    /// See [`super::System::status`]. No limit of time.
+    /// See [`super::handle::System::status`]. No limit of time.
     fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>>;
 
-    /// See [`super::System::create_folder`]. No limit of time.
+    /// See [`super::handle::System::create_folder`]. No limit of time.
     fn create_folder(&self, path: &Path) -> BoxFuture<'static, io::Result<()>>;
 
-    /// See [`super::System::rename`]. No limit of time.
+    /// See [`super::handle::System::rename`]. No limit of time.
     fn rename(&self, from: &Path, to: &Path) -> BoxFuture<'static, io::Result<()>>;
 
-    /// See [`super::System::remove`]. No limit of time.
+    /// See [`super::handle::System::remove`]. No limit of time.
     fn remove(&self, path: &Path) -> BoxFuture<'static, io::Result<()>>;
 
-    /// See [`super::System::create_lock_file`]. No limit of time.
+    /// See [`super::handle::System::create_lock_file`]. No limit of time.
     fn create_lock_file(&self, path: &Path) -> BoxFuture<'static, io::Result<Arc<dyn LockFile>>>;
 
-    /// See [`super::System::open_lock_file`]. No limit of time.
+    /// See [`super::handle::System::open_lock_file`]. No limit of time.
     fn open_lock_file(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<Arc<dyn LockFile>>>>;
 
     /// Sends to `changes` whenever something in the folder changes, until what is returned is dropped.

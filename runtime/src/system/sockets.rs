@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The sockets of a machine. Errors are of the kinds that Linux gives.
 pub trait Sockets: Send + Sync {
-    /// See [`super::System::listen`].
+    /// See [`super::handle::System::listen`].
     ///
     /// # Errors
     /// See there.
     fn listen(&self, address: &Address) -> io::Result<Box<dyn Listener>>;
 
-    /// See [`super::System::connect`].
+    /// See [`super::handle::System::connect`].
     fn connect(&self, address: &Address) -> BoxFuture<'static, io::Result<Connection>>;
 }
 

@@ -1,4 +1,4 @@
-//! Tasks and how they end, the same on every platform. Made by [`super::System::spawn`].
+//! Tasks and how they end, the same on every platform. Made by [`super::handle::System::spawn`].
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::oneshot;
 
-use super::System;
+use super::handle::System;
 
 /// A task that was started; waiting for it gives what it returned. It goes on when this is dropped.
 #[derive(Debug)]

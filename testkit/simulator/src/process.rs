@@ -152,6 +152,11 @@ impl Process {
         self.state.skew.store(nanoseconds, Ordering::Relaxed);
     }
 
+    /// Its number among all processes of the simulation, from 0.
+    pub fn number(&self) -> u64 {
+        self.state.id
+    }
+
     /// The name of its part.
     pub fn part(&self) -> String {
         self.state.shared.part_name(self.state.part).to_string()

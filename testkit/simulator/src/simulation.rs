@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -179,9 +179,21 @@ impl Simulation {
         self.shared.event(part, what);
     }
 
+    /// Adds an event that comes again and again and explains nothing, such as a heartbeat: it is part of what two runs are
+    /// compared by, and not among the last events.
+    pub fn routine(&self, part: &str, what: fmt::Arguments<'_>) {
+        self.shared.trace().routine(self.elapsed(), part, what);
+    }
+
     /// The link from one host to another, in that direction alone.
     pub fn link(&self, from: &Host, to: &Host) -> Arc<Link> {
         self.shared.network.link(from.number(), to.number())
+    }
+
+    /// Has connections to an address that is nobody's go to one of `backends` on which somebody listens, chosen by the seed, as
+    /// a Kubernetes Service has them.
+    pub fn set_service(&self, service: SocketAddrV4, backends: Vec<SocketAddrV4>) {
+        self.shared.network.set_service(service, backends);
     }
 
     /// Sets how all links are.

@@ -24,6 +24,8 @@ pub(crate) struct Trace {
     hash: u64,
     events: u64,
     last: VecDeque<String>,
+    /// The line of a routine event.
+    line: String,
     sink: Option<Sink>,
     /// Why the sink failed, if it has.
     pub(crate) sink_failed: Option<String>,
@@ -31,19 +33,38 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new(sink: Option<Sink>) -> Self {
-        Self { hash: EMPTY, events: 0, last: VecDeque::with_capacity(KEPT), sink, sink_failed: None }
+        Self {
+            hash: EMPTY,
+            events: 0,
+            last: VecDeque::with_capacity(KEPT),
+            line: String::new(),
+            sink,
+            sink_failed: None,
+        }
     }
 
     /// Adds an event: when, by whom, what. It is part of the hash.
     pub(crate) fn add(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
-        let mut line = if self.last.len() == KEPT { self.last.pop_front() } else { None }.unwrap_or_default();
+        let line = if self.last.len() == KEPT { self.last.pop_front() } else { None };
+        let line = self.hashed(line.unwrap_or_default(), at, part, what);
+        self.last.push_back(line);
+    }
+
+    /// Adds an event that is not worth keeping among the last ones. It is part of the hash.
+    pub(crate) fn routine(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
+        let line = std::mem::take(&mut self.line);
+        self.line = self.hashed(line, at, part, what);
+    }
+
+    /// The line of an event, made part of the hash and printed.
+    fn hashed(&mut self, mut line: String, at: Duration, part: &str, what: fmt::Arguments<'_>) -> String {
         line.clear();
         // Writing to a String cannot fail.
         let _ = write!(line, "{} {part}: {what}", Time(at));
         self.hash = extend(self.hash, line.as_bytes());
         self.events += 1;
         self.print(at, &line);
-        self.last.push_back(line);
+        line
     }
 
     /// Adds what explains events and is not one, such as a line of a log: it is not part of the hash.

@@ -65,6 +65,22 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     Row::new(
+        "neuron-e2e-simulation",
+        &[
+            "neuron-core",
+            "neuron-documented-rules",
+            "neuron-extender",
+            "neuron-device-plugin",
+            "neuron-e2e-engine",
+            "neuron-workload",
+            "fake-cluster",
+            "fake-neuron",
+            "runtime",
+            "simulated-cluster",
+            "simulator",
+        ],
+    ),
+    Row::new(
         "neuron-e2e-bench",
         &[
             "neuron-core",
@@ -83,7 +99,10 @@ pub(super) const ROWS: &[Row] = &[
             "fake-neuron",
             "neuron-workload",
             "neuron-e2e-engine",
+            "neuron-e2e-simulation",
             "neuron-e2e-bench",
+            "simulated-cluster",
+            "simulator",
             "kind-driver",
             "plugin-conformance",
             "testkit-support",

@@ -95,14 +95,7 @@ impl<'s> Hardware<'s> {
 
     /// The node as the documented rules see it.
     fn node(self) -> Node {
-        let rules = match self.model.generation {
-            Generation::Inf1 | Generation::Inf2 => Rules::Inf { linked: false },
-            Generation::Trn1 | Generation::Trn2 | Generation::Trn3 => {
-                Rules::Trn { linked: false, pairs: false }
-            }
-        };
-        let cores_per_device = self.cores_per_device();
-        Node { rules, devices: self.model.devices, cores_per_device, links: self.model.links.clone() }
+        documented_node(self.model, self.lnc)
     }
 
     /// Whether the file's row declares these devices: one, all, or as many as it says by its rule.
@@ -132,6 +125,16 @@ impl<'s> Hardware<'s> {
             Generation::Trn1 | Generation::Trn2 | Generation::Trn3 => is_whole_set,
         }
     }
+}
+
+/// A node of this type and LNC as the documented rules see it, under policy `documented`.
+pub fn documented_node(model: &InstanceType, lnc: u8) -> Node {
+    let rules = match model.generation {
+        Generation::Inf1 | Generation::Inf2 => Rules::Inf { linked: false },
+        Generation::Trn1 | Generation::Trn2 | Generation::Trn3 => Rules::Trn { linked: false, pairs: false },
+    };
+    let (devices, cores_per_device) = (model.devices, model.cores_per_device / lnc);
+    Node { rules, devices, cores_per_device, links: model.links.clone() }
 }
 
 /// The cores and the devices that a container sees, by the variables that it printed; both may be empty.

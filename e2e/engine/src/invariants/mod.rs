@@ -13,6 +13,7 @@ mod requested_counts;
 use std::fmt;
 
 use self::exclusivity::History;
+pub use self::hardware::documented_node;
 use self::no_lost_device::Probe;
 use crate::outcome::Outcome;
 use crate::scenario::{Scenario, Tier};

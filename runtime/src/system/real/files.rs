@@ -15,7 +15,7 @@ use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::watch;
 
-use crate::system::{FileKind, FileStatus, Files, LockFile};
+use crate::system::files::{FileKind, FileStatus, Files, LockFile};
 
 /// The kernel's files.
 #[derive(Default)]
@@ -100,7 +100,9 @@ impl Files for Disk {
         let tell = move |event: notify::Result<notify::Event>| {
             // Reading a file is an event too, and must not lead to the next reading; nor is a sign of life, which is a new
             // time of a lock file.
-            let is_silent = |kind: EventKind| kind.is_access() || matches!(kind, EventKind::Modify(ModifyKind::Metadata(_)));
+            let is_silent = |kind: EventKind| {
+                kind.is_access() || matches!(kind, EventKind::Modify(ModifyKind::Metadata(_)))
+            };
             if !event.is_ok_and(|event| is_silent(event.kind)) {
                 changes.send_replace(());
             }

@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 
 use self::files::Disk;
 use self::sockets::Kernel;
-use super::{Files, Platform, Sockets};
+use super::files::Files;
+use super::platform::Platform;
+use super::sockets::Sockets;
 
 /// The machine that this process runs on.
 pub(super) struct Machine {

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use crate::system::{Address, Connection, Listener, Sockets};
+use crate::system::sockets::{Address, Connection, Listener, Sockets};
 
 /// The kernel's sockets.
 pub(super) struct Kernel;

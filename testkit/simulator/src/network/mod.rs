@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 pub use self::link::{Link, LinkQuality};
 pub(crate) use self::of_process::{ProcessSockets, UnixListening};
 use self::pipe::Pipe;
-use crate::random;
+use crate::random::{self, Rng};
 
 /// How a process ends, as those see it whom it is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ struct State {
     /// By the numbers of the hosts that it leads from and to.
     links: BTreeMap<(usize, usize), Arc<Link>>,
     listeners: BTreeMap<SocketAddrV4, Listening>,
+    /// Addresses that stand for others, with who chooses among those.
+    services: BTreeMap<SocketAddrV4, (Vec<SocketAddrV4>, Rng)>,
     /// Connections of processes, by the process' number.
     pipes: BTreeMap<u64, Vec<Arc<Pipe>>>,
     ports: u16,
@@ -104,6 +106,21 @@ impl Network {
         let (connections, accepted) = mpsc::unbounded_channel();
         state.listeners.insert(address, Listening { process, connections });
         Ok((address, accepted))
+    }
+
+    /// Has connections to `service` go to one of `backends` on which somebody listens, as kube-proxy does.
+    pub(crate) fn set_service(&self, service: SocketAddrV4, backends: Vec<SocketAddrV4>) {
+        let draws = random::stream(self.seed, &format!("service {service}"));
+        self.state().services.entry(service).or_insert((Vec::new(), draws)).0 = backends;
+    }
+
+    /// The address that a connection to `address` goes to.
+    fn backend(&self, address: SocketAddrV4) -> SocketAddrV4 {
+        let State { services, listeners, .. } = &mut *self.state();
+        let Some((backends, draws)) = services.get_mut(&address) else { return address };
+        let ready: Vec<SocketAddrV4> =
+            backends.iter().copied().filter(|backend| listeners.contains_key(backend)).collect();
+        draws.choice(&ready).or(backends.first()).copied().unwrap_or(address)
     }
 
     fn listening(&self, address: SocketAddrV4) -> Option<Listening> {

@@ -86,8 +86,8 @@ fn connect_unix(process: &ProcessState, path: &Path) -> io::Result<Connection> {
 async fn connect_tcp(process: &ProcessState, address: SocketAddrV4) -> io::Result<Connection> {
     let network = &process.shared.network;
     let ip = ip_of(process, *address.ip());
-    let address = SocketAddrV4::new(ip, address.port());
-    let host = process.shared.host_at(ip).ok_or(io::ErrorKind::HostUnreachable)?;
+    let address = network.backend(SocketAddrV4::new(ip, address.port()));
+    let host = process.shared.host_at(*address.ip()).ok_or(io::ErrorKind::HostUnreachable)?;
     let here = process.host.number;
     let links = (host != here).then(|| [network.link(here, host), network.link(host, here)]);
     if let Some([there, back]) = &links {

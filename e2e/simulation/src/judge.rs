@@ -1,0 +1,156 @@
+//! What must hold of pods that have Neuron devices: by the documented rules and by what containers really have.
+
+use std::collections::BTreeMap;
+
+use neuron_core::ids::KubeletId;
+use neuron_core::names::{ALLOCATION, NEURON, NEURONCORE, Resource};
+use serde_json::Value;
+use simulated_cluster::observer::{PodTruth, Truth};
+use simulated_cluster::suite::Units;
+
+use crate::machine::Machine;
+
+/// Containers that ask, above which a naive search would take too long.
+const MOST_SEARCHED: usize = 3;
+
+/// The cores that ids of a resource stand for.
+///
+/// # Errors
+/// An id that the machine does not have.
+pub(crate) fn units_of_ids<'a>(
+    machine: &Machine,
+    resource: &str,
+    ids: impl IntoIterator<Item = &'a String>,
+) -> Result<Units, String> {
+    let mut units = Units::new();
+    for id in ids {
+        match (id.parse(), Resource::named(resource)) {
+            (Ok(KubeletId::Device(device)), Some(Resource::Device)) if device < machine.devices() => {
+                units.extend(machine.cores_of(device.into()));
+            }
+            (Ok(KubeletId::Core(core)), Some(Resource::Core)) if core < machine.cores() => {
+                units.insert(core.into());
+            }
+            _ => return Err(format!("{id} is no id of {resource}")),
+        }
+    }
+    Ok(units)
+}
+
+/// Whether disjoint candidate sets are free for all of a pod's containers. Pods with init containers that ask are not looked at.
+pub(crate) fn can_run(machine: &Machine, pod: &Value, held: &Units) -> bool {
+    let containers = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let asks = |container: &Value| counts(container).iter().any(|(_, count)| *count > 0);
+    if containers("/spec/initContainers").any(asks) {
+        return false;
+    }
+    let requests: Vec<(Resource, u32)> = containers("/spec/containers").flat_map(counts).collect();
+    requests.len() <= MOST_SEARCHED && fits(machine, &requests, held)
+}
+
+fn fits(machine: &Machine, requests: &[(Resource, u32)], held: &Units) -> bool {
+    let Some(((resource, count), others)) = requests.split_first() else { return true };
+    let sets = match resource {
+        Resource::Device => machine.device_sets(*count),
+        Resource::Core => machine.core_sets(*count),
+    };
+    sets.iter().filter(|set| set.is_disjoint(held)).any(|set| {
+        let held = held.union(set).copied().collect();
+        fits(machine, others, &held)
+    })
+}
+
+/// What a container asks for.
+fn counts(container: &Value) -> Vec<(Resource, u32)> {
+    let limits = container.pointer("/resources/limits");
+    let count = |name: &str| {
+        let count = limits.and_then(|limits| limits.get(name)).and_then(Value::as_str);
+        count.and_then(|count| count.parse().ok()).unwrap_or_default()
+    };
+    let both = [(Resource::Device, count(NEURON)), (Resource::Core, count(NEURONCORE))];
+    both.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// Why a pod's admission should not have been refused with this text.
+pub(crate) fn judge_refusal(
+    machine: &Machine,
+    pod: &PodTruth,
+    message: &str,
+    held: &Units,
+) -> Option<String> {
+    // What the plugin says of ids; any other text is kubelet's, which knows what it counts.
+    let (before, _) = message.split_once(" cannot be given: ")?;
+    let (ids, resource) = before.rsplit_once(" of ")?;
+    let ids: Vec<String> = ids.rsplit(' ').next()?.split(',').map(str::to_owned).collect();
+    let Ok(units) = units_of_ids(machine, resource, &ids) else {
+        return Some("a refusal that names what is no id".to_owned());
+    };
+    if message.contains(" holds ") {
+        return units.is_disjoint(held).then(|| "ids that nobody holds are refused as held".to_owned());
+    }
+    let is_set = machine.is_candidate(&units, resource == NEURON);
+    if is_set {
+        return Some("a candidate set is refused as none".to_owned());
+    }
+    // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
+    can_run(machine, &pod.object, held).then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// What is wrong with a pod that has run for a while.
+pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Option<(String, String)> {
+    let record = pod.object.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION));
+    let Some(record) = record.and_then(Value::as_str) else {
+        return Some(("a pod without a record".to_owned(), "it has no record".to_owned()));
+    };
+    let recorded = match recorded(machine, record) {
+        Ok(recorded) => recorded,
+        Err(why) => return Some(("a record that cannot be read".to_owned(), format!("{why}: {record}"))),
+    };
+    for (name, container) in truth.containers_of(pod) {
+        let said = recorded.get(name).cloned().unwrap_or_default();
+        if said != container.units {
+            let text = format!("container {name} has {:?}, its record says {said:?}", container.units);
+            return Some(("a record is not what a container has".to_owned(), text));
+        }
+    }
+    judge_sets(machine, truth, pod)
+}
+
+/// Every container has a candidate set of as many as it asks for.
+fn judge_sets(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Option<(String, String)> {
+    for (name, container) in truth.containers_of(pod) {
+        let spec = ["/spec/containers", "/spec/initContainers"].into_iter().find_map(|pointer| {
+            let mut all = pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+            all.find(|container| container.pointer("/name").and_then(Value::as_str) == Some(name))
+        });
+        let asked = spec.map(counts).unwrap_or_default();
+        let [(resource, count)] = asked.as_slice() else { continue };
+        let as_devices = *resource == Resource::Device;
+        let has = if as_devices { machine.devices_of(&container.units).len() } else { container.units.len() };
+        if usize::try_from(*count) != Ok(has) {
+            let text = format!("container {name} asks for {count} and has {:?}", container.units);
+            return Some(("a container has another number than it asks for".to_owned(), text));
+        }
+        if !machine.is_candidate(&container.units, as_devices) {
+            let text = format!("container {name} has {:?}", container.units);
+            return Some(("a container has no candidate set".to_owned(), text));
+        }
+    }
+    None
+}
+
+/// What a record says that each container has.
+fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<String, Units>, String> {
+    let record: Value = serde_json::from_str(record).map_err(|error| error.to_string())?;
+    let containers = record.pointer("/containers").and_then(Value::as_object);
+    let containers = containers.ok_or("it has no containers")?;
+    let numbers = |given: &Value, key: &str| {
+        let numbers = given.get(key).and_then(Value::as_array).into_iter().flatten();
+        numbers.filter_map(Value::as_u64).filter_map(|number| u32::try_from(number).ok()).collect::<Units>()
+    };
+    let units = |given: &Value| {
+        let devices = numbers(given, "devices").into_iter().flat_map(|device| machine.cores_of(device));
+        devices.chain(numbers(given, "cores")).collect()
+    };
+    Ok(containers.iter().map(|(name, given)| (name.clone(), units(given))).collect())
+}

@@ -1,0 +1,30 @@
+//! Violations that are known, each with its cause and the issue that mends it. The list gets shorter, not longer: what is new
+//! is mended, or has an issue.
+
+use simulated_cluster::observer::Known;
+
+/// The known violations.
+///
+/// # Errors
+/// The list in the program is not readable, which its test would have found.
+pub fn known() -> Result<Vec<Known>, serde_json::Error> {
+    serde_json::from_str(include_str!("../known.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn each_names_its_issue_and_a_plan_that_is_there() {
+        let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+        for known in known().unwrap() {
+            assert!(known.issue.starts_with("issue ") && !known.cause.is_empty(), "{known:?}");
+            if let Some(plan) = &known.plan {
+                assert!(plans.join(plan).exists(), "{plan} of {:?} is not in plans/", known.signature);
+            }
+        }
+    }
+}

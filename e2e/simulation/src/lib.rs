@@ -1,0 +1,17 @@
+//! The Neuron scheduling suite in simulated time: the *production* extender and device plugins on fake hardware, in a simulated
+//! cluster ([`simulated_cluster`]), judged by the documented rules. Called by `neuron-e2e simulate` and by `cargo test`, which
+//! runs the kept plans of `plans/`.
+
+mod containers;
+mod failure;
+mod judge;
+mod known;
+mod machine;
+mod pods;
+mod seeded;
+mod suite;
+
+pub use self::failure::{plan_of, run_plan, shows, smaller};
+pub use self::known::known;
+pub use self::seeded::{Nodes, NodesError, Seeded};
+pub use self::suite::Neuron;

@@ -1,0 +1,204 @@
+//! The Neuron scheduling suite in a simulated cluster: fake hardware, the production programs, and pods that ask for devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fake_cluster::kubelet::{ContainerRun, ContainerStart};
+use fake_cluster::scheduler::{ExtenderConfig, ManagedResource};
+use fake_neuron::{Entry, Health, Kind};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
+use runtime::system::Address;
+use serde_json::{Value, json};
+use simulated_cluster::observer::{PodTruth, Truth};
+use simulated_cluster::plan::{NodePlan, Settings};
+use simulated_cluster::suite::{DeviceFault, Program, RunsOn, Start, Suite, Units};
+use simulator::random::Rng;
+use simulator::{Host, files::FileSystem};
+use tokio_util::sync::CancellationToken;
+
+use crate::machine::Machine;
+use crate::{containers, judge, pods};
+
+/// The folder of a node's fake hardware.
+const ROOT: &str = "/";
+/// The extender's port.
+const PORT: u16 = 12345;
+
+/// The suite.
+pub struct Neuron;
+
+impl Suite for Neuron {
+    fn programs(&self) -> Vec<Program> {
+        vec![
+            Program { name: "extender", runs_on: RunsOn::Control, port: Some(PORT) },
+            Program { name: "plugin", runs_on: RunsOn::EveryNode, port: None },
+        ]
+    }
+
+    fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>> {
+        let milliseconds = |name: &str| start.settings.programs.get(name).copied().map(Duration::from_millis);
+        let system = start.process.system();
+        // Nobody stops them: they are killed.
+        let shutdown = CancellationToken::new();
+        if start.program == "extender" {
+            let default = neuron_extender::Config::default();
+            let config = neuron_extender::Config {
+                bind_deadline: milliseconds("bindDeadline").unwrap_or(default.bind_deadline),
+                binding_timeout: milliseconds("bindingTimeout").unwrap_or(default.binding_timeout),
+                ..default
+            };
+            return async move {
+                let address = Address::Tcp((Ipv4Addr::UNSPECIFIED, PORT).into());
+                let listener = system.listen(&address)?;
+                neuron_extender::serve(system, config, start.client, listener, shutdown).await
+            }
+            .boxed();
+        }
+        let default = neuron_device_plugin::Config::new(start.node);
+        let config = neuron_device_plugin::Config {
+            root: PathBuf::from(ROOT),
+            kubelet_dir: start.kubelet_dir,
+            poll: milliseconds("poll").unwrap_or(default.poll),
+            api_timeout: milliseconds("apiTimeout").unwrap_or(default.api_timeout),
+            ..default
+        };
+        async move { neuron_device_plugin::run(system, config, start.client, shutdown).await }.boxed()
+    }
+
+    fn extenders(&self, service: Ipv4Addr, _: &Settings) -> Vec<ExtenderConfig> {
+        let managed = |name: &str| ManagedResource { name: name.to_owned(), ignored_by_scheduler: false };
+        vec![ExtenderConfig {
+            filter_verb: Some("filter".to_owned()),
+            bind_verb: Some("bind".to_owned()),
+            managed_resources: vec![managed(NEURON), managed(NEURONCORE)],
+            http_timeout: Duration::from_secs(5),
+            ..ExtenderConfig::new(format!("http://{service}:{PORT}"))
+        }]
+    }
+
+    fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String> {
+        let files = Machine::of(node)?.blueprint(name)?.files();
+        write(host.files(), &files).map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn pod(&self, draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) -> Value {
+        pods::pod(draws, nodes, ends_after)
+    }
+
+    fn devices(&self, node: &NodePlan) -> u32 {
+        Machine::of(node).map_or(0, |machine| machine.devices().into())
+    }
+
+    fn device_faults(&self, _: &NodePlan) -> Vec<&'static str> {
+        vec!["lost", "unhealthy", "hangs"]
+    }
+
+    fn edits(&self) -> Vec<&'static str> {
+        vec!["label", "report removed", "report garbled"]
+    }
+
+    fn draw_settings(&self, draws: &mut Rng) -> BTreeMap<String, u64> {
+        [
+            ("bindDeadline", draws.u64(1000..=4500)),
+            ("bindingTimeout", draws.u64(20_000..=60_000)),
+            ("poll", draws.u64(1000..=5000)),
+            ("apiTimeout", draws.u64(500..=4000)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn node_labels(&self, node: &NodePlan) -> BTreeMap<String, String> {
+        let instance_type = Machine::of(node).map(|machine| machine.model.name.clone()).unwrap_or_default();
+        BTreeMap::from([(INSTANCE_TYPE_LABEL.to_owned(), instance_type)])
+    }
+
+    fn units_of_device(&self, node: &NodePlan, device: u32) -> Units {
+        Machine::of(node).map(|machine| machine.cores_of(device)).unwrap_or_default()
+    }
+
+    fn set_device(&self, fault: DeviceFault<'_>) -> Result<(), String> {
+        let DeviceFault { host, node, device, fault, breaks } = fault;
+        let blueprint = Machine::of(node)?.blueprint(host.name())?;
+        let device = u8::try_from(device).map_err(|_| format!("there is no device {device}"))?;
+        let told = |error: fake_neuron::MachineError| error.to_string();
+        let (lost, restored) =
+            (blueprint.lost_paths(device).map_err(told)?, blueprint.device_files(device).map_err(told)?);
+        let files = host.files();
+        let in_root = |path: &str| Path::new(ROOT).join(path);
+        let lose = || lost.iter().for_each(|path| files.remove_all(&in_root(path)));
+        let write = |entries: &[Entry]| write(files, entries).map_err(|error| error.to_string());
+        match (fault, breaks) {
+            ("lost", true) => lose(),
+            ("lost", false) => write(&restored)?,
+            ("hangs", hangs) => files.set_hung(&in_root(&lost[2]), hangs),
+            ("unhealthy", breaks) => {
+                let health = if breaks { Health::unhealthy("hbm") } else { Health::Healthy };
+                match blueprint.health_files(device, &health).map_err(told)? {
+                    Some(entries) if files.exists(&in_root(&lost[2])) => write(&entries)?,
+                    // A device that is lost shows nothing.
+                    Some(_) => {}
+                    None if breaks => lose(),
+                    None => write(&restored)?,
+                }
+            }
+            (other, _) => {
+                return Err(format!("a device cannot be {other}; it can be lost, unhealthy, or hang"));
+            }
+        }
+        Ok(())
+    }
+
+    fn edit(&self, node: &NodePlan, what: &str) -> Option<(Value, Value)> {
+        let label = |value: Value| json!({"metadata": {"labels": {INSTANCE_TYPE_LABEL: value}}});
+        let report = |value: Value| json!({"metadata": {"annotations": {NODE_REPORT: value}}});
+        let right = Machine::of(node).map(|machine| machine.model.name.clone()).ok()?;
+        Some(match what {
+            "label" => (label(Value::Null), label(right.into())),
+            // The plugin writes it again.
+            "report removed" => (report(Value::Null), json!({})),
+            "report garbled" => (report("{".into()), report(Value::Null)),
+            _ => return None,
+        })
+    }
+
+    fn container(&self, start: &ContainerStart) -> ContainerRun {
+        containers::run(start)
+    }
+
+    fn units(&self, node: &NodePlan, start: &ContainerStart) -> Result<Units, String> {
+        containers::units(&Machine::of(node)?, start)
+    }
+
+    fn units_of_ids(&self, node: &NodePlan, resource: &str, ids: &BTreeSet<String>) -> Result<Units, String> {
+        judge::units_of_ids(&Machine::of(node)?, resource, ids)
+    }
+
+    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool {
+        Machine::of(node).is_ok_and(|machine| judge::can_run(&machine, pod, held))
+    }
+
+    fn judge_refusal(&self, node: &NodePlan, pod: &PodTruth, message: &str, held: &Units) -> Option<String> {
+        judge::judge_refusal(&Machine::of(node).ok()?, pod, message, held)
+    }
+
+    fn judge_pod(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<(String, String)> {
+        judge::judge_pod(&Machine::of(node).ok()?, truth, pod)
+    }
+}
+
+fn write(files: &FileSystem, entries: &[Entry]) -> std::io::Result<()> {
+    for entry in entries {
+        let path = Path::new(ROOT).join(&entry.path);
+        match &entry.kind {
+            Kind::File { content, .. } => files.write(&path, content.as_bytes())?,
+            Kind::Link { target } => files.make_link(&path, Path::new(target))?,
+            Kind::Node { .. } => files.make_node(&path)?,
+        }
+    }
+    Ok(())
+}

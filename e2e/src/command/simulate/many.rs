@@ -1,0 +1,69 @@
+//! Many seeds: each in a process of its own, so that none can disturb another, and as many at one time as there are processors.
+
+use std::ops::Range;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{available_parallelism, scope};
+
+use anyhow::{Context as _, anyhow};
+
+use super::{SimulateArguments, counted, show};
+use crate::command::progress;
+use crate::report::{Output, print};
+
+/// Runs every seed. Exit code 1 if something must not be that nobody knows.
+pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::Result<ExitCode> {
+    let bar = progress::bar(seeds.end - seeds.start)?;
+    let next = AtomicU64::new(seeds.start);
+    let rows = Mutex::new(Vec::new());
+    let workers = available_parallelism().map_or(1, usize::from);
+    scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(seed) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end)
+                {
+                    let row = one(arguments, seed);
+                    bar.inc(1);
+                    bar.set_message(format!("seed {seed}"));
+                    if let Some(told) = show::failure(&row) {
+                        bar.suspend(|| print::progress(told));
+                    }
+                    rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((seed, row));
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut rows = rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    rows.sort_by_key(|(seed, _)| *seed);
+    let rows = rows.into_iter().map(|(_, row)| row).collect::<anyhow::Result<Vec<show::Row>>>()?;
+    match arguments.output {
+        Output::Json => print::json(&rows)?,
+        Output::Table => print::line(show::table(&rows))?,
+    }
+    let failed = rows.iter().any(|row| !row.summary.unknown.is_empty());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Runs one seed in a process of its own.
+fn one(arguments: &SimulateArguments, seed: u64) -> anyhow::Result<show::Row> {
+    let program = std::env::current_exe().context("where this program is, is not known")?;
+    let mut command = Command::new(program);
+    command.args(["simulate", "-o", "json", "--seed", &seed.to_string()]);
+    command.args(["--for", &format!("{}s", arguments.time.as_secs())]);
+    command.args(["--nodes", &counted(&arguments.nodes).join(",")]);
+    command.args(["--profile", &arguments.profile.to_string()]);
+    command.args(["--kubernetes", &arguments.kubernetes.to_string()]);
+    command.args(["--shrink-for", &format!("{}s", arguments.shrink_for.as_secs())]);
+    command.arg("--keep-failures").arg(&arguments.keep_failures);
+    for (part, poll) in &arguments.kills {
+        command.args(["--kill", &format!("{part}:{poll}")]);
+    }
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("seed {seed}"))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let told = String::from_utf8_lossy(&output.stderr);
+        anyhow!("seed {seed} broke off ({}): {}; {}", output.status, told.trim(), arguments.command(seed))
+    })
+}

@@ -1,0 +1,160 @@
+//! `neuron-e2e simulate`: the suite in simulated time, by a seed or by a plan.
+
+mod many;
+mod one;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use neuron_e2e_engine::embedded::Version;
+use neuron_e2e_simulation::{Nodes, Seeded};
+use simulated_cluster::profile::Profile;
+
+use crate::report::Output;
+
+/// The command line of `neuron-e2e simulate`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SimulateArguments {
+    /// Everything random comes from it: the same seed is the same run.
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["seeds", "replay"])]
+    seed: u64,
+    /// Seeds from A to below B, one after the other on each processor.
+    #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with = "replay")]
+    seeds: Option<std::ops::Range<u64>>,
+    /// Simulated time, such as 24h, 90m or 30d.
+    #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = time)]
+    time: Duration,
+    /// The nodes, such as trn1.32xlarge=10,trn2.48xlarge:lnc1=2.
+    #[arg(long, default_value = "trn1.32xlarge=2,inf2.48xlarge=1", value_name = "TYPE=NUMBER,..")]
+    nodes: Nodes,
+    /// How much happens: calm, churn or chaos.
+    #[arg(long, default_value_t)]
+    profile: Profile,
+    /// Kubernetes version that the cluster is, 1.34 or 1.37.
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    kubernetes: Version,
+    /// Kills a part before a poll of its tasks, by its number from 1, such as extender:1234 or plugin/n1:500.
+    #[arg(long = "kill", value_name = "PART:POLL", value_parser = kill)]
+    kills: Vec<(String, u64)>,
+    /// Runs a plan from a file in place of a seed's.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Writes every event to a file.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    trace: Option<PathBuf>,
+    /// Leaves out events of the trace before this time.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "trace")]
+    trace_from: Option<Duration>,
+    /// Folder for the plans of what fails, made smaller.
+    #[arg(long, value_name = "DIR", default_value = "simulation-failures")]
+    keep_failures: PathBuf,
+    /// How long a plan that fails is made smaller, in real time; 0s leaves it as it is.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = time)]
+    shrink_for: Duration,
+    /// How to print what came of it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Runs the simulation. Exit code 1 if something must not be that nobody knows.
+pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.seeds {
+        Some(seeds) => many::run(&arguments, seeds.clone()),
+        None => one::run(&arguments),
+    }
+}
+
+impl SimulateArguments {
+    fn seeded(&self, seed: u64) -> Seeded {
+        Seeded {
+            seed,
+            profile: self.profile,
+            nodes: self.nodes.clone(),
+            seconds: self.time.as_secs(),
+            kubernetes: self.kubernetes.to_string(),
+        }
+    }
+
+    /// The command that runs a seed again.
+    fn command(&self, seed: u64) -> String {
+        let nodes: Vec<String> = counted(&self.nodes);
+        let mut command = format!(
+            "neuron-e2e simulate --seed {seed} --for {}s --nodes {} --profile {}",
+            self.time.as_secs(),
+            nodes.join(","),
+            self.profile
+        );
+        if self.kubernetes != Version::default() {
+            command.push_str(&format!(" --kubernetes {}", self.kubernetes));
+        }
+        for (part, poll) in &self.kills {
+            command.push_str(&format!(" --kill {part}:{poll}"));
+        }
+        command
+    }
+}
+
+/// Nodes as on the command line.
+fn counted(nodes: &Nodes) -> Vec<String> {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for node in &nodes.0 {
+        match counted.last_mut() {
+            Some((machine, count)) if *machine == node.machine => *count += 1,
+            _ => counted.push((&node.machine, 1)),
+        }
+    }
+    counted.into_iter().map(|(machine, count)| format!("{machine}={count}")).collect()
+}
+
+fn seeds(text: &str) -> anyhow::Result<std::ops::Range<u64>> {
+    let (from, to) = text.split_once("..").context("write it as A..B, such as 0..300")?;
+    let seeds = from.parse()?..to.parse()?;
+    anyhow::ensure!(!seeds.is_empty(), "there is no seed in {text}; the first must be below the second");
+    Ok(seeds)
+}
+
+fn time(text: &str) -> anyhow::Result<Duration> {
+    let wrong = || format!("{text:?} is no time; write a number with s, m, h or d, such as 24h");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).with_context(wrong)?;
+    let number: u64 = number.parse().ok().with_context(wrong)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => anyhow::bail!(wrong()),
+    };
+    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+fn kill(text: &str) -> anyhow::Result<(String, u64)> {
+    let wrong = || format!("{text:?} is not PART:POLL, such as extender:1234");
+    let (part, poll) = text.rsplit_once(':').with_context(wrong)?;
+    let poll = poll.parse().ok().filter(|poll| *poll > 0).with_context(wrong)?;
+    Ok((part.to_owned(), poll))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_seeds_and_kills_are_read_and_what_is_wrong_is_told() {
+        assert_eq!(time("90m").unwrap(), Duration::from_secs(5400));
+        assert_eq!(seeds("3..5").unwrap(), 3..5);
+        assert_eq!(kill("plugin/n1:500").unwrap(), ("plugin/n1".to_owned(), 500));
+        for wrong in ["", "h", "24", "-1h", "1w"] {
+            assert!(time(wrong).unwrap_err().to_string().contains("is no time"), "{wrong}");
+        }
+        assert!(
+            seeds("5..5").is_err()
+                && seeds("5").is_err()
+                && kill("extender").is_err()
+                && kill("e:0").is_err()
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! How the ways to the API server are now. Changed by faults, read by every request.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::plan::{ApiRates, Place};
+
+/// How the ways to the API server are now.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    rates: ApiRates,
+    /// How much later watches show everything.
+    lags: BTreeMap<Place, Duration>,
+    /// How often the connections of a place were reset.
+    resets: BTreeMap<Place, watch::Sender<u64>>,
+    /// Faults that were met, by kind.
+    met: BTreeMap<&'static str, u64>,
+    /// Requests that change something, by part.
+    writes: BTreeMap<Arc<str>, u64>,
+}
+
+impl Conditions {
+    pub(crate) fn rates(&self) -> ApiRates {
+        self.state().rates
+    }
+
+    pub(crate) fn set_rates(&self, rates: ApiRates) {
+        self.state().rates = rates;
+    }
+
+    pub(crate) fn lag(&self, place: Place) -> Duration {
+        self.state().lags.get(&place).copied().unwrap_or_default()
+    }
+
+    /// Has the watches of the place show everything so much later.
+    pub(crate) fn set_lag(&self, place: Place, lag: Duration) {
+        self.state().lags.insert(place, lag);
+    }
+
+    /// Breaks every connection between the place and the API server.
+    pub(crate) fn reset(&self, place: Place) {
+        self.state().resets.entry(place).or_default().send_modify(|resets| *resets += 1);
+    }
+
+    /// Changes when the place's connections are reset.
+    pub(crate) fn resets(&self, place: Place) -> watch::Receiver<u64> {
+        self.state().resets.entry(place).or_default().subscribe()
+    }
+
+    /// Counts a fault that a request met.
+    pub(crate) fn met(&self, fault: &'static str) {
+        *self.state().met.entry(fault).or_default() += 1;
+    }
+
+    /// Faults that requests met, by kind.
+    pub(crate) fn faults(&self) -> BTreeMap<&'static str, u64> {
+        self.state().met.clone()
+    }
+
+    /// Counts a request that changes something.
+    pub(crate) fn wrote(&self, part: &Arc<str>) {
+        *self.state().writes.entry(Arc::clone(part)).or_default() += 1;
+    }
+
+    /// Requests that change something, by part.
+    pub(crate) fn writes(&self) -> BTreeMap<Arc<str>, u64> {
+        self.state().writes.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,182 @@
+//! One request on its way to the API server and back.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request, Response, StatusCode, header};
+use serde_json::json;
+use tokio::time::timeout;
+use tower::{BoxError, ServiceExt as _};
+
+use super::watch_body::watch_body;
+use super::{Answers, Way};
+use crate::plan::ApiRates;
+
+/// How long a kernel sends again what nobody acknowledges, before it gives a connection up (tcp_retries2).
+const GIVEN_UP: Duration = Duration::from_secs(924);
+
+/// A request under way.
+pub(super) struct Call {
+    way: Way,
+    request: Request<Body>,
+    what: What,
+}
+
+/// What the request is, as its faults go by it.
+struct What {
+    text: String,
+    is_watch: bool,
+    is_write: bool,
+}
+
+/// What goes wrong with a request.
+enum Fault {
+    /// It is answered without being carried out.
+    Answer(StatusCode, &'static str),
+    /// The connection breaks before it is carried out.
+    Refused,
+    /// It is carried out, and the connection breaks.
+    Lost,
+    /// It is carried out, and answered as if that had taken too long.
+    Timeout,
+    /// It shows an older state.
+    Stale,
+}
+
+impl Call {
+    pub(super) fn new(way: Way, request: Request<Body>) -> Self {
+        let uri = request.uri();
+        let path = uri.path_and_query().map_or_else(|| uri.path(), http::uri::PathAndQuery::as_str);
+        let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
+        let is_write = request.method() != Method::GET;
+        let what = What { text: format!("{} {path}", request.method()), is_watch, is_write };
+        Self { way, request, what }
+    }
+
+    pub(super) async fn answer(self) -> Result<Response<Body>, BoxError> {
+        let mut resets = self.way.api.conditions.resets(self.way.place);
+        resets.mark_unchanged();
+        tokio::select! {
+            biased;
+            _ = resets.changed() => Err(broken("Connection reset by peer")),
+            answer = timeout(GIVEN_UP, self.pass()) => answer.unwrap_or_else(|_| Err(broken("Connection timed out"))),
+        }
+    }
+
+    async fn pass(self) -> Result<Response<Body>, BoxError> {
+        let Self { way, request, what } = self;
+        let [there, back] = way.links.clone();
+        if what.is_write {
+            way.api.conditions.wrote(&way.part);
+        }
+        there.pass().await;
+        let fault = what.fault(&way);
+        if way.process.has_ended() {
+            // Its kernel sends nothing any more.
+            std::future::pending::<()>().await;
+        }
+        let answer = match fault {
+            Some(Fault::Refused) => {
+                way.event(&what, "connection broken, not carried out");
+                return Err(broken("Connection reset by peer"));
+            }
+            Some(Fault::Answer(code, reason)) => refusal(code, reason),
+            Some(Fault::Stale) => carry_out(&way.api.stale_routes, request).await,
+            _ => carry_out(&way.api.routes, request).await,
+        };
+        way.event(&what, answer.status().as_str());
+        match fault {
+            Some(Fault::Lost) => {
+                way.event(&what, "answer lost");
+                return Err(broken("Connection reset by peer"));
+            }
+            Some(Fault::Timeout) => {
+                back.pass().await;
+                return Ok(refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout"));
+            }
+            _ => {}
+        }
+        back.pass().await;
+        if what.is_watch && answer.status() == StatusCode::OK {
+            return Ok(answer.map(|body| watch_body(&way, body, back)));
+        }
+        Ok(answer)
+    }
+}
+
+impl What {
+    /// What goes wrong with it, drawn by the rates of now.
+    fn fault(&self, way: &Way) -> Option<Fault> {
+        let conditions = &way.api.conditions;
+        let mut rates = conditions.rates();
+        if way.answers == Answers::AreRight {
+            // It is right to show an older state where nothing else was asked for.
+            rates = ApiRates { stale: rates.stale, ..ApiRates::default() };
+        }
+        let mut draws = way.draws();
+        let mut happens = |rate: f64, name| {
+            let happens = rate > 0.0 && draws.f64() < rate;
+            if happens {
+                conditions.met(name);
+            }
+            happens
+        };
+        if happens(rates.refused, "request broken") {
+            return Some(Fault::Refused);
+        }
+        if happens(rates.too_many, "429") {
+            return Some(Fault::Answer(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"));
+        }
+        if happens(rates.internal, "500") {
+            return Some(Fault::Answer(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"));
+        }
+        if self.is_write && happens(rates.conflict, "409") {
+            return Some(Fault::Answer(StatusCode::CONFLICT, "Conflict"));
+        }
+        if !self.is_write && happens(rates.gone, "410") {
+            return Some(Fault::Answer(StatusCode::GONE, "Expired"));
+        }
+        if happens(rates.lost, "answer lost") {
+            return Some(Fault::Lost);
+        }
+        if self.is_write && happens(rates.timeout, "504") {
+            return Some(Fault::Timeout);
+        }
+        if !self.is_write && happens(rates.stale, "stale list") {
+            return Some(Fault::Stale);
+        }
+        None
+    }
+}
+
+impl Way {
+    fn event(&self, what: &What, answer: &str) {
+        let (simulation, words) = (&self.api.simulation, format_args!("{} -> {answer}", what.text));
+        // A heartbeat that arrives is no news, nor is a watch that is taken up.
+        let is_routine = (what.is_watch || what.text.contains("/kube-node-lease/")) && answer == "200";
+        if is_routine { simulation.routine(&self.part, words) } else { simulation.event(&self.part, words) }
+    }
+}
+
+async fn carry_out(routes: &Router, request: Request<Body>) -> Response<Body> {
+    let Ok(answer) = routes.clone().oneshot(request).await;
+    answer
+}
+
+fn refusal(code: StatusCode, reason: &str) -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("the simulated API server answers {code}"), "reason": reason, "code": code.as_u16(),
+    });
+    let mut answer = Response::new(Body::from(status.to_string()));
+    *answer.status_mut() = code;
+    let json = http::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+pub(super) fn broken(why: &str) -> BoxError {
+    Box::new(io::Error::new(io::ErrorKind::ConnectionReset, why.to_owned()))
+}

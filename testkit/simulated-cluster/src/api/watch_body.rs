@@ -1,0 +1,95 @@
+//! The body of a watch on its way back: it may lag by minutes, stand still while the link is cut, break, or end early.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, unfold};
+use simulator::network::Link;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tower::BoxError;
+
+use super::request::broken;
+use super::{Answers, Way};
+
+/// Longest life of a watch that ends early, in seconds.
+const SHORT: u64 = 30;
+
+struct WatchBody {
+    way: Way,
+    link: Arc<Link>,
+    frames: BoxStream<'static, Result<Bytes, axum::Error>>,
+    /// Frames with the time at which they arrive; the end has none.
+    under_way: VecDeque<(Instant, Option<Bytes>)>,
+    has_ended: bool,
+    resets: watch::Receiver<u64>,
+    /// When it ends early.
+    ends: Option<Instant>,
+}
+
+/// The body as the process gets it.
+pub(super) fn watch_body(way: &Way, body: Body, link: Arc<Link>) -> Body {
+    let mut resets = way.api.conditions.resets(way.place);
+    resets.mark_unchanged();
+    let ends = (way.answers == Answers::MayGoWrong).then(|| end(way)).flatten();
+    let frames = body.into_data_stream().boxed();
+    let (way, under_way) = (way.clone(), VecDeque::new());
+    let body = WatchBody { way, link, frames, under_way, has_ended: false, resets, ends };
+    Body::from_stream(unfold(body, |mut body| async { Some((body.next().await?, body)) }))
+}
+
+fn end(way: &Way) -> Option<Instant> {
+    let rate = way.api.conditions.rates().short_watch;
+    let mut draws = way.draws();
+    (rate > 0.0 && draws.f64() < rate).then(|| {
+        way.api.conditions.met("watch ended");
+        Instant::now() + Duration::from_secs(draws.u64(1..=SHORT))
+    })
+}
+
+impl WatchBody {
+    /// The next frame; none at the end.
+    async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+        loop {
+            let arrives = self.under_way.front().map(|(arrives, _)| *arrives);
+            tokio::select! {
+                biased;
+                _ = self.resets.changed() => return Some(Err(broken("Connection reset by peer"))),
+                () = reached(self.ends) => return None,
+                () = arrived(arrives, &self.link) => match self.under_way.pop_front() {
+                    Some((_, Some(frame))) => return Some(Ok(frame)),
+                    _ => return None,
+                },
+                frame = self.frames.next(), if !self.has_ended => self.takes(frame),
+            }
+        }
+    }
+
+    fn takes(&mut self, frame: Option<Result<Bytes, axum::Error>>) {
+        let frame = frame.and_then(Result::ok);
+        self.has_ended = frame.is_none();
+        let lag = self.way.api.conditions.lag(self.way.place);
+        let last = self.under_way.back().map(|(arrives, _)| *arrives);
+        let arrives = (Instant::now() + lag).max(last.unwrap_or_else(Instant::now));
+        self.under_way.push_back((arrives, frame));
+    }
+}
+
+/// Returns at the time, if there is one.
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns when the frame has come over the link.
+async fn arrived(time: Option<Instant>, link: &Link) {
+    reached(time).await;
+    if link.is_cut() {
+        link.pass().await;
+    }
+}

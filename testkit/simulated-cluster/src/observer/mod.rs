@@ -1,0 +1,11 @@
+//! Sees the truth of every part, at every event, and says what must not be. Nothing of it depends on what the programs say of
+//! themselves.
+
+mod mirror;
+mod truth;
+mod violation;
+
+pub(crate) use self::mirror::text;
+pub use self::mirror::{Key, Mirror};
+pub use self::truth::{ContainerTruth, PodTruth, Truth};
+pub use self::violation::{Known, Seen, Violation, Violations};

@@ -1,0 +1,128 @@
+//! What is really so: which containers run on what hardware, and what became of every pod.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_cluster::kubelet::ContainerStart;
+use serde_json::Value;
+
+use super::mirror::{Key, text};
+use crate::suite::Units;
+
+/// Everything that is known.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    /// Pods that exist, by UID.
+    pub pods: BTreeMap<String, PodTruth>,
+    /// Containers that run, by node, pod UID and name. A pod's object may be gone while they run.
+    pub containers: BTreeMap<(String, String, String), ContainerTruth>,
+    /// Units that are broken, by node.
+    pub broken: BTreeMap<String, Units>,
+    /// Simulated time since the beginning.
+    pub now: Duration,
+}
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct PodTruth {
+    /// Namespace and name.
+    pub key: Key,
+    /// Its UID.
+    pub uid: String,
+    /// The object as it is now.
+    pub object: Arc<Value>,
+    /// The node that it is bound to; empty if it is not.
+    pub node: String,
+    /// Its phase.
+    pub phase: String,
+    /// Since when its phase and its node have been as they are.
+    pub since: Duration,
+}
+
+/// A container that runs.
+#[derive(Clone, Debug)]
+pub struct ContainerTruth {
+    /// What it was started with.
+    pub start: Arc<ContainerStart>,
+    /// The hardware that it has.
+    pub units: Units,
+    /// Since when it has run.
+    pub since: Duration,
+}
+
+impl Truth {
+    /// The units that running containers of a node have, but those of one pod.
+    pub fn held(&self, node: &str, but_for: &str) -> Units {
+        let others = self.containers_on(node).filter(|((_, uid, _), _)| uid != but_for);
+        others.flat_map(|(_, container)| container.units.iter().copied()).collect()
+    }
+
+    /// The containers that run on a node.
+    pub fn containers_on<'a>(
+        &'a self,
+        node: &'a str,
+    ) -> impl Iterator<Item = (&'a (String, String, String), &'a ContainerTruth)> {
+        let first = (node.to_owned(), String::new(), String::new());
+        self.containers.range(first..).take_while(move |((on, _, _), _)| on == node)
+    }
+
+    /// The containers of a pod that run now, by name.
+    pub fn containers_of<'a>(
+        &'a self,
+        pod: &'a PodTruth,
+    ) -> impl Iterator<Item = (&'a str, &'a ContainerTruth)> {
+        let of_pod = self.containers_on(&pod.node).filter(move |((_, uid, _), _)| *uid == pod.uid);
+        of_pod.map(|((_, _, name), container)| (name.as_str(), container))
+    }
+
+    /// The pods that are bound to a node and have not ended.
+    pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
+        self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())
+    }
+
+    /// Takes over a write of a pod.
+    pub(crate) fn pod_changes(&mut self, before: Option<&Arc<Value>>, after: Option<&Arc<Value>>) {
+        let uid = |pod: &Value| text(pod, "/metadata/uid").to_owned();
+        if let Some(before) = before
+            && after.is_none_or(|after| uid(after) != uid(before))
+        {
+            self.pods.remove(&uid(before));
+        }
+        let Some(object) = after else { return };
+        let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
+        let known = self.pods.get(&uid(object)).filter(|known| known.node == node && known.phase == phase);
+        let since = known.map_or(self.now, |known| known.since);
+        let pod = PodTruth {
+            key: (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned()),
+            uid: uid(object),
+            object: Arc::clone(object),
+            node: node.to_owned(),
+            phase: phase.to_owned(),
+            since,
+        };
+        self.pods.insert(pod.uid.clone(), pod);
+    }
+}
+
+impl PodTruth {
+    /// Whether its phase is a last one.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Whether it is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.object.pointer("/metadata/deletionTimestamp").is_some()
+    }
+
+    /// The text at a pointer into the object, empty if there is none.
+    pub fn text(&self, pointer: &str) -> &str {
+        text(&self.object, pointer)
+    }
+
+    /// The pod as `namespace/name`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.key.0, self.key.1)
+    }
+}

@@ -1,0 +1,88 @@
+//! What must not be, and was.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant that does not hold, such as `exclusive`.
+    pub invariant: &'static str,
+    /// Why, in words that are the same each time: no names, no numbers.
+    pub cause: String,
+    /// What was seen, in one sentence.
+    pub text: String,
+    /// The pods, as `namespace/name`, without which the cluster would be well again.
+    pub pods: Vec<String>,
+}
+
+impl Violation {
+    /// What tells it from others: invariant and cause.
+    pub fn signature(&self) -> String {
+        format!("{}: {}", self.invariant, self.cause)
+    }
+}
+
+/// A violation that is known, and will be mended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Known {
+    /// Its signature; one that ends with `*` is of every cause that begins so.
+    pub signature: String,
+    /// What is wrong in the code.
+    pub cause: String,
+    /// The issue that mends it.
+    pub issue: String,
+    /// A plan that shows it, as a file's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+}
+
+impl Known {
+    /// Whether it is this one.
+    pub fn is(&self, signature: &str) -> bool {
+        match self.signature.strip_suffix('*') {
+            Some(beginning) => signature.starts_with(beginning),
+            None => signature == self.signature,
+        }
+    }
+}
+
+/// What was seen of one signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// How often.
+    pub count: u64,
+    /// When first, in simulated milliseconds since the beginning.
+    pub first: u64,
+    /// What was seen first.
+    pub text: String,
+    /// The last events before it.
+    pub last_events: Vec<String>,
+}
+
+/// Everything that was seen, by signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Violations(pub BTreeMap<String, Seen>);
+
+impl Violations {
+    /// Counts one. `last_events` is asked at the first of its signature.
+    pub(crate) fn add(
+        &mut self,
+        violation: &Violation,
+        at: Duration,
+        last_events: impl FnOnce() -> Vec<String>,
+    ) {
+        let first = || Seen {
+            count: 0,
+            first: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+            text: violation.text.clone(),
+            last_events: last_events(),
+        };
+        self.0.entry(violation.signature()).or_insert_with(first).count += 1;
+    }
+}

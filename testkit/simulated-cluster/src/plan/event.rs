@@ -1,0 +1,231 @@
+//! What can happen in a simulation. Each fault names how long it lasts; what is not undone by its end is for good.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::settings::ApiRates;
+
+/// What happens at a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Milliseconds since the beginning.
+    pub at: u64,
+    /// What happens.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// Where a part is, or what a link leads from and to: `apiserver`, `control` (scheduler, extender and controllers), or a node by
+/// its place, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Place {
+    /// The API server's host.
+    ApiServer,
+    /// The host of scheduler, controllers and the programs of the control plane.
+    Control,
+    /// A node.
+    Node(usize),
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "do")]
+pub enum What {
+    /// Pods are created at once.
+    Create {
+        /// Their manifests, each with a name of its own.
+        pods: Vec<Value>,
+    },
+    /// A pod is deleted; one that is gone is no error.
+    Delete {
+        /// Its name.
+        pod: String,
+        /// The grace in seconds; 0: by force; none: the pod's own.
+        grace: Option<u32>,
+    },
+    /// A Job keeps so many pods running until so many have succeeded.
+    Job {
+        /// Its name, with which its pods' begin.
+        name: String,
+        /// What its pods are made of.
+        pod: Value,
+        /// Pods at one time.
+        parallelism: u32,
+        /// Pods that must succeed.
+        completions: u32,
+    },
+    /// A StatefulSet keeps pods of fixed names; one of a name that is known changes the number.
+    StatefulSet {
+        /// Its name, with which its pods' begin.
+        name: String,
+        /// What its pods are made of.
+        pod: Value,
+        /// Number of pods.
+        replicas: u32,
+    },
+    /// A Job or StatefulSet goes, with its pods.
+    DeleteOwner {
+        /// Its name.
+        name: String,
+    },
+    /// A part is killed, and started again as its kubelet does.
+    Kill {
+        /// The part: `kubelet`, `scheduler`, `controllers` or a program of the suite.
+        part: String,
+        /// Where.
+        on: Place,
+    },
+    /// A part is stopped where it is, and goes on.
+    Freeze {
+        /// The part.
+        part: String,
+        /// Where.
+        on: Place,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// A second process of a program runs beside the first.
+    Second {
+        /// The program.
+        part: String,
+        /// Where.
+        on: Place,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// A part's wall clock is wrong from now on.
+    Skew {
+        /// The part.
+        part: String,
+        /// Where.
+        on: Place,
+        /// How far it is ahead, in milliseconds; negative: behind.
+        milliseconds: i64,
+    },
+    /// A node loses its power; what was on it starts again when it is back, without its containers.
+    PowerLoss {
+        /// The node's place.
+        node: usize,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// A Node object is deleted, its machine is replaced by a new one and registers again.
+    ReplaceNode {
+        /// The node's place.
+        node: usize,
+        /// How long there is none, in seconds.
+        seconds: u32,
+    },
+    /// A link is cut.
+    Cut {
+        /// From where.
+        from: Place,
+        /// To where.
+        to: Place,
+        /// The way back, too.
+        both: bool,
+        /// Open connections are reset at once; else they lead nowhere.
+        reset: bool,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// The API server answers nobody.
+    ApiDown {
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// The API server forgets all old versions: new watches must list again.
+    Compact,
+    /// The API server's answers go wrong more often.
+    ApiFaults {
+        /// How often.
+        rates: ApiRates,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// The watches of the parts on a host show everything later.
+    WatchLag {
+        /// Whose.
+        on: Place,
+        /// By how much, in milliseconds.
+        milliseconds: u32,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// Something about a device breaks.
+    Device {
+        /// The node's place.
+        node: usize,
+        /// The device.
+        device: u32,
+        /// What, as the suite calls it.
+        fault: String,
+        /// How long, in seconds; none: for good.
+        seconds: Option<u32>,
+    },
+    /// Somebody edits by hand what belongs to the suite.
+    Edit {
+        /// The node's place.
+        node: usize,
+        /// What, as the suite calls it.
+        what: String,
+        /// After how many seconds it is put right.
+        seconds: u32,
+    },
+    /// Nothing goes wrong until the end of the rest, and nothing new comes: whatever lasted is over, what is for good stays.
+    /// At its end the cluster is judged.
+    Rest {
+        /// How long, in seconds.
+        seconds: u32,
+    },
+}
+
+impl Event {
+    /// When it happens, since the beginning.
+    pub fn time(&self) -> Duration {
+        Duration::from_millis(self.at)
+    }
+}
+
+impl What {
+    /// What a fault is counted as; none of what is no fault.
+    pub fn fault(&self) -> Option<String> {
+        Some(match self {
+            What::Create { .. } | What::Job { .. } | What::StatefulSet { .. } | What::Rest { .. } => {
+                return None;
+            }
+            What::Delete { grace: Some(0), .. } => "deletion by force".to_owned(),
+            What::Delete { .. } | What::DeleteOwner { .. } => return None,
+            What::Kill { part, .. } => format!("kill {part}"),
+            What::Freeze { part, .. } => format!("freeze {part}"),
+            What::Second { part, .. } => format!("second {part}"),
+            What::Skew { .. } => "skew".to_owned(),
+            What::PowerLoss { .. } => "power loss".to_owned(),
+            What::ReplaceNode { .. } => "node replaced".to_owned(),
+            What::Cut { reset: true, .. } => "cut with reset".to_owned(),
+            What::Cut { both: false, .. } => "one-way cut".to_owned(),
+            What::Cut { .. } => "cut".to_owned(),
+            What::ApiDown { .. } => "API server down".to_owned(),
+            What::Compact => "compaction".to_owned(),
+            What::ApiFaults { .. } => "API faults".to_owned(),
+            What::WatchLag { .. } => "watch lag".to_owned(),
+            What::Device { fault, .. } => format!("device {fault}"),
+            What::Edit { what, .. } => format!("edit {what}"),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::ApiServer => f.write_str("apiserver"),
+            Place::Control => f.write_str("control"),
+            Place::Node(place) => f.write_str(&super::node_name(*place)),
+        }
+    }
+}

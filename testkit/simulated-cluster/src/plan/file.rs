@@ -1,0 +1,153 @@
+//! Plans as JSON: what is wrong with one, and what would be right.
+
+use serde::Deserialize as _;
+
+use super::{ApiRates, Event, PLAN_VERSION, Place, Plan, What};
+
+/// A plan that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// It is not the JSON of a plan.
+    #[error("this is no plan: {0}")]
+    NotAPlan(#[from] serde_json::Error),
+    /// Another release has written it.
+    #[error("this plan is of version {found}; this release runs version {PLAN_VERSION}")]
+    Version {
+        /// The plan's version.
+        found: u64,
+    },
+    /// It asks for what cannot be.
+    #[error("{0}")]
+    Impossible(String),
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// It is none, of another version, or asks for what cannot be.
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        let value: serde_json::Value = serde_json::from_str(text)?;
+        if let Some(found) = value.get("v").and_then(serde_json::Value::as_u64)
+            && found != u64::from(PLAN_VERSION)
+        {
+            return Err(PlanError::Version { found });
+        }
+        let plan = Plan::deserialize(value)?;
+        match plan.problem() {
+            Some(problem) => Err(PlanError::Impossible(problem)),
+            None => Ok(plan),
+        }
+    }
+
+    /// The plan as a file, which [`Plan::parse`] reads: an event a line, so that two plans can be compared.
+    pub fn to_text(&self) -> String {
+        let events: Vec<String> = self
+            .events
+            .iter()
+            .map(|event| format!("    {}", serde_json::to_string(event).unwrap_or_default()))
+            .collect();
+        let head = Plan { events: Vec::new(), ..self.clone() };
+        let head = serde_json::to_string_pretty(&head).unwrap_or_default();
+        let without_end = head.strip_suffix("[]\n}").unwrap_or(&head);
+        if events.is_empty() {
+            return format!("{head}\n");
+        }
+        format!("{without_end}[\n{}\n  ]\n}}\n", events.join(",\n"))
+    }
+
+    /// What is wrong with it, if anything is.
+    pub fn problem(&self) -> Option<String> {
+        if self.nodes.is_empty() {
+            return Some("a plan needs at least one node".to_owned());
+        }
+        let mut events = self.events.iter();
+        self.settings.problem().or_else(|| events.find_map(|event| self.problem_of(event)))
+    }
+
+    fn problem_of(&self, event: &Event) -> Option<String> {
+        let at = event.at;
+        let no_node = |place: usize| {
+            (place >= self.nodes.len())
+                .then(|| format!("event at {at}: there is no node {place}; there are {}", self.nodes.len()))
+        };
+        let no_place = |place: &Place| match place {
+            Place::Node(place) => no_node(*place),
+            Place::ApiServer | Place::Control => None,
+        };
+        match &event.what {
+            What::Kill { on, .. }
+            | What::Freeze { on, .. }
+            | What::Second { on, .. }
+            | What::Skew { on, .. }
+            | What::WatchLag { on, .. } => no_place(on),
+            What::Cut { from, to, .. } => no_place(from).or_else(|| no_place(to)),
+            What::PowerLoss { node, .. }
+            | What::ReplaceNode { node, .. }
+            | What::Device { node, .. }
+            | What::Edit { node, .. } => no_node(*node),
+            What::ApiFaults { rates, .. } => wrong_rate(at, rates),
+            _ => None,
+        }
+    }
+}
+
+fn wrong_rate(at: u64, rates: &ApiRates) -> Option<String> {
+    let wrong = rates.named().into_iter().find(|(_, rate)| !(0.0..=1.0).contains(rate));
+    wrong.map(|(name, rate)| format!("event at {at}: {name} is {rate}; a rate is 0 to 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{NodePlan, Settings};
+
+    fn plan(events: Vec<Event>) -> Plan {
+        Plan {
+            v: PLAN_VERSION,
+            seed: 7,
+            kubernetes: "1.37".to_owned(),
+            seconds: 3600,
+            nodes: vec![NodePlan { machine: "m".to_owned() }],
+            settings: Settings::default(),
+            kills: vec![("extender".to_owned(), 1234)],
+            events,
+        }
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        let events = vec![
+            Event { at: 5, what: What::Create { pods: vec![json!({"metadata": {"name": "p"}})] } },
+            Event { at: 9, what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0) } },
+            Event { at: 10, what: What::Compact },
+        ];
+        for plan in [plan(events), plan(Vec::new())] {
+            assert_eq!(Plan::parse(&plan.to_text()).unwrap(), plan, "{}", plan.to_text());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let rates = ApiRates { lost: 1.5, ..ApiRates::default() };
+        let wrong = [
+            (
+                Event { at: 1, what: What::ApiFaults { rates, seconds: 1 } },
+                "event at 1: lost is 1.5; a rate is 0 to 1",
+            ),
+            (
+                Event { at: 2, what: What::PowerLoss { node: 1, seconds: 1 } },
+                "event at 2: there is no node 1; there are 1",
+            ),
+        ];
+        for (event, told) in wrong {
+            assert_eq!(Plan::parse(&plan(vec![event]).to_text()).unwrap_err().to_string(), told);
+        }
+        let newer = plan(Vec::new()).to_text().replace("\"v\": 1", "\"v\": 2");
+        let told = Plan::parse(&newer).unwrap_err().to_string();
+        assert_eq!(told, "this plan is of version 2; this release runs version 1");
+        assert!(Plan::parse("{").is_err());
+    }
+}

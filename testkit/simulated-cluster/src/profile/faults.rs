@@ -1,0 +1,140 @@
+//! Draws what goes wrong in an hour.
+
+use simulator::random::Rng;
+
+use super::settings::rates;
+use super::{Generated, Profile};
+use crate::plan::{Event, Place, What};
+use crate::suite::RunsOn;
+
+/// Longest fault, in seconds.
+const LONGEST: u32 = 600;
+
+impl Generated {
+    /// Faults that begin within `busy` milliseconds and are over by then.
+    pub(super) fn faults_of_hour(&mut self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("faults");
+        let nodes = self.nodes.len() as u64;
+        let count = match self.profile {
+            Profile::Calm => 0,
+            Profile::Churn => 2 + nodes / 10,
+            Profile::Chaos => draws.u64(4..=12) + nodes / 2,
+        };
+        let mut events: Vec<Event> = (0..count)
+            .filter_map(|_| {
+                let at = draws.u64(..busy);
+                let left = u32::try_from((busy - at) / 1000).unwrap_or(u32::MAX);
+                let what = match self.profile {
+                    Profile::Calm | Profile::Churn => Some(self.kill(&mut draws)),
+                    Profile::Chaos => self.fault(&mut draws, left),
+                };
+                Some(Event { at, what: what? })
+            })
+            .collect();
+        if self.profile == Profile::Chaos && draws.u8(..3) == 0 {
+            events.extend(self.kill_storm(&mut draws, busy));
+        }
+        events
+    }
+
+    /// Every few seconds a part is killed, for a minute or two.
+    fn kill_storm(&self, draws: &mut Rng, busy: u64) -> Vec<Event> {
+        let mut at = draws.u64(..busy);
+        let ends = at + draws.u64(60_000..180_000);
+        let mut events = Vec::new();
+        while at < ends.min(busy) {
+            events.push(Event { at, what: self.kill(draws) });
+            at += draws.u64(500..12_000);
+        }
+        events
+    }
+
+    fn fault(&self, draws: &mut Rng, left: u32) -> Option<What> {
+        let seconds = self.seconds(draws, left)?;
+        Some(match draws.u8(..24) {
+            0..4 => self.kill(draws),
+            4 | 5 => {
+                let (part, on) = self.part(draws);
+                What::Freeze { part, on, seconds: seconds.min(120) }
+            }
+            6 => {
+                let (part, on) = self.program(draws)?;
+                What::Second { part, on, seconds: seconds.min(180) }
+            }
+            7 => {
+                let (part, on) = self.part(draws);
+                What::Skew { part, on, milliseconds: draws.i64(-600_000..=600_000) }
+            }
+            8 => What::PowerLoss { node: self.node(draws), seconds },
+            9 => What::ReplaceNode { node: self.node(draws), seconds },
+            10..13 => {
+                let from = if draws.bool() { Place::Control } else { Place::Node(self.node(draws)) };
+                What::Cut {
+                    from,
+                    to: Place::ApiServer,
+                    both: draws.u8(..3) > 0,
+                    reset: draws.bool(),
+                    seconds,
+                }
+            }
+            13 => What::ApiDown { seconds: seconds.min(60) },
+            14 => What::Compact,
+            15 | 16 => What::ApiFaults { rates: rates(draws, 0.2), seconds },
+            17..19 => {
+                let on = if draws.bool() { Place::Control } else { Place::Node(self.node(draws)) };
+                What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds }
+            }
+            19..22 => self.device(draws, seconds)?,
+            _ => {
+                let edits = self.suite.edits();
+                let what = (*draws.choice(&edits)?).to_owned();
+                What::Edit { node: self.node(draws), what, seconds: seconds.min(120) }
+            }
+        })
+    }
+
+    /// How long a fault lasts that is over in time; none where there is no time left.
+    fn seconds(&self, draws: &mut Rng, left: u32) -> Option<u32> {
+        let longest = left.min(if draws.u8(..4) == 0 { LONGEST } else { 60 });
+        (longest > 0).then(|| draws.u32(1..=longest))
+    }
+
+    fn device(&self, draws: &mut Rng, seconds: u32) -> Option<What> {
+        let node = self.node(draws);
+        let plan = self.nodes.get(node)?;
+        let faults = self.suite.device_faults(plan);
+        let fault = (*draws.choice(&faults)?).to_owned();
+        let device = draws.u32(..self.suite.devices(plan).max(1));
+        Some(What::Device { node, device, fault, seconds: Some(seconds) })
+    }
+
+    fn kill(&self, draws: &mut Rng) -> What {
+        let (part, on) = self.part(draws);
+        What::Kill { part, on }
+    }
+
+    fn node(&self, draws: &mut Rng) -> usize {
+        draws.usize(..self.nodes.len())
+    }
+
+    /// A program of the suite, with where it is.
+    fn program(&self, draws: &mut Rng) -> Option<(String, Place)> {
+        let programs = self.suite.programs();
+        let program = draws.choice(&programs)?.clone();
+        let on = match program.runs_on {
+            RunsOn::Control => Place::Control,
+            RunsOn::EveryNode => Place::Node(self.node(draws)),
+        };
+        Some((program.name.to_owned(), on))
+    }
+
+    /// Any part, with where it is: most often a program of the suite.
+    fn part(&self, draws: &mut Rng) -> (String, Place) {
+        let program = self.program(draws);
+        match (draws.u8(..10), program) {
+            (0..6, Some(program)) => program,
+            (6 | 7, _) => ("scheduler".to_owned(), Place::Control),
+            _ => ("kubelet".to_owned(), Place::Node(self.node(draws))),
+        }
+    }
+}

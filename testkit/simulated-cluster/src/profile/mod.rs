@@ -1,0 +1,165 @@
+//! Makes plans of a seed: how much happens, and what goes wrong.
+
+mod faults;
+mod pods;
+mod settings;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use simulator::random::{Rng, stream};
+
+use crate::plan::{Event, EventSource, NodePlan, PLAN_VERSION, Plan, What};
+use crate::suite::Suite;
+
+/// How much happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Few pods, and nothing goes wrong.
+    Calm,
+    /// 30 pods an hour and node, and now and then a part is restarted.
+    #[default]
+    Churn,
+    /// Half as many pods, and everything goes wrong, with a rest each hour.
+    Chaos,
+}
+
+/// A text that names no profile.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no profile {0:?}; there are calm, churn and chaos")]
+pub struct UnknownProfile(String);
+
+/// Milliseconds of an hour.
+const HOUR: u64 = 3_600_000;
+/// How long a rest lasts, in seconds: kube-scheduler tries again every five minutes, and a Binding that was cut off keeps its
+/// devices for one.
+const REST: u32 = 900;
+/// When the rest of an hour begins, in milliseconds: all faults are over by then, and no pod comes in it.
+const REST_BEGINS: u64 = 40 * 60_000;
+
+impl Profile {
+    /// Pods that come in an hour, for each node.
+    fn pods(self) -> u64 {
+        match self {
+            Profile::Calm => 3,
+            Profile::Churn => 30,
+            Profile::Chaos => 15,
+        }
+    }
+
+    /// Whether there is a rest in this hour.
+    fn rests(self, hour: u64) -> bool {
+        match self {
+            Profile::Calm | Profile::Churn => hour % 6 == 5,
+            Profile::Chaos => true,
+        }
+    }
+}
+
+/// The plan of a seed, without what happens: that is [`Generated`]'s.
+pub fn plan(
+    seed: u64,
+    profile: Profile,
+    nodes: Vec<NodePlan>,
+    seconds: u64,
+    kubernetes: &str,
+    suite: &dyn Suite,
+) -> Plan {
+    let mut draws = stream(seed, "settings");
+    Plan {
+        v: PLAN_VERSION,
+        seed,
+        kubernetes: kubernetes.to_owned(),
+        seconds,
+        nodes,
+        settings: settings::draw(profile, &mut draws, suite),
+        kills: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+/// What happens in a plan of a seed, hour by hour: the same for the same seed, profile and nodes.
+pub struct Generated {
+    seed: u64,
+    profile: Profile,
+    nodes: Vec<NodePlan>,
+    suite: Arc<dyn Suite>,
+    hour: u64,
+    seconds: u64,
+    /// Pods named so far.
+    named: u64,
+    /// Pods that run until they are deleted.
+    staying: VecDeque<String>,
+    /// Owners that are there.
+    owners: VecDeque<String>,
+}
+
+impl Generated {
+    /// What happens in the plan.
+    pub fn new(plan: &Plan, profile: Profile, suite: Arc<dyn Suite>) -> Self {
+        Self {
+            seed: plan.seed,
+            profile,
+            nodes: plan.nodes.clone(),
+            suite,
+            hour: 0,
+            seconds: plan.seconds,
+            named: 0,
+            staying: VecDeque::new(),
+            owners: VecDeque::new(),
+        }
+    }
+
+    fn draws(&self, kind: &str) -> Rng {
+        stream(self.seed, &format!("{kind} of hour {}", self.hour))
+    }
+}
+
+impl EventSource for Generated {
+    fn next_hour(&mut self) -> Option<Vec<Event>> {
+        let begins = self.hour * HOUR;
+        if begins >= self.seconds * 1000 {
+            return None;
+        }
+        let rests = self.profile.rests(self.hour);
+        let busy = if rests { REST_BEGINS } else { HOUR };
+        let mut events = self.pods_of_hour(busy);
+        events.extend(self.faults_of_hour(busy));
+        if rests {
+            events.push(Event { at: REST_BEGINS, what: What::Rest { seconds: REST } });
+        }
+        // The order of equal times is that in which they were made.
+        events.sort_by_key(|event| event.at);
+        for event in &mut events {
+            event.at += begins;
+        }
+        events.retain(|event| event.at < self.seconds * 1000);
+        self.hour += 1;
+        Some(events)
+    }
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(text: &str) -> Result<Self, UnknownProfile> {
+        match text {
+            "calm" => Ok(Profile::Calm),
+            "churn" => Ok(Profile::Churn),
+            "chaos" => Ok(Profile::Chaos),
+            _ => Err(UnknownProfile(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Profile::Calm => "calm",
+            Profile::Churn => "churn",
+            Profile::Chaos => "chaos",
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! Draws which pods come and go in an hour.
+
+use serde_json::{Value, json};
+use simulator::random::Rng;
+
+use super::Generated;
+use crate::plan::{Event, What};
+use crate::world::SCHEDULER;
+
+/// Pods that stay until they are deleted, for each node at most.
+const STAYING: usize = 1;
+/// Jobs and StatefulSets at one time, for each four nodes at most.
+const OWNERS: usize = 1;
+
+impl Generated {
+    /// Pods that come and go within `busy` milliseconds.
+    pub(super) fn pods_of_hour(&mut self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("pods");
+        let count = self.profile.pods() * self.nodes.len() as u64 * busy / super::HOUR;
+        let mut events = Vec::new();
+        // Names are given in the order of time: a pod is there before it is deleted.
+        let mut times: Vec<u64> = (0..count).map(|_| draws.u64(..busy)).collect();
+        times.sort_unstable();
+        let mut times = times.into_iter();
+        while let Some(at) = times.next() {
+            let more = if draws.u8(..6) == 0 { draws.usize(1..=4) } else { 0 };
+            let together = 1 + times.by_ref().take(more).count() as u64;
+            let what = match draws.u8(..40) {
+                0 => self.owner(&mut draws),
+                1..4 => self.ends_staying(&mut draws),
+                _ => None,
+            };
+            events.push(Event { at, what: what.unwrap_or_else(|| self.create(&mut draws, together)) });
+        }
+        events
+    }
+
+    fn create(&mut self, draws: &mut Rng, together: u64) -> What {
+        let ends_after = self.ends_after(draws);
+        let shape = self.shape(draws, ends_after);
+        let alike = draws.u8(..3) > 0;
+        let pods = (0..together).map(|_| {
+            let shape = if alike { shape.clone() } else { self.shape(draws, ends_after) };
+            self.named += 1;
+            let name = format!("p{}", self.named);
+            if ends_after.is_none() {
+                self.staying.push_back(name.clone());
+            }
+            named(shape, &name)
+        });
+        What::Create { pods: pods.collect() }
+    }
+
+    /// After how many seconds a pod ends by itself; none if it stays until it is deleted.
+    fn ends_after(&self, draws: &mut Rng) -> Option<u32> {
+        if self.staying.len() < STAYING * self.nodes.len() && draws.u8(..5) == 0 {
+            return None;
+        }
+        Some(match draws.u8(..6) {
+            0 => 0,
+            1..4 => draws.u32(1..=60),
+            _ => draws.u32(60..=1800),
+        })
+    }
+
+    fn shape(&self, draws: &mut Rng, ends_after: Option<u32>) -> Value {
+        let mut pod = self.suite.pod(draws, &self.nodes, ends_after);
+        pod["metadata"]["labels"] = json!({});
+        pod["spec"]["schedulerName"] = SCHEDULER.into();
+        pod["spec"]["terminationGracePeriodSeconds"] = [1, 10, 30][draws.usize(..3)].into();
+        pod
+    }
+
+    /// The oldest pod that stays is deleted, most often with its grace.
+    fn ends_staying(&mut self, draws: &mut Rng) -> Option<What> {
+        let pod = self.staying.pop_front()?;
+        let grace = [None, None, Some(0), Some(5)][draws.usize(..4)];
+        Some(What::Delete { pod, grace })
+    }
+
+    /// A Job or StatefulSet comes, or the oldest one goes.
+    fn owner(&mut self, draws: &mut Rng) -> Option<What> {
+        if self.owners.len() >= (OWNERS * self.nodes.len()).div_ceil(4) || draws.u8(..3) == 0 {
+            return Some(What::DeleteOwner { name: self.owners.pop_front()? });
+        }
+        self.named += 1;
+        if draws.bool() {
+            let (ends, name) = (draws.u32(1..=120), format!("job{}", self.named));
+            let pod = self.shape(draws, Some(ends));
+            let (parallelism, completions) = (draws.u32(1..=3), draws.u32(1..=6));
+            return Some(What::Job { name, pod, parallelism, completions });
+        }
+        let (name, replicas) = (format!("set{}", self.named), draws.u32(1..=3));
+        self.owners.push_back(name.clone());
+        // A pod of a StatefulSet that ends is made anew, under its name.
+        let ends_after = draws.bool().then(|| draws.u32(60..=900));
+        Some(What::StatefulSet { name, pod: self.shape(draws, ends_after), replicas })
+    }
+}
+
+fn named(mut pod: Value, name: &str) -> Value {
+    pod["metadata"]["name"] = name.into();
+    pod
+}

@@ -1,0 +1,197 @@
+//! Runs a plan from its beginning to its end, or to the first violation that nobody knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use simulator::executor::Order;
+use simulator::trace::Sink;
+use simulator::{Options, Simulation, TellStuck};
+use tokio::time::{Instant, sleep_until};
+
+use crate::observer::{Known, Seen, Violation, Violations};
+use crate::plan::{Event, EventSource, Plan};
+use crate::suite::Suite;
+use crate::world::{Counts, World, without_numbers};
+
+/// How a plan is run.
+#[derive(Default)]
+pub struct RunOptions {
+    /// Violations that are known: they are counted, and the run goes on from a cluster that is well again.
+    pub known: Vec<Known>,
+    /// Where events go, if anybody reads them.
+    pub trace: Option<Sink>,
+    /// Is told, in real time, of a poll that does not return for so long.
+    pub watchdog: Option<(Duration, TellStuck)>,
+    /// Is told, each simulated hour, how far the run is.
+    pub progress: Option<Box<dyn FnMut(&Summary) + Send>>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Simulated time, in seconds.
+    pub seconds: u64,
+    /// Pods that were made.
+    pub created: u64,
+    /// Pods that were bound to a node.
+    pub placed: u64,
+    /// Pods that failed their admission.
+    pub refused: u64,
+    /// Pods that ended or were deleted.
+    pub ended: u64,
+    /// Processes that were killed or ended, and started again.
+    pub restarts: u64,
+    /// Faults, by kind.
+    pub faults: BTreeMap<String, u64>,
+    /// What must not be, by signature.
+    pub violations: Violations,
+    /// Signatures that nobody knows.
+    pub unknown: Vec<String>,
+    /// How often recovery branches were reached.
+    pub branches: BTreeMap<String, u64>,
+    /// The same for two runs that were the same; hexadecimal.
+    pub hash: String,
+    /// Events of the trace.
+    pub events: u64,
+}
+
+/// Runs a plan. `source` says what happens.
+///
+/// # Errors
+/// The plan asks for what cannot be; the trace could not be written.
+pub fn run(
+    plan: &Plan,
+    source: Box<dyn EventSource>,
+    suite: Arc<dyn Suite>,
+    options: RunOptions,
+) -> anyhow::Result<Summary> {
+    if let Some(problem) = plan.problem() {
+        anyhow::bail!(problem);
+    }
+    let RunOptions { known, trace, watchdog, progress } = options;
+    let order = if plan.settings.seeded_order { Order::Seeded } else { Order::ByAge };
+    let simulated = Options { seed: plan.seed, order, trace, kills: plan.kills.clone(), watchdog };
+    let (plan, known_there) = (plan.clone(), known.clone());
+    let finished = simulator::run(simulated, move |simulation| {
+        let run = Run { simulation, plan, suite, known: known_there, progress };
+        run.to_end(source)
+    });
+    if let Some(error) = finished.trace_error {
+        anyhow::bail!("the trace could not be written: {error}");
+    }
+    let mut summary = match finished.result {
+        Some(result) => result?,
+        None => Summary::default(),
+    };
+    summary.seconds = finished.elapsed.as_secs();
+    summary.restarts = finished.activity.values().map(|part| part.starts.saturating_sub(1)).sum();
+    summary.hash = format!("{:016x}", finished.hash);
+    summary.events = finished.events;
+    summary.branches = finished.branches.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    for panic in finished.panics {
+        let signature = format!("panic: {}: {}", kind(&panic.part), without_numbers(&panic.message));
+        let text = format!("{} panicked at {}: {}", panic.part, panic.location, panic.message);
+        let first = finished.elapsed.as_millis() as u64;
+        let last_events = finished.last_events.clone();
+        let seen = || Seen { count: 0, first, text, last_events };
+        summary.violations.0.entry(signature).or_insert_with(seen).count += 1;
+    }
+    let is_unknown = |signature: &&String| !known.iter().any(|known| known.is(signature));
+    summary.unknown = summary.violations.0.keys().filter(is_unknown).cloned().collect();
+    Ok(summary)
+}
+
+/// The part's name without its place.
+fn kind(part: &str) -> &str {
+    part.split('/').next().unwrap_or_default()
+}
+
+struct Run {
+    simulation: Simulation,
+    plan: Plan,
+    suite: Arc<dyn Suite>,
+    known: Vec<Known>,
+    progress: Option<Box<dyn FnMut(&Summary) + Send>>,
+}
+
+impl Run {
+    async fn to_end(mut self, mut source: Box<dyn EventSource>) -> anyhow::Result<Summary> {
+        let began = Instant::now();
+        let world = World::start(self.simulation.clone(), &self.plan, Arc::clone(&self.suite))?;
+        let end = Duration::from_secs(self.plan.seconds);
+        while let Some(events) = source.next_hour() {
+            for event in events {
+                if !self.happens(&world, event, began).await {
+                    return Ok(self.summary(&world));
+                }
+            }
+            let summary = self.summary(&world);
+            if let Some(progress) = &mut self.progress {
+                progress(&summary);
+            }
+        }
+        self.goes_well(&world, sleep_until(began + end)).await;
+        Ok(self.summary(&world))
+    }
+
+    /// Carries an event out. Whether the run goes on.
+    async fn happens(&self, world: &Arc<World>, event: Event, began: Instant) -> bool {
+        self.goes_well(world, world.happens(event, began)).await
+    }
+
+    /// Waits for `what`. Whether nothing unknown was seen meanwhile.
+    async fn goes_well(&self, world: &Arc<World>, what: impl Future<Output = ()>) -> bool {
+        let mut violations = world.watcher.violations();
+        let mut what = std::pin::pin!(what);
+        loop {
+            let fresh = std::mem::take(&mut world.watcher.state().fresh);
+            for violation in fresh {
+                let signature = violation.signature();
+                if !self.known.iter().any(|known| known.is(&signature)) {
+                    return false;
+                }
+                self.heal(world, &violation);
+            }
+            if self.simulation.panics() > 0 {
+                return false;
+            }
+            tokio::select! {
+                biased;
+                Ok(()) = violations.changed() => {}
+                () = what.as_mut() => return true,
+            }
+        }
+    }
+
+    /// Takes away what a known violation has left.
+    fn heal(&self, world: &Arc<World>, violation: &Violation) {
+        for pod in &violation.pods {
+            self.simulation.event("observer", format_args!("heals by deleting {pod}"));
+            if let Some((_, name)) = pod.split_once('/') {
+                let (world, name) = (Arc::clone(world), name.to_owned());
+                let again = Arc::clone(&world);
+                world.spawn(async move { again.delete(&name, Some(0)).await });
+            }
+        }
+    }
+
+    fn summary(&self, world: &World) -> Summary {
+        let state = world.watcher.state();
+        let Counts { created, placed, refused, ended } = state.counts;
+        let mut faults = world.faults();
+        faults.extend(world.conditions.faults().into_iter().map(|(name, count)| (name.to_owned(), count)));
+        Summary {
+            seconds: self.simulation.elapsed().as_secs(),
+            created,
+            placed,
+            refused,
+            ended,
+            faults,
+            violations: state.violations.clone(),
+            ..Summary::default()
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Makes a plan that fails smaller, for as long as the same goes wrong: fewer events, pods and nodes, less time, fewer ways in
+//! which things go wrong by chance.
+
+use std::time::{Duration, Instant};
+
+use crate::plan::{ApiRates, Event, EventSource, Place, Plan, Settings, What};
+
+/// A plan being made smaller.
+pub struct Shrinker<F> {
+    plan: Plan,
+    fails: F,
+    until: Instant,
+    tried: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// The smallest plan that was found.
+    pub plan: Plan,
+    /// Plans that were tried.
+    pub tried: u32,
+}
+
+/// The plan with what happens until `until` written down, as long as its source gives it.
+pub fn written_down(plan: &Plan, source: &mut dyn EventSource, until: Duration) -> Plan {
+    let mut events = Vec::new();
+    while let Some(hour) = source.next_hour() {
+        let is_over = hour.iter().any(|event| event.time() > until);
+        events.extend(hour.into_iter().filter(|event| event.time() <= until));
+        if is_over {
+            break;
+        }
+    }
+    // The violation may come a moment after the last event.
+    Plan { events, seconds: plan.seconds.min(until.as_secs() + 2), ..plan.clone() }
+}
+
+/// Makes a plan smaller for at most `time`, in real time. `fails` runs a plan and says whether the same goes wrong.
+pub fn shrink(plan: Plan, time: Duration, fails: impl FnMut(&Plan) -> bool) -> Shrunk {
+    // The limit is for whoever waits: which plans are tried depends on it, what a plan does not.
+    #[allow(clippy::disallowed_methods, reason = "real time, outside of any simulation")]
+    let until = Instant::now() + time;
+    let mut shrinker = Shrinker { plan, fails, until, tried: 0 };
+    loop {
+        let before = shrinker.plan.clone();
+        shrinker.fewer_events();
+        shrinker.fewer_pods();
+        shrinker.fewer_nodes();
+        shrinker.calmer();
+        shrinker.sooner();
+        if shrinker.plan == before || shrinker.is_late() {
+            return Shrunk { plan: shrinker.plan, tried: shrinker.tried };
+        }
+    }
+}
+
+impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
+    #[allow(clippy::disallowed_methods, reason = "real time, outside of any simulation")]
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Takes the smaller plan if the same goes wrong with it.
+    fn takes(&mut self, smaller: Plan) -> bool {
+        if smaller == self.plan || self.is_late() {
+            return false;
+        }
+        self.tried += 1;
+        let fails = (self.fails)(&smaller);
+        if fails {
+            self.plan = smaller;
+        }
+        fails
+    }
+
+    /// Leaves out parts of the events, ever smaller ones.
+    fn fewer_events(&mut self) {
+        let mut size = self.plan.events.len().div_ceil(2);
+        while size > 0 {
+            let mut from = self.plan.events.len();
+            while from > 0 {
+                let begin = from.saturating_sub(size);
+                let mut smaller = self.plan.clone();
+                smaller.events.drain(begin..from);
+                self.takes(smaller);
+                from = begin.min(self.plan.events.len());
+            }
+            size = if size == 1 { 0 } else { size.div_ceil(2) };
+        }
+    }
+
+    /// Leaves out pods that are created together with others.
+    fn fewer_pods(&mut self) {
+        for place in 0..self.plan.events.len() {
+            let count = |plan: &Plan| match plan.events.get(place).map(|event| &event.what) {
+                Some(What::Create { pods }) => pods.len(),
+                _ => 0,
+            };
+            let mut pod = count(&self.plan);
+            while pod > 0 && count(&self.plan) > 1 {
+                pod -= 1;
+                let mut smaller = self.plan.clone();
+                if let Some(Event { what: What::Create { pods }, .. }) = smaller.events.get_mut(place) {
+                    pods.remove(pod);
+                }
+                self.takes(smaller);
+            }
+        }
+    }
+
+    /// Leaves out nodes, the last first, with what happens on them.
+    fn fewer_nodes(&mut self) {
+        let mut node = self.plan.nodes.len();
+        while node > 0 && self.plan.nodes.len() > 1 {
+            node -= 1;
+            let mut smaller = self.plan.clone();
+            smaller.nodes.remove(node);
+            smaller.events.retain_mut(|event| without_node(&mut event.what, node));
+            self.takes(smaller);
+        }
+    }
+
+    /// Leaves out what goes wrong by chance.
+    fn calmer(&mut self) {
+        let calm = Settings { link_milliseconds: (0, 0), ..Settings::default() };
+        let settings = self.plan.settings.clone();
+        let trials = [
+            Settings { api: ApiRates::default(), ..settings.clone() },
+            Settings { link_loss: 0.0, ..settings.clone() },
+            Settings { link_milliseconds: calm.link_milliseconds, ..settings.clone() },
+            Settings { adversarial: false, ..settings.clone() },
+            Settings { seeded_order: false, ..settings.clone() },
+            Settings { restart_milliseconds: calm.restart_milliseconds, ..settings.clone() },
+            Settings { programs: calm.programs.clone(), ..settings },
+        ];
+        for trial in trials {
+            // Each beside those that were taken before.
+            let settings = merged(&self.plan.settings, &trial, &calm);
+            let smaller = Plan { settings, ..self.plan.clone() };
+            self.takes(smaller);
+        }
+    }
+
+    /// Has everything happen sooner.
+    fn sooner(&mut self) {
+        for place in 0..self.plan.events.len() {
+            let before = place.checked_sub(1).map_or(0, |before| self.plan.events[before].at);
+            let gap = self.plan.events[place].at - before;
+            for shorter in [0, gap / 10, gap / 2] {
+                let by = gap - shorter;
+                let mut smaller = self.plan.clone();
+                smaller.events.iter_mut().skip(place).for_each(|event| event.at -= by);
+                smaller.seconds = smaller.seconds.saturating_sub(by / 1000).max(1);
+                if by > 1000 && self.takes(smaller) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// `now` with what `trial` has calmer than the settings that it was made of.
+fn merged(now: &Settings, trial: &Settings, calm: &Settings) -> Settings {
+    let mut merged = now.clone();
+    if trial.api == calm.api {
+        merged.api = calm.api;
+    }
+    if trial.link_loss == 0.0 {
+        merged.link_loss = 0.0;
+    }
+    if trial.link_milliseconds == calm.link_milliseconds {
+        merged.link_milliseconds = calm.link_milliseconds;
+    }
+    if !trial.adversarial {
+        merged.adversarial = false;
+    }
+    if !trial.seeded_order {
+        merged.seeded_order = false;
+    }
+    if trial.restart_milliseconds == calm.restart_milliseconds {
+        merged.restart_milliseconds = calm.restart_milliseconds;
+    }
+    if trial.programs.is_empty() {
+        merged.programs.clear();
+    }
+    merged
+}
+
+/// Whether the event can happen without a node; its nodes' places are then those of what is left.
+fn without_node(what: &mut What, gone: usize) -> bool {
+    let there = |place: &mut usize| {
+        let stays = *place != gone;
+        *place -= usize::from(*place > gone);
+        stays
+    };
+    let at = |place: &mut Place| match place {
+        Place::Node(place) => there(place),
+        Place::ApiServer | Place::Control => true,
+    };
+    match what {
+        What::Kill { on, .. }
+        | What::Freeze { on, .. }
+        | What::Second { on, .. }
+        | What::Skew { on, .. }
+        | What::WatchLag { on, .. } => at(on),
+        What::Cut { from, to, .. } => at(from) & at(to),
+        What::PowerLoss { node, .. }
+        | What::ReplaceNode { node, .. }
+        | What::Device { node, .. }
+        | What::Edit { node, .. } => there(node),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{NodePlan, PLAN_VERSION};
+
+    fn plan() -> Plan {
+        let pod = |name: &str| json!({"metadata": {"name": name}});
+        let kill = |node| What::Kill { part: "kubelet".to_owned(), on: Place::Node(node) };
+        let whats = [
+            What::Create { pods: vec![pod("a"), pod("b"), pod("c")] },
+            kill(0),
+            What::Compact,
+            kill(2),
+            What::ApiDown { seconds: 5 },
+            What::Create { pods: vec![pod("d")] },
+        ];
+        let events = (1..).zip(whats).map(|(place, what)| Event { at: place * 100_000, what }).collect();
+        let node = NodePlan { machine: "m".to_owned() };
+        Plan {
+            v: PLAN_VERSION,
+            seed: 1,
+            kubernetes: "1.37".to_owned(),
+            seconds: 3600,
+            nodes: vec![node; 3],
+            settings: Settings { link_loss: 0.5, adversarial: true, ..Settings::default() },
+            kills: Vec::new(),
+            events,
+        }
+    }
+
+    #[test]
+    fn what_does_not_matter_is_left_out() {
+        // The same goes wrong where pod b is made before the kubelet of a node is killed, with lossy links.
+        let fails = |plan: &Plan| {
+            let place =
+                |wanted: &dyn Fn(&What) -> bool| plan.events.iter().position(|event| wanted(&event.what));
+            let made = place(
+                &|what| matches!(what, What::Create { pods } if pods.contains(&json!({"metadata": {"name": "b"}}))),
+            );
+            let killed = place(&|what| matches!(what, What::Kill { .. }));
+            plan.settings.link_loss > 0.0 && made.zip(killed).is_some_and(|(made, killed)| made < killed)
+        };
+        let shrunk = shrink(plan(), Duration::from_secs(60), fails).plan;
+        let expected = [
+            Event { at: 0, what: What::Create { pods: vec![json!({"metadata": {"name": "b"}})] } },
+            Event { at: 0, what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0) } },
+        ];
+        assert_eq!((shrunk.events.as_slice(), shrunk.nodes.len()), (expected.as_slice(), 1));
+        assert_eq!((shrunk.settings.link_loss, shrunk.settings.adversarial), (0.5, false));
+    }
+
+    #[test]
+    fn a_plan_that_needs_everything_stays_as_it_is() {
+        let whole = plan();
+        let mut tried = 0;
+        let shrunk = shrink(whole.clone(), Duration::from_secs(60), |smaller| {
+            tried += 1;
+            smaller == &whole
+        });
+        assert_eq!((shrunk.plan, shrunk.tried), (whole.clone(), tried));
+    }
+}

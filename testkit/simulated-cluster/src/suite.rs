@@ -1,0 +1,184 @@
+//! What is simulated: a vendor's hardware, device plugin, extender and pods. Whoever wants their own in a simulated cluster
+//! implements [`Suite`]; everything else here knows only Kubernetes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use fake_cluster::kubelet::{ContainerRun, ContainerStart};
+use fake_cluster::scheduler::ExtenderConfig;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use simulator::random::Rng;
+use simulator::{Host, Process};
+
+use crate::observer::{PodTruth, Truth};
+use crate::plan::{NodePlan, Place, Settings};
+
+/// Parts of hardware that only one container may have at a time, by numbers of the suite's own, such as cores.
+pub type Units = BTreeSet<u32>;
+
+/// Where one process of a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunsOn {
+    /// One on the control plane's host.
+    Control,
+    /// One on every node.
+    EveryNode,
+}
+
+/// A program of the suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its name, such as `extender`.
+    pub name: &'static str,
+    /// Where it runs.
+    pub runs_on: RunsOn,
+    /// The port that it listens on for others, if any.
+    pub port: Option<u16>,
+}
+
+/// What a program is started with.
+pub struct Start {
+    /// Which program.
+    pub program: &'static str,
+    /// Where.
+    pub place: Place,
+    /// Its process: its files, sockets and tasks.
+    pub process: Process,
+    /// Its way to the API server.
+    pub client: kube::Client,
+    /// The node's name; empty on the control plane.
+    pub node: String,
+    /// What kind of node it is; none on the control plane.
+    pub machine: Option<NodePlan>,
+    /// kubelet's folder on a node.
+    pub kubelet_dir: PathBuf,
+    /// The plan's settings, the programs' time-outs among them.
+    pub settings: Settings,
+}
+
+/// A device of a node that broke, or was mended.
+pub struct DeviceFault<'a> {
+    /// The node's host, whose files show it.
+    pub host: &'a Host,
+    /// What kind of node it is.
+    pub node: &'a NodePlan,
+    /// The device.
+    pub device: u32,
+    /// What about it, as the plan calls it.
+    pub fault: &'a str,
+    /// Whether it breaks; else it is mended.
+    pub breaks: bool,
+}
+
+/// A vendor's hardware, programs and pods, in a simulated cluster.
+pub trait Suite: Send + Sync + 'static {
+    /// The programs, in the order in which they are started.
+    fn programs(&self) -> Vec<Program>;
+
+    /// Runs a program until it ends by itself, which it should not.
+    fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>>;
+
+    /// What kube-scheduler asks. Connections to a port of `service` go to a process of the suite that listens on it on the
+    /// control plane.
+    fn extenders(&self, service: Ipv4Addr, settings: &Settings) -> Vec<ExtenderConfig>;
+
+    /// Makes a node's machine in its host's files; one that is there is replaced.
+    ///
+    /// # Errors
+    /// There is no such machine; the text says which there are.
+    fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String>;
+
+    /// A pod of a shape that is drawn, which these nodes could run, with a container that ends by itself after so many
+    /// seconds, or never.
+    fn pod(&self, draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) -> Value;
+
+    /// Number of devices of a node.
+    fn devices(&self, node: &NodePlan) -> u32;
+
+    /// What can break about a device of a node.
+    fn device_faults(&self, _node: &NodePlan) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// What people edit by hand on a node.
+    fn edits(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// The programs' own time-outs and the like, in milliseconds.
+    fn draw_settings(&self, _draws: &mut Rng) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    /// Labels of the node.
+    fn node_labels(&self, node: &NodePlan) -> BTreeMap<String, String>;
+
+    /// The units of a device.
+    fn units_of_device(&self, node: &NodePlan, device: u32) -> Units;
+
+    /// Breaks or mends a device in its host's files.
+    ///
+    /// # Errors
+    /// There is no such device or fault.
+    fn set_device(&self, fault: DeviceFault<'_>) -> Result<(), String>;
+
+    /// The merge patch by which somebody edits a Node by hand, and the one that puts it right; none if there is no such edit.
+    fn edit(&self, _node: &NodePlan, _what: &str) -> Option<(Value, Value)> {
+        None
+    }
+
+    /// What a container does that was started with this.
+    fn container(&self, start: &ContainerStart) -> ContainerRun;
+
+    /// The units that a container really has, by what it was started with.
+    ///
+    /// # Errors
+    /// Its environment and device nodes contradict each other; the text says how.
+    fn units(&self, node: &NodePlan, start: &ContainerStart) -> Result<Units, String>;
+
+    /// The units that kubelet's books give a container by ids of a resource.
+    ///
+    /// # Errors
+    /// An id that the node does not have.
+    fn units_of_ids(&self, node: &NodePlan, resource: &str, ids: &BTreeSet<String>) -> Result<Units, String>;
+
+    /// Whether the pod can run on a node of which these units are held or broken: by the documented rules, naively. It may say
+    /// no where it is not sure.
+    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool;
+
+    /// Why a pod should not have failed its admission with this text: the cause. None if what it was refused is held, or if
+    /// the text is Kubernetes' own. `held` is what other pods have on the node, by running containers or by kubelet's books.
+    fn judge_refusal(
+        &self,
+        _node: &NodePlan,
+        _pod: &PodTruth,
+        _message: &str,
+        _held: &Units,
+    ) -> Option<String> {
+        None
+    }
+
+    /// What is wrong with a pod that has run for a while in a cluster at rest, such as a record that is not what its containers
+    /// have: the cause, and a sentence.
+    fn judge_pod(&self, _truth: &Truth, _node: &NodePlan, _pod: &PodTruth) -> Option<(String, String)> {
+        None
+    }
+
+    /// Sizes of what programs keep in memory, at a place, with how many of each there may be now.
+    fn sizes(&self, _place: Place, _truth: &Truth) -> Vec<Size> {
+        Vec::new()
+    }
+}
+
+/// How much of something a program keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// What, such as `extender reservations`.
+    pub what: String,
+    /// How many.
+    pub is: usize,
+    /// How many there may be at most.
+    pub at_most: usize,
+}

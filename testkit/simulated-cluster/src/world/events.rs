@@ -1,0 +1,224 @@
+//! Carries out what a plan says happens.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+
+use super::{World, locked};
+use crate::observer::Violation;
+use crate::plan::{Event, NodePlan, Place, What};
+use crate::suite::DeviceFault;
+
+/// The namespace of all pods.
+pub(crate) const NAMESPACE: &str = "default";
+
+impl World {
+    /// Carries out an event at its time. `began` is the beginning of the simulation.
+    pub(crate) async fn happens(self: &Arc<Self>, event: Event, began: Instant) {
+        sleep_until(began + event.time()).await;
+        if let Some(fault) = event.what.fault() {
+            *locked(&self.fault_counts).entry(fault).or_default() += 1;
+        }
+        self.tell(&event.what);
+        match event.what {
+            What::Create { pods } => self.create(pods).await,
+            What::Delete { pod, grace } => self.delete(&pod, grace).await,
+            What::Job { name, pod, parallelism, completions } => {
+                self.controllers.job(&name, pod, parallelism, completions);
+            }
+            What::StatefulSet { name, pod, replicas } => self.controllers.stateful_set(&name, pod, replicas),
+            What::DeleteOwner { name } => self.controllers.delete_owner(&name),
+            What::Compact => self.api.compact(),
+            What::Kill { part, on } => self.with_part(&part, on, |part| part.kill()),
+            What::Freeze { part, on, seconds } => {
+                self.with_part(&part, on, |part| part.freeze());
+                self.fault_lasts(seconds, move |world| world.with_part(&part, on, |part| part.thaw()));
+            }
+            What::Second { part, on, seconds } => self.second(&part, on, seconds),
+            What::Skew { part, on, milliseconds } => {
+                let nanoseconds = milliseconds.saturating_mul(1_000_000);
+                self.with_part(&part, on, |part| part.set_skew(nanoseconds));
+            }
+            What::PowerLoss { node, seconds } => {
+                self.power_off(node);
+                self.fault_lasts(seconds, move |world| world.power_on(node));
+            }
+            What::ReplaceNode { node, seconds } => self.replace_node(node, seconds).await,
+            What::Cut { from, to, both, reset, seconds } => self.cut([from, to], both, reset, seconds),
+            What::ApiDown { seconds } => {
+                self.api.set_available(false);
+                self.fault_lasts(seconds, |world| world.api.set_available(true));
+            }
+            What::ApiFaults { rates, seconds } => {
+                let before = self.conditions.rates();
+                self.conditions.set_rates(rates);
+                self.fault_lasts(seconds, move |world| world.conditions.set_rates(before));
+            }
+            What::WatchLag { on, milliseconds, seconds } => {
+                self.conditions.set_lag(on, Duration::from_millis(milliseconds.into()));
+                self.fault_lasts(seconds, move |world| world.conditions.set_lag(on, Duration::ZERO));
+            }
+            What::Device { node, device, fault, seconds } => {
+                self.set_device(node, device, &fault, true);
+                if let Some(seconds) = seconds {
+                    self.fault_lasts(seconds, move |world| world.set_device(node, device, &fault, false));
+                }
+            }
+            What::Edit { node, what, seconds } => self.edit(node, &what, seconds),
+            What::Rest { seconds } => self.rest(Duration::from_secs(seconds.into())).await,
+        }
+    }
+
+    fn tell(&self, what: &What) {
+        let words = match what {
+            What::Create { pods } => {
+                let names = pods.iter().map(|pod| crate::observer::text(pod, "/metadata/name"));
+                format!("create {}", names.collect::<Vec<_>>().join(", "))
+            }
+            what => serde_json::to_string(what).unwrap_or_default(),
+        };
+        self.simulation.event("plan", format_args!("{words}"));
+    }
+
+    async fn create(&self, pods: Vec<Value>) {
+        let api: Api<Pod> = Api::namespaced(self.api.client(), NAMESPACE);
+        for pod in pods {
+            let created = match serde_json::from_value(pod) {
+                Ok(pod) => api.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(error) = created {
+                self.simulation.event("plan", format_args!("not created: {error}"));
+            }
+        }
+    }
+
+    pub(crate) async fn delete(&self, pod: &str, grace: Option<u32>) {
+        let api: Api<Pod> = Api::namespaced(self.api.client(), NAMESPACE);
+        let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
+        if let Err(error) = api.delete(pod, &parameters).await {
+            self.simulation.event("plan", format_args!("not deleted: {error}"));
+        }
+    }
+
+    fn with_part(&self, name: &str, place: Place, change: impl Fn(&super::Part)) {
+        match self.part(name, place) {
+            Some(part) => change(&part),
+            None => self.simulation.event("plan", format_args!("there is no {name} at {place}")),
+        }
+    }
+
+    fn second(self: &Arc<Self>, name: &str, place: Place, seconds: u32) {
+        let Some(part) = self.part(name, place) else { return };
+        let world = Arc::clone(self);
+        self.spawn(async move {
+            let second = part.beside();
+            let time = Duration::from_secs(seconds.into());
+            if tokio::time::timeout(time, second.run(&world)).await.is_err() {
+                second.kill();
+            }
+        });
+    }
+
+    fn power_off(&self, node: usize) {
+        let place = Place::Node(node);
+        self.parts_at(place).iter().for_each(|part| part.set_on(false));
+        let host = self.host(place);
+        host.lose_power();
+        host.files().remove_all(Path::new(super::node::CONTAINERS));
+        if let Some(node) = self.nodes.get(node) {
+            self.watcher.containers_vanish(&node.name);
+        }
+    }
+
+    fn power_on(&self, node: usize) {
+        self.parts_at(Place::Node(node)).iter().for_each(|part| part.set_on(true));
+    }
+
+    async fn replace_node(self: &Arc<Self>, place: usize, seconds: u32) {
+        let Some(node) = self.nodes.get(place) else { return };
+        self.power_off(place);
+        let host = self.host(Place::Node(place));
+        host.files().remove_all(Path::new("/"));
+        if let Err(why) = self.suite.make_machine(host, &node.name, &node.plan) {
+            self.simulation.event("plan", format_args!("no new machine: {why}"));
+        }
+        self.watcher.state().truth.broken.remove(&node.name);
+        let nodes: Api<Node> = Api::all(self.api.client());
+        if let Err(error) = nodes.delete(&node.name, &DeleteParams::default()).await {
+            self.simulation.event("plan", format_args!("node not deleted: {error}"));
+        }
+        self.fault_lasts(seconds, move |world| world.power_on(place));
+    }
+
+    fn cut(self: &Arc<Self>, ends: [Place; 2], both: bool, reset: bool, seconds: u32) {
+        let [from, to] = ends.map(|place| self.host(place));
+        let mut links = vec![self.simulation.link(from, to)];
+        if both {
+            links.push(self.simulation.link(to, from));
+        }
+        links.iter().for_each(|link| link.set_cut(true));
+        if reset {
+            // Only the ways to the API server are messages; other connections go on where they were.
+            ends.into_iter().for_each(|place| self.conditions.reset(place));
+        }
+        self.fault_lasts(seconds, move |_| links.iter().for_each(|link| link.set_cut(false)));
+    }
+
+    fn set_device(&self, place: usize, device: u32, fault: &str, breaks: bool) {
+        let Some(node) = self.nodes.get(place) else { return };
+        let host = self.host(Place::Node(place));
+        let units = self.suite.units_of_device(&node.plan, device);
+        match self.suite.set_device(DeviceFault { host, node: &node.plan, device, fault, breaks }) {
+            Ok(()) => {
+                let mut state = self.watcher.state();
+                let broken = state.truth.broken.entry(node.name.clone()).or_default();
+                if breaks {
+                    broken.extend(units);
+                } else {
+                    broken.retain(|unit| !units.contains(unit));
+                }
+            }
+            Err(why) => self.watcher.violation(Violation {
+                invariant: "plan",
+                cause: "a device that cannot be changed".to_owned(),
+                text: why,
+                pods: Vec::new(),
+            }),
+        }
+    }
+
+    fn edit(self: &Arc<Self>, place: usize, what: &str, seconds: u32) {
+        let Some(node) = self.nodes.get(place) else { return };
+        let Some((wrong, right)) = self.suite.edit(&node.plan, what) else { return };
+        self.patch_node(node.name.clone(), wrong);
+        let name = node.name.clone();
+        let again = Arc::downgrade(self);
+        self.fault_lasts(seconds, move |_| {
+            if let Some(world) = again.upgrade() {
+                world.patch_node(name, right);
+            }
+        });
+    }
+
+    fn patch_node(self: &Arc<Self>, name: String, patch: Value) {
+        let world = Arc::clone(self);
+        self.spawn(async move {
+            let nodes: Api<Node> = Api::all(world.api.client());
+            if let Err(error) = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                world.simulation.event("plan", format_args!("node not edited: {error}"));
+            }
+        });
+    }
+
+    /// The node's plan by its name.
+    pub(crate) fn plan_of(&self, name: &str) -> Option<&NodePlan> {
+        self.nodes.iter().find(|node| node.name == name).map(|node| &node.plan)
+    }
+}

@@ -1,0 +1,174 @@
+//! What must hold of a cluster at rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use simulator::Activity;
+use tokio::time::sleep;
+
+use super::{World, without_numbers};
+use crate::observer::{PodTruth, Truth, Violation, text};
+use crate::plan::{NodePlan, Place};
+
+/// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
+const ON_ITS_WAY: Duration = Duration::from_secs(600);
+/// The end of a rest, in which the programs must be quiet.
+const QUIET: Duration = Duration::from_secs(300);
+/// What one part may do in that time.
+const MOST: Activity = Activity { polls: 60_000, log_lines: 60, starts: 0 };
+/// Requests that change something which one part may send in that time.
+const MOST_WRITES: u64 = 120;
+
+impl World {
+    /// Nothing goes wrong for so long; then the cluster is judged.
+    pub(super) async fn rest(self: &Arc<Self>, time: Duration) {
+        self.undo_faults();
+        self.conditions.set_rates(Default::default());
+        sleep(time.saturating_sub(QUIET)).await;
+        let before = (self.simulation.activity(), self.conditions.writes());
+        sleep(QUIET.min(time)).await;
+        if time >= QUIET {
+            self.judge_quiet(&before.0, &before.1);
+        }
+        self.judge();
+        self.conditions.set_rates(self.settings.api);
+    }
+
+    /// Says what must not be of a cluster that has been at rest.
+    fn judge(&self) {
+        let (truth, nodes) = {
+            let state = self.watcher.state();
+            (state.truth.clone(), state.mirror.nodes.clone())
+        };
+        let is_up = |name: &str| nodes.get(name).is_some_and(|node| is_ready(node));
+        let mut found = Vec::new();
+        for pod in truth.pods.values() {
+            let waited = truth.now.saturating_sub(pod.since);
+            match self.plan_of(&pod.node) {
+                _ if pod.has_ended() || waited < ON_ITS_WAY => {}
+                None if pod.node.is_empty() && !pod.is_deleting() => {
+                    found.extend(self.waits_in_vain(&truth, pod, is_up));
+                }
+                Some(plan) if is_up(&pod.node) => found.extend(self.judge_bound(&truth, plan, pod)),
+                _ => {}
+            }
+        }
+        found.extend(self.judge_sizes(&truth));
+        found.extend(self.nodes.iter().flat_map(|node| self.judge_books(&truth, node)));
+        found.into_iter().for_each(|violation| self.watcher.violation(violation));
+    }
+
+    /// A pod that is not bound although a node could run it.
+    fn waits_in_vain(
+        &self,
+        truth: &Truth,
+        pod: &PodTruth,
+        is_up: impl Fn(&str) -> bool,
+    ) -> Option<Violation> {
+        let node = self.nodes.iter().filter(|node| is_up(&node.name)).find(|node| {
+            let mut held = self.watcher.held(truth, &node.name, "");
+            held.extend(truth.broken.get(&node.name).into_iter().flatten());
+            // What is about to start there has its hardware, and nobody knows which.
+            let is_settled = |other: &PodTruth| other.phase == "Running" && !other.is_deleting();
+            truth.live_on(&node.name).all(is_settled) && self.suite.can_run(&node.plan, &pod.object, &held)
+        })?;
+        let conditions = pod.object.pointer("/status/conditions").and_then(serde_json::Value::as_array);
+        let scheduled = conditions.into_iter().flatten().find(|one| text(one, "/type") == "PodScheduled");
+        let told = scheduled.map(|one| text(one, "/message")).unwrap_or_default();
+        Some(Violation {
+            invariant: "liveness",
+            cause: format!("a pod waits that could run: {}", without_numbers(told)),
+            text: format!("{} waits although {} could run it: {told}", pod.name(), node.name),
+            pods: vec![pod.name()],
+        })
+    }
+
+    fn judge_bound(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<Violation> {
+        let violation = |invariant, cause: &str, text: String| {
+            Some(Violation { invariant, cause: cause.to_owned(), text, pods: vec![pod.name()] })
+        };
+        if pod.is_deleting() {
+            let text = format!("{} on {} is being deleted and does not go", pod.name(), pod.node);
+            return violation("liveness", "a pod does not go", text);
+        }
+        if pod.phase != "Running" {
+            let text = format!("{} on {} does not start", pod.name(), pod.node);
+            return violation("liveness", "a bound pod does not start", text);
+        }
+        let (cause, text) = self.suite.judge_pod(truth, node, pod)?;
+        violation("agreement", &cause, format!("{} on {}: {text}", pod.name(), pod.node))
+    }
+
+    /// Whether kubelet's books say of every running container what it has.
+    fn judge_books(&self, truth: &Truth, node: &super::Node) -> Vec<Violation> {
+        let mut found = Vec::new();
+        if let Some(reason) = self.watcher.kubelet_panic(&node.name) {
+            let cause = format!("kubelet panics: {}", without_numbers(&reason));
+            found.push(Violation { invariant: "runs", cause, text: reason, pods: Vec::new() });
+        }
+        let books = self.watcher.books(&node.name);
+        for ((_, uid, name), container) in truth.containers_on(&node.name) {
+            let Some(pod) = truth.pods.get(uid).filter(|pod| !pod.is_deleting()) else { continue };
+            let settled = truth.now.saturating_sub(container.since) >= ON_ITS_WAY;
+            let given = books.get(&(uid.clone(), name.clone())).cloned().unwrap_or_default();
+            if settled && given != container.units {
+                found.push(Violation {
+                    invariant: "agreement",
+                    cause: "kubelet's books are not what a container has".to_owned(),
+                    text: format!(
+                        "container {name} of {} has {:?}, by the books {given:?}",
+                        pod.name(),
+                        container.units
+                    ),
+                    pods: vec![pod.name()],
+                });
+            }
+        }
+        found
+    }
+
+    fn judge_sizes(&self, truth: &Truth) -> Vec<Violation> {
+        let places = (0..self.nodes.len()).map(Place::Node).chain([Place::Control]);
+        let sizes = places.flat_map(|place| self.suite.sizes(place, truth));
+        let too_large = sizes.filter(|size| size.is > size.at_most);
+        let violation = |size: crate::suite::Size| Violation {
+            invariant: "bounded",
+            cause: size.what.clone(),
+            text: format!("{} are {}, at most {} may be", size.what, size.is, size.at_most),
+            pods: Vec::new(),
+        };
+        too_large.map(violation).collect()
+    }
+
+    /// Whether a part goes on working although nothing happens.
+    fn judge_quiet(&self, before: &BTreeMap<String, Activity>, writes_before: &BTreeMap<Arc<str>, u64>) {
+        let writes = self.conditions.writes();
+        for (part, now) in self.simulation.activity() {
+            let then = before.get(&part).copied().unwrap_or_default();
+            let kind = part.split('/').next().unwrap_or_default();
+            let written =
+                |counts: &BTreeMap<Arc<str>, u64>| counts.get(part.as_str()).copied().unwrap_or_default();
+            for (what, did, most) in [
+                ("polls", now.polls - then.polls, MOST.polls),
+                ("log lines", now.log_lines - then.log_lines, MOST.log_lines),
+                ("writes", written(&writes) - written(writes_before), MOST_WRITES),
+            ] {
+                if did > most {
+                    self.watcher.violation(Violation {
+                        invariant: "quiet",
+                        cause: format!("{kind}: {what} without end"),
+                        text: format!("{part} at rest: {did} {what} in {QUIET:?}, at most {most} may be"),
+                        pods: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Whether pods can be placed on the node, and its kubelet carries them out.
+fn is_ready(node: &serde_json::Value) -> bool {
+    let taints = node.pointer("/spec/taints").and_then(serde_json::Value::as_array);
+    taints.is_none_or(Vec::is_empty) && node.pointer("/metadata/deletionTimestamp").is_none()
+}

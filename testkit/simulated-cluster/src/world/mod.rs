@@ -1,0 +1,247 @@
+//! The cluster itself: hosts, parts, and what happens to them.
+
+mod events;
+mod faults;
+mod judge;
+mod node;
+mod parts;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fake_cluster::scheduler::{Scheduler, SchedulerConfig};
+use fake_cluster::{ApiServer, Clock, Version};
+use futures::FutureExt as _;
+use simulator::network::LinkQuality;
+use simulator::{Host, Process, Simulation};
+
+pub(crate) use self::events::NAMESPACE;
+use self::faults::Faults;
+use self::node::Node;
+pub(crate) use self::parts::without_numbers;
+use self::parts::{Part, PartStart};
+pub(crate) use self::watcher::{Counts, Watcher};
+use crate::api::{Answers, ApiServerHost, Conditions};
+use crate::controllers::Controllers;
+use crate::plan::{Place, Plan, Settings, node_name};
+use crate::suite::{RunsOn, Start, Suite};
+
+/// The name of the scheduler that pods have to ask for.
+pub const SCHEDULER: &str = "my-scheduler";
+
+/// The address of the Service of the suite's programs.
+const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+/// How many writes ago the state may be that a list shows which asks for no newer one.
+const STALE: u64 = 200;
+
+/// A cluster under way.
+pub(crate) struct World {
+    pub(crate) simulation: Simulation,
+    pub(crate) suite: Arc<dyn Suite>,
+    pub(crate) settings: Settings,
+    pub(crate) api: ApiServer,
+    pub(crate) conditions: Arc<Conditions>,
+    api_host: Arc<ApiServerHost>,
+    control: Host,
+    /// Where a second process of a control plane's program runs.
+    other_control: Host,
+    api_server: Host,
+    pub(crate) nodes: Vec<Node>,
+    node_hosts: Vec<Host>,
+    /// In the order in which they were started.
+    parts: Mutex<Vec<Arc<Part>>>,
+    /// Runs what is no part of the cluster.
+    harness: Process,
+    pub(crate) watcher: Arc<Watcher>,
+    pub(crate) controllers: Arc<Controllers>,
+    faults: Mutex<Faults>,
+    /// Faults of the plan that have happened, by kind.
+    fault_counts: Mutex<BTreeMap<String, u64>>,
+}
+
+impl World {
+    /// A cluster of the plan's nodes, with every part started.
+    ///
+    /// # Errors
+    /// A node's machine is unknown, or the plan's Kubernetes is.
+    pub(crate) fn start(
+        simulation: Simulation,
+        plan: &Plan,
+        suite: Arc<dyn Suite>,
+    ) -> anyhow::Result<Arc<Self>> {
+        let version: Version = plan.kubernetes.parse()?;
+        let (milliseconds, loss) = (plan.settings.link_milliseconds, plan.settings.link_loss);
+        simulation.set_links(LinkQuality { milliseconds, loss });
+        let api = ApiServer::new(Clock::of_runtime()).with_version(version);
+        let (api_server, control) = (simulation.host("apiserver"), simulation.host("control"));
+        let other_control = simulation.host("control-2");
+        let (mut nodes, mut node_hosts) = (Vec::new(), Vec::new());
+        for (place, node) in plan.nodes.iter().enumerate() {
+            let host = simulation.host(&node_name(place));
+            suite.make_machine(&host, &node_name(place), node).map_err(anyhow::Error::msg)?;
+            node_hosts.push(host);
+            nodes.push(Node::new(place, node.clone()));
+        }
+        let conditions = Arc::new(Conditions::default());
+        conditions.set_rates(plan.settings.api);
+        let plans = nodes.iter().map(|node: &Node| (node.name.clone(), node.plan.clone())).collect();
+        let watcher = Arc::new(Watcher::new(simulation.clone(), Arc::clone(&suite), plans));
+        watcher.observe(&api);
+        let api_host = Arc::new(ApiServerHost {
+            simulation: simulation.clone(),
+            routes: api.router(),
+            stale_routes: api.lagging_router(STALE),
+            conditions: Arc::clone(&conditions),
+        });
+        let world = Arc::new(Self {
+            suite,
+            settings: plan.settings.clone(),
+            conditions,
+            api_host,
+            harness: control.process("harness"),
+            control,
+            other_control,
+            api_server,
+            nodes,
+            node_hosts,
+            parts: Mutex::default(),
+            controllers: Arc::new(Controllers::new(&simulation, Arc::clone(&watcher), api.clock().clone())),
+            watcher,
+            faults: Mutex::default(),
+            fault_counts: Mutex::default(),
+            api,
+            simulation,
+        });
+        world.start_parts();
+        Ok(world)
+    }
+
+    fn start_parts(self: &Arc<Self>) {
+        for place in 0..self.nodes.len() {
+            self.add_part("kubelet", Place::Node(place), self.kubelet(place));
+        }
+        for program in self.suite.programs() {
+            if let Some(port) = program.port {
+                let backends =
+                    [&self.control, &self.other_control].map(|host| SocketAddrV4::new(host.ip(), port));
+                self.simulation.set_service(SocketAddrV4::new(SERVICE, port), backends.into());
+            }
+            let places: Vec<Place> = match program.runs_on {
+                RunsOn::Control => vec![Place::Control],
+                RunsOn::EveryNode => (0..self.nodes.len()).map(Place::Node).collect(),
+            };
+            for place in places {
+                self.add_part(program.name, place, self.program(program.name));
+            }
+        }
+        self.add_part("scheduler", Place::Control, self.scheduler());
+        self.add_part("controllers", Place::Control, self.run_controllers());
+    }
+
+    fn add_part(self: &Arc<Self>, name: &str, place: Place, start: PartStart) {
+        let part = Arc::new(Part::new(name, place, start));
+        locked(&self.parts).push(Arc::clone(&part));
+        self.spawn(part.supervise(Arc::clone(self)));
+    }
+
+    /// How a program of the suite is started.
+    fn program(self: &Arc<Self>, program: &'static str) -> PartStart {
+        let world = Arc::downgrade(self);
+        Arc::new(move |process: Process, place: Place| {
+            let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
+            let client = world.client(&process, place, Answers::MayGoWrong);
+            let node = match place {
+                Place::Node(place) => world.nodes.get(place),
+                Place::ApiServer | Place::Control => None,
+            };
+            world.suite.run(Start {
+                program,
+                place,
+                client,
+                node: node.map(|node| node.name.clone()).unwrap_or_default(),
+                machine: node.map(|node| node.plan.clone()),
+                kubelet_dir: node::KUBELET_DIR.into(),
+                settings: world.settings.clone(),
+                process,
+            })
+        })
+    }
+
+    fn scheduler(self: &Arc<Self>) -> PartStart {
+        let world = Arc::downgrade(self);
+        Arc::new(move |process: Process, place: Place| {
+            let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
+            let client = world.client(&process, place, Answers::AreRight);
+            let config = SchedulerConfig {
+                name: SCHEDULER.to_owned(),
+                extenders: world.suite.extenders(SERVICE, &world.settings),
+                seed: world.simulation.stream("scheduler").u64(..),
+            };
+            async move {
+                let _running = Scheduler::start(&process.system(), client, &world.api, config);
+                std::future::pending().await
+            }
+            .boxed()
+        })
+    }
+
+    fn run_controllers(self: &Arc<Self>) -> PartStart {
+        let world = Arc::downgrade(self);
+        Arc::new(move |process: Process, place: Place| {
+            let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
+            let client = world.client(&process, place, Answers::AreRight);
+            Arc::clone(&world.controllers).run(client).map(Ok).boxed()
+        })
+    }
+
+    /// The host of a second process beside the one at a place.
+    pub(crate) fn host_beside(&self, place: Place) -> &Host {
+        match place {
+            Place::Control => &self.other_control,
+            Place::ApiServer | Place::Node(_) => self.host(place),
+        }
+    }
+
+    /// A way to the API server for a process at a place.
+    pub(crate) fn client(&self, process: &Process, place: Place, answers: Answers) -> kube::Client {
+        let (here, there) = (self.host(place), &self.api_server);
+        let links = [self.simulation.link(here, there), self.simulation.link(there, here)];
+        self.api_host.client(process, place, links, answers)
+    }
+
+    /// Faults of the plan that have happened, by kind.
+    pub(crate) fn faults(&self) -> BTreeMap<String, u64> {
+        locked(&self.fault_counts).clone()
+    }
+
+    /// The host of a place.
+    pub(crate) fn host(&self, place: Place) -> &Host {
+        match place {
+            Place::ApiServer => &self.api_server,
+            Place::Control => &self.control,
+            // `Plan::problem` has looked that there is one.
+            Place::Node(place) => self.node_hosts.get(place).unwrap_or(&self.control),
+        }
+    }
+
+    /// Runs what is no part of the cluster beside it.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.harness.system().spawn(task));
+    }
+
+    /// A part at a place.
+    fn part(&self, name: &str, place: Place) -> Option<Arc<Part>> {
+        let parts = locked(&self.parts);
+        parts.iter().find(|part| part.name == name && part.place == place).cloned()
+    }
+
+    fn parts_at(&self, place: Place) -> Vec<Arc<Part>> {
+        locked(&self.parts).iter().filter(|part| part.place == place).cloned().collect()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,155 @@
+//! One part of the cluster, which is started again whenever it ends.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use simulator::Process;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::{World, locked};
+use crate::observer::Violation;
+use crate::plan::Place;
+
+/// Starts a part in a process at a place; it runs until the future ends.
+pub(super) type PartStart =
+    Arc<dyn Fn(Process, Place) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+
+/// A part at its place.
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) place: Place,
+    start: PartStart,
+    /// Whether it runs beside another one.
+    is_second: bool,
+    running: Mutex<Vec<Process>>,
+    /// Whether its host has power.
+    is_on: watch::Sender<bool>,
+    /// How far its wall clock is ahead, in nanoseconds.
+    skew: Mutex<i64>,
+}
+
+impl Part {
+    pub(super) fn new(name: &str, place: Place, start: PartStart) -> Self {
+        Self {
+            name: name.to_owned(),
+            place,
+            start,
+            is_second: false,
+            running: Mutex::default(),
+            is_on: watch::Sender::new(true),
+            skew: Mutex::new(0),
+        }
+    }
+
+    /// What it is counted as: with the node's name, where every node has one.
+    pub(super) fn full_name(&self) -> String {
+        match self.place {
+            Place::Node(_) => format!("{}/{}", self.name, self.place),
+            Place::ApiServer | Place::Control => self.name.clone(),
+        }
+    }
+
+    /// Starts it, and again whenever it has ended.
+    pub(super) async fn supervise(self: Arc<Self>, world: Arc<World>) {
+        let mut draws = world.simulation.stream(&format!("restarts {}", self.full_name()));
+        let mut is_on = self.is_on.subscribe();
+        while is_on.wait_for(|is_on| *is_on).await.is_ok() {
+            self.run(&world).await;
+            let (shortest, longest) = world.settings.restart_milliseconds;
+            sleep(Duration::from_millis(draws.u64(u64::from(shortest)..=u64::from(longest)))).await;
+        }
+    }
+
+    /// Runs one process of it to its end.
+    pub(super) async fn run(&self, world: &World) {
+        let host = if self.is_second { world.host_beside(self.place) } else { world.host(self.place) };
+        let process = host.process(&self.full_name());
+        process.set_skew(*locked(&self.skew));
+        locked(&self.running).push(process.clone());
+        let main = process.system().spawn((self.start)(process.clone(), self.place));
+        tokio::select! {
+            biased;
+            () = process.ended() => {}
+            ended = main => {
+                let reason = match ended {
+                    Ok(Ok(())) => "it returned".to_owned(),
+                    Ok(Err(error)) => format!("{error:#}"),
+                    Err(ended) => ended.to_string(),
+                };
+                process.exit();
+                self.ended_by_itself(world, &reason);
+            }
+        }
+        locked(&self.running).retain(|running| !running.has_ended());
+    }
+
+    fn ended_by_itself(&self, world: &World, reason: &str) {
+        world.watcher.violation(Violation {
+            invariant: "runs",
+            cause: format!("{} ended by itself: {}", self.name, without_numbers(reason)),
+            text: format!("{} ended by itself: {reason}", self.full_name()),
+            pods: Vec::new(),
+        });
+    }
+
+    /// Another one of it, which nobody starts again.
+    pub(super) fn beside(&self) -> Self {
+        Self { is_second: true, ..Self::new(&self.name, self.place, Arc::clone(&self.start)) }
+    }
+
+    /// Kills what runs of it.
+    pub(super) fn kill(&self) {
+        self.each(Process::kill);
+    }
+
+    /// Stops what runs of it where it is.
+    pub(super) fn freeze(&self) {
+        self.each(Process::freeze);
+    }
+
+    /// Lets what is frozen of it go on.
+    pub(super) fn thaw(&self) {
+        self.each(Process::thaw);
+    }
+
+    /// Sets how far its wall clock is ahead, in nanoseconds, for this process and those to come.
+    pub(super) fn set_skew(&self, nanoseconds: i64) {
+        *locked(&self.skew) = nanoseconds;
+        self.each(|process| process.set_skew(nanoseconds));
+    }
+
+    /// Whether it may run: its host has power or has not.
+    pub(super) fn set_on(&self, on: bool) {
+        self.is_on.send_replace(on);
+    }
+
+    fn each(&self, change: impl Fn(&Process)) {
+        let running = locked(&self.running).clone();
+        running.iter().for_each(change);
+    }
+}
+
+/// A text by which two of a kind are known as such: digits become `#`, and it is at most 160 characters long.
+pub(crate) fn without_numbers(text: &str) -> String {
+    let mut words = String::new();
+    for character in text.chars().take(160) {
+        match character {
+            '0'..='9' if words.ends_with('#') => {}
+            '0'..='9' => words.push('#'),
+            _ => words.push(character),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_do_not_tell_texts_apart() {
+        assert_eq!(without_numbers("neuron12 of n3: 4,5"), "neuron# of n#: #,#");
+    }
+}
