@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, FileTimes, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -133,7 +133,8 @@ impl LockFile for File {
     }
 
     fn set_modified(&self, time: SystemTime) -> io::Result<()> {
-        File::set_modified(self, time)
+        // The time of the last read with it: alone, the kernel tells of it as of new bytes.
+        self.set_times(FileTimes::new().set_modified(time).set_accessed(time))
     }
 }
 
