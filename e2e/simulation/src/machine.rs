@@ -1,11 +1,12 @@
 //! A node's hardware, as the documented rules see it: devices, cores and links of the catalog's row, none of production's
 //! topology or placement. Asked by everything here that judges.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use fake_neuron::{Blueprint, MachineSpec};
 use neuron_core::catalog::{Catalog, InstanceType};
-use neuron_documented_rules::{Node, are_consecutive};
+use neuron_documented_rules::Node;
 use neuron_e2e_engine::invariants::documented_node;
 use simulated_cluster::plan::NodePlan;
 use simulated_cluster::suite::Units;
@@ -16,14 +17,31 @@ pub(crate) struct Machine {
     /// Physical cores in a logical one, where the operator has set it.
     pub(crate) lnc: Option<u8>,
     rules: Node,
+    /// Every candidate set of devices, as cores, by how many devices it has.
+    device_sets: BTreeMap<u32, Vec<Units>>,
+    /// Every candidate set of cores, by how many it has.
+    core_sets: BTreeMap<u32, Vec<Units>>,
 }
+
+/// Machines that were asked for before, by their text: a naive look at every set takes long.
+static KNOWN: LazyLock<Mutex<BTreeMap<String, Arc<Machine>>>> = LazyLock::new(Mutex::default);
 
 impl Machine {
     /// The machine of a node.
     ///
     /// # Errors
     /// There is no such type, or it cannot have such an LNC.
-    pub(crate) fn of(node: &NodePlan) -> Result<Self, String> {
+    pub(crate) fn of(node: &NodePlan) -> Result<Arc<Self>, String> {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(machine) = known.get(&node.machine) {
+            return Ok(Arc::clone(machine));
+        }
+        let machine = Arc::new(Self::new(node)?);
+        known.insert(node.machine.clone(), Arc::clone(&machine));
+        Ok(machine)
+    }
+
+    fn new(node: &NodePlan) -> Result<Self, String> {
         let (name, lnc) = match node.machine.split_once(":lnc") {
             Some((name, lnc)) => {
                 let wrong = || format!("{} has no number after :lnc", node.machine);
@@ -35,7 +53,15 @@ impl Machine {
         let model =
             Catalog::embedded().find(name).ok_or_else(|| format!("there is no instance type {name}"))?;
         let rules = documented_node(model, lnc.unwrap_or(model.default_lnc));
-        Ok(Self { model, lnc, rules })
+        let cores = rules.devices * rules.cores_per_device;
+        let device_sets = sets(rules.devices, |ids| rules.is_device_set(ids));
+        let core_sets = sets(cores, |ids| rules.is_core_set(ids));
+        let mut machine = Self { model, lnc, rules, device_sets: BTreeMap::new(), core_sets };
+        let as_cores = |ids: &Units| ids.iter().flat_map(|id| machine.cores_of(*id)).collect();
+        let device_sets =
+            device_sets.iter().map(|(count, sets)| (*count, sets.iter().map(as_cores).collect()));
+        machine.device_sets = device_sets.collect();
+        Ok(machine)
     }
 
     /// Its files, on a node of this name.
@@ -78,15 +104,13 @@ impl Machine {
     }
 
     /// Every candidate set of so many devices, as cores.
-    pub(crate) fn device_sets(&self, count: u32) -> Vec<Units> {
-        let sets = runs(self.devices(), count).filter(|ids| self.rules.is_device_set(ids));
-        sets.map(|ids| ids.into_iter().flat_map(|id| self.cores_of(id.into())).collect()).collect()
+    pub(crate) fn device_sets(&self, count: u32) -> &[Units] {
+        self.device_sets.get(&count).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Every candidate set of so many cores.
-    pub(crate) fn core_sets(&self, count: u32) -> Vec<Units> {
-        let sets = runs(self.cores(), count).filter(|ids| self.rules.is_core_set(ids));
-        sets.map(|ids| ids.into_iter().map(u32::from).collect()).collect()
+    pub(crate) fn core_sets(&self, count: u32) -> &[Units] {
+        self.core_sets.get(&count).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether these cores are a candidate set, of devices or of cores.
@@ -103,20 +127,26 @@ impl Machine {
 
     /// Counts of devices that the type gives.
     pub(crate) fn device_counts(&self) -> Vec<u32> {
-        (1..=u32::from(self.devices())).filter(|count| !self.device_sets(*count).is_empty()).collect()
+        self.device_sets.keys().copied().collect()
     }
 
     /// Counts of cores that the type gives.
     pub(crate) fn core_counts(&self) -> Vec<u32> {
-        (1..=u32::from(self.cores())).filter(|count| !self.core_sets(*count).is_empty()).collect()
+        self.core_sets.keys().copied().collect()
     }
 }
 
-/// Every run of so many consecutive ids below `end`: under policy `documented` all candidate sets are such runs.
-fn runs(end: u8, count: u32) -> impl Iterator<Item = Vec<u8>> {
-    let count = u8::try_from(count).unwrap_or(u8::MAX);
-    let last = end.checked_sub(count).filter(|_| count > 0);
-    let runs =
-        last.into_iter().flat_map(move |last| (0..=last).map(move |first| (first..first + count).collect()));
-    runs.inspect(|ids: &Vec<u8>| debug_assert!(are_consecutive(ids)))
+/// The candidate sets of ids below `end`, by how many ids they have: under policy `documented` all are runs of consecutive ids.
+fn sets(end: u8, is_candidate: impl Fn(&[u8]) -> bool) -> BTreeMap<u32, Vec<Units>> {
+    let mut sets: BTreeMap<u32, Vec<Units>> = BTreeMap::new();
+    for first in 0..end {
+        for after in first + 1..=end {
+            let ids: Vec<u8> = (first..after).collect();
+            if is_candidate(&ids) {
+                let set = ids.iter().copied().map(u32::from).collect();
+                sets.entry(u32::from(after - first)).or_default().push(set);
+            }
+        }
+    }
+    sets
 }

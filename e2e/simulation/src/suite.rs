@@ -171,11 +171,11 @@ impl Suite for Neuron {
     }
 
     fn units(&self, node: &NodePlan, start: &ContainerStart) -> Result<Units, String> {
-        containers::units(&Machine::of(node)?, start)
+        containers::units(&*Machine::of(node)?, start)
     }
 
     fn units_of_ids(&self, node: &NodePlan, resource: &str, ids: &BTreeSet<String>) -> Result<Units, String> {
-        judge::units_of_ids(&Machine::of(node)?, resource, ids)
+        judge::units_of_ids(&*Machine::of(node)?, resource, ids)
     }
 
     fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool {
@@ -183,11 +183,11 @@ impl Suite for Neuron {
     }
 
     fn judge_refusal(&self, node: &NodePlan, pod: &PodTruth, message: &str, held: &Units) -> Option<String> {
-        judge::judge_refusal(&Machine::of(node).ok()?, pod, message, held)
+        judge::judge_refusal(&*Machine::of(node).ok()?, pod, message, held)
     }
 
     fn judge_pod(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<(String, String)> {
-        judge::judge_pod(&Machine::of(node).ok()?, truth, pod)
+        judge::judge_pod(&*Machine::of(node).ok()?, truth, pod)
     }
 }
 
