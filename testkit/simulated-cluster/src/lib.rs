@@ -11,17 +11,24 @@
 //! | how often does it happen? | [`profile`] |
 //! | what must not be? | [`observer`], and a suite's own judgements |
 //! | how is a plan run? | [`run`](fn@run) |
+//!
+//! Rooms, each knowing only those before it: `units` and `names`; [`plan`]; [`observer`], what is true; [`suite`]; `watcher`, which
+//! keeps the truth and judges it; `api`, the way to the API server; `controllers`; `world`, the cluster itself; `run`. Beside
+//! them [`profile`] draws plans and [`shrink`](mod@shrink) makes them smaller.
 
 mod api;
 mod controllers;
+mod names;
 pub mod observer;
 pub mod plan;
 pub mod profile;
 mod run;
 pub mod shrink;
 pub mod suite;
+mod units;
+mod watcher;
 mod world;
 
-pub use self::run::{RunOptions, Summary, run};
+pub use self::names::SCHEDULER;
+pub use self::run::{RunOptions, Summary, TellProgress, run};
 pub use self::suite::Suite;
-pub use self::world::SCHEDULER;

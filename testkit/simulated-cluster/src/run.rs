@@ -10,10 +10,14 @@ use simulator::trace::Sink;
 use simulator::{Options, Simulation, TellStuck};
 use tokio::time::{Instant, sleep_until};
 
-use crate::observer::{Known, Seen, Violation, Violations};
+use crate::observer::{Known, Seen, Violation, Violations, without_numbers};
 use crate::plan::{Event, EventSource, Plan};
 use crate::suite::Suite;
-use crate::world::{Counts, World, without_numbers};
+use crate::watcher::Counts;
+use crate::world::World;
+
+/// Is told how far a run is.
+pub type TellProgress = Box<dyn FnMut(&Summary) + Send>;
 
 /// How a plan is run.
 #[derive(Default)]
@@ -25,7 +29,7 @@ pub struct RunOptions {
     /// Is told, in real time, of a poll that does not return for so long.
     pub watchdog: Option<(Duration, TellStuck)>,
     /// Is told, each simulated hour, how far the run is.
-    pub progress: Option<Box<dyn FnMut(&Summary) + Send>>,
+    pub progress: Option<TellProgress>,
 }
 
 /// What came of a run.
@@ -77,7 +81,7 @@ pub fn run(
     let (plan, known_there) = (plan.clone(), known.clone());
     let finished = simulator::run(simulated, move |simulation| {
         let run = Run { simulation, plan, suite, known: known_there, progress };
-        run.to_end(source)
+        run.carry_out(source)
     });
     if let Some(error) = finished.trace_error {
         anyhow::bail!("the trace could not be written: {error}");
@@ -114,11 +118,11 @@ struct Run {
     plan: Plan,
     suite: Arc<dyn Suite>,
     known: Vec<Known>,
-    progress: Option<Box<dyn FnMut(&Summary) + Send>>,
+    progress: Option<TellProgress>,
 }
 
 impl Run {
-    async fn to_end(mut self, mut source: Box<dyn EventSource>) -> anyhow::Result<Summary> {
+    async fn carry_out(mut self, mut source: Box<dyn EventSource>) -> anyhow::Result<Summary> {
         let began = Instant::now();
         let world = World::start(self.simulation.clone(), &self.plan, Arc::clone(&self.suite))?;
         let end = Duration::from_secs(self.plan.seconds);

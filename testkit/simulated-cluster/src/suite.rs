@@ -14,9 +14,7 @@ use simulator::{Host, Process};
 
 use crate::observer::{PodTruth, Truth};
 use crate::plan::{NodePlan, Place, Settings};
-
-/// Parts of hardware that only one container may have at a time, by numbers of the suite's own, such as cores.
-pub type Units = BTreeSet<u32>;
+pub use crate::units::Units;
 
 /// Where one process of a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

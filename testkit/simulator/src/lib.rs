@@ -5,6 +5,18 @@
 //! of a [`Simulation`]: its tasks are polled by the [`executor`], its files and sockets are in memory, its connections go over
 //! [`network`] links that can be slow or cut. A process can be killed before any poll of its tasks: nothing of it runs again.
 //!
+//! Rooms, each knowing only those above it:
+//!
+//! | room | what it owns |
+//! |---|---|
+//! | [`random`], `time`, [`trace`], `life`, `parts`, `ready` | streams of numbers, the clock, events, a process' life, counts by part, tasks that were woken |
+//! | [`files`] | a host's files and Unix sockets, and a process' way to them |
+//! | [`network`] | links, connections, and a process' sockets |
+//! | `machine`, `process`, `host` | a host without its processes; what a program runs as; both |
+//! | [`executor`], `watchdog` | which task is polled when, and whether a poll returns |
+//! | `logs`, `panics` | what tasks say while they are polled |
+//! | `simulation` | all of it, on a thread of its own |
+//!
 //! ```
 //! use std::time::Duration;
 //! use runtime::system::Address;
@@ -31,17 +43,23 @@
 pub mod executor;
 pub mod files;
 mod host;
+mod life;
 mod logs;
+mod machine;
 pub mod network;
 mod panics;
+mod parts;
 mod process;
 pub mod random;
+mod ready;
 mod simulation;
+mod time;
 pub mod trace;
 mod watchdog;
 
 pub use self::host::Host;
 pub use self::panics::Panic;
-pub use self::process::{Activity, Process};
+pub use self::parts::Activity;
+pub use self::process::Process;
 pub use self::simulation::{Finished, Options, Simulation, run};
 pub use self::watchdog::{Stuck, TellStuck};

@@ -8,7 +8,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::executor::current_part;
-use crate::simulation::Shared;
+use crate::process::Shared;
 
 /// The log of a simulating thread.
 pub(crate) struct Logs {
@@ -28,11 +28,12 @@ impl Subscriber for Logs {
 
     fn event(&self, event: &Event<'_>) {
         let Some(part) = current_part() else { return };
-        self.shared.count_log_line(part);
-        if self.shared.wants_remarks() {
+        let Shared { parts, trace, .. } = &*self.shared;
+        parts.count_log_line(part);
+        if trace.wants_remarks() {
             let mut line = format!("{}", event.metadata().level());
             event.record(&mut Words(&mut line));
-            self.shared.remark_of(part, format_args!("{line}"));
+            trace.remark(&parts.name(part), format_args!("{line}"));
         }
     }
 

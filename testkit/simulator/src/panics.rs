@@ -6,7 +6,7 @@ use std::panic::PanicHookInfo;
 use std::sync::Once;
 
 use crate::executor::current_part;
-use crate::simulation::Shared;
+use crate::parts::Parts;
 
 /// A panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +76,9 @@ fn note(panic: &PanicHookInfo<'_>) -> bool {
 
 impl Caught {
     /// The panic with its part's name.
-    pub(crate) fn of_part(self, shared: &Shared) -> Panic {
+    pub(crate) fn of_part(self, parts: &Parts) -> Panic {
         let Caught { part, message, location } = self;
-        let part = part.map_or_else(|| "simulation".to_owned(), |part| shared.part_name(part).to_string());
+        let part = part.map_or_else(|| "simulation".to_owned(), |part| parts.name(part).to_string());
         Panic { part, message, location }
     }
 }

@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::random::{EMPTY, extend};
+use crate::time::Clock;
 
 /// How many of the last events are kept.
 pub const KEPT: usize = 100;
@@ -21,6 +23,11 @@ pub struct Sink {
 
 /// What has happened so far.
 pub(crate) struct Trace {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+struct State {
     hash: u64,
     events: u64,
     last: VecDeque<String>,
@@ -28,34 +35,83 @@ pub(crate) struct Trace {
     line: String,
     sink: Option<Sink>,
     /// Why the sink failed, if it has.
-    pub(crate) sink_failed: Option<String>,
+    sink_failed: Option<String>,
 }
 
 impl Trace {
-    pub(crate) fn new(sink: Option<Sink>) -> Self {
-        Self {
+    pub(crate) fn new(clock: Clock, sink: Option<Sink>) -> Self {
+        let state = State {
             hash: EMPTY,
             events: 0,
             last: VecDeque::with_capacity(KEPT),
             line: String::new(),
             sink,
             sink_failed: None,
-        }
+        };
+        Self { clock, state: Mutex::new(state) }
     }
 
-    /// Adds an event: when, by whom, what. It is part of the hash.
-    pub(crate) fn add(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
-        let line = if self.last.len() == KEPT { self.last.pop_front() } else { None };
-        let line = self.hashed(line.unwrap_or_default(), at, part, what);
-        self.last.push_back(line);
+    /// Adds an event: by whom, what. It is part of the hash.
+    pub(crate) fn event(&self, part: &str, what: fmt::Arguments<'_>) {
+        let mut state = self.state();
+        let line = if state.last.len() == KEPT { state.last.pop_front() } else { None };
+        let line = state.hashed(line.unwrap_or_default(), self.clock.elapsed(), part, what);
+        state.last.push_back(line);
     }
 
     /// Adds an event that is not worth keeping among the last ones. It is part of the hash.
-    pub(crate) fn routine(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
-        let line = std::mem::take(&mut self.line);
-        self.line = self.hashed(line, at, part, what);
+    pub(crate) fn routine(&self, part: &str, what: fmt::Arguments<'_>) {
+        let mut state = self.state();
+        let line = std::mem::take(&mut state.line);
+        state.line = state.hashed(line, self.clock.elapsed(), part, what);
     }
 
+    /// Adds what explains events and is not one, such as a line of a log: it is not part of the hash.
+    pub(crate) fn remark(&self, part: &str, what: fmt::Arguments<'_>) {
+        let (mut state, at) = (self.state(), self.clock.elapsed());
+        if state.wants(at) {
+            let line = format!("{} {part}| {what}", Time(at));
+            state.print(at, &line);
+        }
+    }
+
+    /// Whether anybody reads remarks.
+    pub(crate) fn wants_remarks(&self) -> bool {
+        self.state().wants(self.clock.elapsed())
+    }
+
+    /// Flushes the sink. Why it failed, if it has.
+    pub(crate) fn finish(&self) -> Option<String> {
+        let mut state = self.state();
+        if let Some(mut sink) = state.sink.take()
+            && let Err(error) = sink.to.flush()
+        {
+            state.sink_failed = Some(error.to_string());
+        }
+        state.sink_failed.take()
+    }
+
+    /// The hash of all events, in order.
+    pub(crate) fn hash(&self) -> u64 {
+        self.state().hash
+    }
+
+    /// Number of events.
+    pub(crate) fn events(&self) -> u64 {
+        self.state().events
+    }
+
+    /// The last events, the latest last.
+    pub(crate) fn last(&self) -> Vec<String> {
+        self.state().last.iter().cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
     /// The line of an event, made part of the hash and printed.
     fn hashed(&mut self, mut line: String, at: Duration, part: &str, what: fmt::Arguments<'_>) -> String {
         line.clear();
@@ -67,16 +123,7 @@ impl Trace {
         line
     }
 
-    /// Adds what explains events and is not one, such as a line of a log: it is not part of the hash.
-    pub(crate) fn remark(&mut self, at: Duration, part: &str, what: fmt::Arguments<'_>) {
-        if self.wants(at) {
-            let line = format!("{} {part}| {what}", Time(at));
-            self.print(at, &line);
-        }
-    }
-
-    /// Whether anybody reads remarks.
-    pub(crate) fn wants(&self, at: Duration) -> bool {
+    fn wants(&self, at: Duration) -> bool {
         self.sink.as_ref().is_some_and(|sink| at >= sink.from)
     }
 
@@ -86,30 +133,6 @@ impl Trace {
             self.sink_failed = Some(error.to_string());
             self.sink = None;
         }
-    }
-
-    /// Flushes the sink.
-    pub(crate) fn finish(&mut self) {
-        if let Some(mut sink) = self.sink.take()
-            && let Err(error) = sink.to.flush()
-        {
-            self.sink_failed = Some(error.to_string());
-        }
-    }
-
-    /// The hash of all events, in order.
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    /// Number of events.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// The last events, the latest last.
-    pub(crate) fn last(&self) -> impl Iterator<Item = &str> {
-        self.last.iter().map(String::as_str)
     }
 }
 
@@ -129,12 +152,18 @@ impl fmt::Display for Time {
 mod tests {
     use super::*;
 
+    fn trace() -> (Trace, Clock) {
+        let clock = Clock::default();
+        (Trace::new(clock.clone(), None), clock)
+    }
+
     #[test]
     fn the_hash_is_of_time_part_and_words_and_of_no_remark() {
         let hash = |at, part: &str, what: &str, remark: &str| {
-            let mut trace = Trace::new(None);
-            trace.add(Duration::from_millis(at), part, format_args!("{what}"));
-            trace.remark(Duration::ZERO, "log", format_args!("{remark}"));
+            let (trace, clock) = trace();
+            clock.set_elapsed(Duration::from_millis(at));
+            trace.event(part, format_args!("{what}"));
+            trace.remark("log", format_args!("{remark}"));
             trace.hash()
         };
         let base = hash(1, "a", "b", "");
@@ -146,11 +175,13 @@ mod tests {
 
     #[test]
     fn the_last_events_are_kept() {
-        let mut trace = Trace::new(None);
+        let (trace, clock) = trace();
+        clock.set_elapsed(Duration::from_secs(90_061));
         for number in 0..KEPT + 5 {
-            trace.add(Duration::from_secs(90_061), "part", format_args!("{number}"));
+            trace.event("part", format_args!("{number}"));
         }
-        assert_eq!((trace.last().count(), trace.events()), (KEPT, KEPT as u64 + 5));
-        assert_eq!(trace.last().next(), Some("1d 01:01:01.000 part: 5"));
+        let last = trace.last();
+        assert_eq!((last.len(), trace.events()), (KEPT, KEPT as u64 + 5));
+        assert_eq!(last[0], "1d 01:01:01.000 part: 5");
     }
 }

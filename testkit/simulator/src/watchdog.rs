@@ -39,6 +39,10 @@ impl Watchdog {
         let (end, ended) = mpsc::sync_channel::<()>(0);
         let watched = Arc::clone(&watchdog);
         // Without a thread nobody is told, and the simulation runs all the same.
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "it watches in real time and changes nothing of the simulation"
+        )]
         let _watching = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             let mut seen = 0;
             while ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {

@@ -1,6 +1,7 @@
 //! The life of a process: killed, frozen, ended, without power, by a clock of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
+#![allow(clippy::disallowed_methods, reason = "what libraries ask is simulated too")]
 
 use std::path::Path;
 use std::sync::Arc;

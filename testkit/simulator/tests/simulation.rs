@@ -1,6 +1,11 @@
 //! What a simulation promises: the same run for the same seed, time that jumps, and an end that is one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what libraries ask is simulated too"
+)]
 
 use std::collections::HashMap;
 use std::sync::mpsc;

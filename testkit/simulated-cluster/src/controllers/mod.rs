@@ -19,8 +19,9 @@ use simulator::Simulation;
 use tokio::time::{Instant, interval};
 
 use self::owners::Owners;
+use crate::names::NAMESPACE;
 use crate::observer::text;
-use crate::world::{NAMESPACE, Watcher};
+use crate::watcher::Watcher;
 
 /// Time between two looks at nodes and at pods that nobody needs.
 const PERIOD: Duration = Duration::from_secs(5);

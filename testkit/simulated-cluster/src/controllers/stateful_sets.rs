@@ -28,9 +28,9 @@ impl Controllers {
                 }
             }
             // The last first, one at a time.
-            let surplus =
+            let mut surplus =
                 pods.iter().filter(|(pod, _)| (0..set.replicas).all(|number| **pod != pod_name(number)));
-            if let Some((_, pod)) = surplus.last().filter(|(_, pod)| is_complete && !is_deleting(pod)) {
+            if let Some((_, pod)) = surplus.next_back().filter(|(_, pod)| is_complete && !is_deleting(pod)) {
                 self.delete(client, pod, None).await;
             }
         }

@@ -8,4 +8,5 @@ mod violation;
 pub(crate) use self::mirror::text;
 pub use self::mirror::{Key, Mirror};
 pub use self::truth::{ContainerTruth, PodTruth, Truth};
+pub(crate) use self::violation::without_numbers;
 pub use self::violation::{Known, Seen, Violation, Violations};

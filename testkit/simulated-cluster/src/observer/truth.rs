@@ -8,7 +8,7 @@ use fake_cluster::kubelet::ContainerStart;
 use serde_json::Value;
 
 use super::mirror::{Key, text};
-use crate::suite::Units;
+use crate::units::Units;
 
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use simulator::random::Rng;
 
 use super::Generated;
+use crate::names::SCHEDULER;
 use crate::plan::{Event, What};
-use crate::world::SCHEDULER;
 
 /// Pods that stay until they are deleted, for each node at most.
 const STAYING: usize = 1;

@@ -11,12 +11,10 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::{World, locked};
-use crate::observer::Violation;
+use crate::names::NAMESPACE;
+use crate::observer::{Violation, text};
 use crate::plan::{Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
-
-/// The namespace of all pods.
-pub(crate) const NAMESPACE: &str = "default";
 
 impl World {
     /// Carries out an event at its time. `began` is the beginning of the simulation.
@@ -78,7 +76,7 @@ impl World {
     fn tell(&self, what: &What) {
         let words = match what {
             What::Create { pods } => {
-                let names = pods.iter().map(|pod| crate::observer::text(pod, "/metadata/name"));
+                let names = pods.iter().map(|pod| text(pod, "/metadata/name"));
                 format!("create {}", names.collect::<Vec<_>>().join(", "))
             }
             what => serde_json::to_string(what).unwrap_or_default(),

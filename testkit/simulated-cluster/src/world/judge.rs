@@ -7,9 +7,10 @@ use std::time::Duration;
 use simulator::Activity;
 use tokio::time::sleep;
 
-use super::{World, without_numbers};
-use crate::observer::{PodTruth, Truth, Violation, text};
+use super::World;
+use crate::observer::{PodTruth, Truth, Violation, text, without_numbers};
 use crate::plan::{NodePlan, Place};
+use crate::suite::Size;
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
@@ -132,7 +133,7 @@ impl World {
         let places = (0..self.nodes.len()).map(Place::Node).chain([Place::Control]);
         let sizes = places.flat_map(|place| self.suite.sizes(place, truth));
         let too_large = sizes.filter(|size| size.is > size.at_most);
-        let violation = |size: crate::suite::Size| Violation {
+        let violation = |size: Size| Violation {
             invariant: "bounded",
             cause: size.what.clone(),
             text: format!("{} are {}, at most {} may be", size.what, size.is, size.at_most),

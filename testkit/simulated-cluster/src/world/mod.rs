@@ -5,7 +5,6 @@ mod faults;
 mod judge;
 mod node;
 mod parts;
-mod watcher;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,19 +16,15 @@ use futures::FutureExt as _;
 use simulator::network::LinkQuality;
 use simulator::{Host, Process, Simulation};
 
-pub(crate) use self::events::NAMESPACE;
 use self::faults::Faults;
 use self::node::Node;
-pub(crate) use self::parts::without_numbers;
 use self::parts::{Part, PartStart};
-pub(crate) use self::watcher::{Counts, Watcher};
 use crate::api::{Answers, ApiServerHost, Conditions};
 use crate::controllers::Controllers;
+use crate::names::SCHEDULER;
 use crate::plan::{Place, Plan, Settings, node_name};
 use crate::suite::{RunsOn, Start, Suite};
-
-/// The name of the scheduler that pods have to ask for.
-pub const SCHEDULER: &str = "my-scheduler";
+use crate::watcher::Watcher;
 
 /// The address of the Service of the suite's programs.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{World, locked};
-use crate::observer::Violation;
+use crate::observer::{Violation, without_numbers};
 use crate::plan::Place;
 
 /// Starts a part in a process at a place; it runs until the future ends.
@@ -128,28 +128,5 @@ impl Part {
     fn each(&self, change: impl Fn(&Process)) {
         let running = locked(&self.running).clone();
         running.iter().for_each(change);
-    }
-}
-
-/// A text by which two of a kind are known as such: digits become `#`, and it is at most 160 characters long.
-pub(crate) fn without_numbers(text: &str) -> String {
-    let mut words = String::new();
-    for character in text.chars().take(160) {
-        match character {
-            '0'..='9' if words.ends_with('#') => {}
-            '0'..='9' => words.push('#'),
-            _ => words.push(character),
-        }
-    }
-    words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_do_not_tell_texts_apart() {
-        assert_eq!(without_numbers("neuron12 of n3: 4,5"), "neuron# of n#: #,#");
     }
 }

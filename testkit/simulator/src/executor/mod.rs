@@ -4,7 +4,6 @@
 //! become ready meanwhile are the next batch. In which order they were woken decides nothing, since libraries draw that from
 //! generators that nobody can seed.
 
-mod ready;
 mod tasks;
 
 use std::cell::Cell;
@@ -13,15 +12,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep};
 
-pub(crate) use self::ready::Ready;
-use self::ready::TaskWaker;
 use self::tasks::Tasks;
-use crate::process::{MayBePolled, ProcessState};
+use crate::process::{MayBePolled, Shared, Spawned};
 use crate::random::Rng;
-use crate::simulation::Shared;
+use crate::ready::TaskWaker;
+use crate::watchdog::Watchdog;
 
 /// How tasks that are ready at one instant are put in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +35,6 @@ const LEFT_FOR_LATER: u8 = 8;
 /// The number of the main future among the tasks.
 const MAIN: u64 = 0;
 
-/// A task that was started and is not known to the executor yet.
-pub(crate) struct Spawned {
-    pub(crate) id: u64,
-    pub(crate) process: Arc<ProcessState>,
-    pub(crate) future: BoxFuture<'static, ()>,
-}
-
 thread_local! {
     /// The part whose task is being polled, as its place in the table of parts.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
@@ -58,6 +48,7 @@ pub(crate) fn current_part() -> Option<usize> {
 /// Drives everything: the future that the simulation's thread runs. It ends when the main future does.
 pub(crate) struct Executor<F: Future> {
     shared: Arc<Shared>,
+    watchdog: Arc<Watchdog>,
     edge: libc_edge::Simulated,
     main: Pin<Box<F>>,
     main_wakes: Arc<TaskWaker>,
@@ -82,9 +73,16 @@ const ALARM: Duration = Duration::from_secs(400 * 24 * 3600);
 
 impl<F: Future> Executor<F> {
     /// Made within the paused runtime.
-    pub(crate) fn new(shared: Arc<Shared>, edge: libc_edge::Simulated, main: F, order: Order) -> Self {
-        let main_wakes = shared.ready.waker(MAIN);
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        watchdog: Arc<Watchdog>,
+        edge: libc_edge::Simulated,
+        main: F,
+        order: Order,
+    ) -> Self {
+        let main_wakes = shared.changes.ready.waker(MAIN);
         Self {
+            watchdog,
             edge,
             main: Box::pin(main),
             main_waker: Arc::clone(&main_wakes).into(),
@@ -102,10 +100,10 @@ impl<F: Future> Executor<F> {
     /// Takes what is ready, in the order in which it is to be polled.
     fn take_batch(&mut self) {
         self.batch.clear();
-        self.shared.ready.take(&mut self.batch);
+        self.shared.changes.ready.take(&mut self.batch);
         self.batch.sort_unstable();
         if self.order == Order::Seeded && self.batch.len() > 1 {
-            let (draws, ready) = (&mut self.draws, &self.shared.ready);
+            let (draws, ready) = (&mut self.draws, &self.shared.changes.ready);
             draws.shuffle(&mut self.batch);
             self.batch.retain(|task| {
                 let is_left = draws.u8(..LEFT_FOR_LATER) == 0;
@@ -119,10 +117,10 @@ impl<F: Future> Executor<F> {
 
     /// Takes over what was started and ended by the tasks themselves.
     fn take_changes(&mut self) {
-        for Spawned { id, process, future } in self.shared.take_spawned() {
-            self.tasks.insert(id, process, future, self.shared.ready.waker(id));
+        for Spawned { id, process, future } in self.shared.changes.take_spawned() {
+            self.tasks.insert(id, process, future, self.shared.changes.ready.waker(id));
         }
-        for process in self.shared.take_ended() {
+        for process in self.shared.changes.take_ended() {
             self.tasks.drop_all_of(&process);
         }
     }
@@ -135,15 +133,15 @@ impl<F: Future> Executor<F> {
             MayBePolled::Never => return self.take_changes(),
         }
         CURRENT.set(Some(process.part()));
-        self.edge.set_clocks(self.shared.wall(elapsed, process.skew()), elapsed);
-        self.shared.watchdog.poll_begins(process.part(), elapsed);
+        self.edge.set_clocks(process.wall(), elapsed);
+        self.watchdog.poll_begins(process.part(), elapsed);
         self.tasks.poll(id);
-        self.shared.watchdog.poll_ends();
+        self.watchdog.poll_ends();
         CURRENT.set(None);
     }
 
     fn poll_main(&mut self, elapsed: Duration) -> Poll<F::Output> {
-        self.edge.set_clocks(self.shared.wall(elapsed, 0), elapsed);
+        self.edge.set_clocks(self.shared.clock.wall(0), elapsed);
         self.main_wakes.poll_begins();
         self.main.as_mut().poll(&mut Context::from_waker(&self.main_waker))
     }
@@ -151,10 +149,10 @@ impl<F: Future> Executor<F> {
     fn poll_batches(&mut self) -> Poll<F::Output> {
         loop {
             let elapsed = self.began.elapsed();
-            self.shared.set_elapsed(elapsed);
+            self.shared.clock.set_elapsed(elapsed);
             self.take_changes();
             self.take_batch();
-            if self.batch.is_empty() && self.shared.ready.is_empty() {
+            if self.batch.is_empty() && self.shared.changes.ready.is_empty() {
                 return Poll::Pending;
             }
             self.idle.polled = true;
@@ -176,9 +174,9 @@ impl<F: Future> Future for Executor<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
-        self.shared.ready.polling(context.waker());
+        self.shared.changes.ready.polling(context.waker());
         let polled = self.poll_batches();
-        self.shared.ready.polled();
+        self.shared.changes.ready.polled();
         if polled.is_pending() && self.idle.alarm.as_mut().poll(context).is_ready() {
             if !std::mem::take(&mut self.idle.polled) {
                 return Poll::Ready(None);

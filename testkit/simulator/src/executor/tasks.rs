@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use futures::future::BoxFuture;
 
-use super::ready::TaskWaker;
 use crate::process::ProcessState;
+use crate::ready::TaskWaker;
 
 /// The tasks, by number.
 #[derive(Default)]

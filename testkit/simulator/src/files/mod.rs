@@ -2,26 +2,27 @@
 
 mod lock;
 mod of_process;
+mod sockets;
 mod tree;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use runtime::system::{Connection, FileStatus};
-use tokio::sync::{Notify, mpsc, watch};
+use runtime::system::FileStatus;
+use tokio::sync::{Notify, watch};
 
 pub(crate) use self::of_process::ProcessFiles;
+use self::sockets::Listening;
 use self::tree::{Content, Entry, Tree};
-use crate::network::UnixListening;
-use crate::simulation::Shared;
+use crate::time::Clock;
 
 /// A host's files. Whoever makes the machine writes them here, at once and without a process.
 pub struct FileSystem {
-    shared: Arc<Shared>,
+    clock: Clock,
     state: Mutex<State>,
     /// Told when a path hangs no longer.
     recovered: Notify,
@@ -33,7 +34,7 @@ struct State {
     watches: Vec<FolderWatched>,
     /// Nothing at or below these paths can be read.
     hung: BTreeSet<PathBuf>,
-    sockets: Vec<UnixListening>,
+    listening: Vec<Listening>,
     /// Number of reads, listings and looks since the beginning.
     reads: u64,
 }
@@ -44,8 +45,8 @@ struct FolderWatched {
 }
 
 impl FileSystem {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, state: Mutex::default(), recovered: Notify::new() }
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, state: Mutex::default(), recovered: Notify::new() }
     }
 
     /// Writes a file, with the folders that lead to it. One that is there is replaced.
@@ -129,42 +130,11 @@ impl FileSystem {
         path: &Path,
         change: impl FnOnce(&mut Tree, SystemTime) -> io::Result<T>,
     ) -> io::Result<T> {
-        let now = SystemTime::UNIX_EPOCH + self.shared.wall(self.shared.elapsed(), 0);
+        let now = SystemTime::UNIX_EPOCH + self.clock.wall(0);
         let mut state = self.state();
         let done = change(&mut state.tree, now)?;
         state.tell(path);
         Ok(done)
-    }
-
-    /// Makes a socket on which the process listens. The file stays when that has ended.
-    pub(crate) fn listen(
-        &self,
-        path: &Path,
-        process: u64,
-    ) -> io::Result<mpsc::UnboundedReceiver<Connection>> {
-        if self.exists(path) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        if self.state().tree.names(path.parent().unwrap_or(path)).is_err() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        self.change(path, |tree, now| tree.put(path, Content::Socket, now))?;
-        let mut state = self.state();
-        let inode = state.tree.get(path).map(|entry| entry.inode.number).unwrap_or_default();
-        let (connections, accepted) = mpsc::unbounded_channel();
-        state.sockets.retain(|socket| !socket.connections.is_closed());
-        state.sockets.push(UnixListening { inode, process, connections });
-        Ok(accepted)
-    }
-
-    /// Who listens on the socket, and how connections reach it.
-    pub(crate) fn listening(&self, path: &Path) -> io::Result<(u64, mpsc::UnboundedSender<Connection>)> {
-        let state = self.state();
-        let inode = state.tree.get(path).ok_or(io::ErrorKind::NotFound)?.inode.number;
-        let socket = state.sockets.iter().find(|socket| socket.inode == inode);
-        let socket = socket.filter(|socket| !socket.connections.is_closed());
-        let socket = socket.ok_or(io::ErrorKind::ConnectionRefused)?;
-        Ok((socket.process, socket.connections.clone()))
     }
 
     /// Waits until the path does not hang.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures::FutureExt as _;
@@ -13,19 +13,22 @@ use tokio::sync::watch;
 
 use super::lock::Handle;
 use super::tree::{Content, Tree};
-use super::{FolderWatched, status};
-use crate::host::HostState;
-use crate::process::ProcessState;
+use super::{FileSystem, FolderWatched, status};
+use crate::life::Life;
 
 /// The files that one process sees.
 pub(crate) struct ProcessFiles {
-    process: Weak<ProcessState>,
-    host: Arc<HostState>,
+    life: Life,
+    /// Those of its host.
+    files: Arc<FileSystem>,
+    /// Its host's number.
+    host: usize,
 }
 
 impl ProcessFiles {
-    pub(crate) fn new(process: Weak<ProcessState>, host: Arc<HostState>) -> Self {
-        Self { process, host }
+    /// The way of the process with this life to the files of its host, which has this number.
+    pub(crate) fn new(life: Life, files: Arc<FileSystem>, host: usize) -> Self {
+        Self { life, files, host }
     }
 
     fn look<T: Send + 'static>(
@@ -33,16 +36,16 @@ impl ProcessFiles {
         path: &Path,
         look: impl FnOnce(&Tree) -> io::Result<T> + Send + 'static,
     ) -> BoxFuture<'static, io::Result<T>> {
-        let mut state = self.host.files.state();
+        let mut state = self.files.state();
         state.reads += 1;
         if !state.hangs(path) {
             return ready(look(&state.tree)).boxed();
         }
         drop(state);
-        let (host, path) = (Arc::clone(&self.host), path.to_owned());
+        let (files, path) = (Arc::clone(&self.files), path.to_owned());
         async move {
-            host.files.answers(&path).await;
-            look(&host.files.state().tree)
+            files.answers(&path).await;
+            look(&files.state().tree)
         }
         .boxed()
     }
@@ -52,11 +55,10 @@ impl ProcessFiles {
         path: &Path,
         change: impl FnOnce(&mut Tree, SystemTime) -> io::Result<T>,
     ) -> BoxFuture<'static, io::Result<T>> {
-        let is_alive = self.process.upgrade().is_some_and(|process| !process.has_ended());
-        let done = if is_alive {
-            self.host.files.change(path, change)
-        } else {
+        let done = if self.life.has_ended() {
             Err(io::Error::other("the process has ended"))
+        } else {
+            self.files.change(path, change)
         };
         ready(done).boxed()
     }
@@ -81,7 +83,7 @@ impl Files for ProcessFiles {
     }
 
     fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>> {
-        let (file, host) = (path.to_owned(), self.host.number);
+        let (file, host) = (path.to_owned(), self.host);
         self.look(path, move |tree| {
             tree.get(&file).map(|entry| status(host, entry)).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
@@ -100,7 +102,7 @@ impl Files for ProcessFiles {
     }
 
     fn create_lock_file(&self, path: &Path) -> BoxFuture<'static, io::Result<Arc<dyn LockFile>>> {
-        let host = self.host.number;
+        let host = self.host;
         self.change(path, |tree, now| {
             in_folder(tree, path)?;
             if tree.get(path).is_some() {
@@ -113,12 +115,12 @@ impl Files for ProcessFiles {
     }
 
     fn open_lock_file(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<Arc<dyn LockFile>>>> {
-        let (file, host) = (path.to_owned(), self.host.number);
+        let (file, host) = (path.to_owned(), self.host);
         self.look(path, move |tree| Ok(tree.get(&file).map(|entry| Handle::open(&entry.inode, host))))
     }
 
     fn watch(&self, folder: &Path, changes: watch::Sender<()>) -> io::Result<Box<dyn Send + Sync>> {
-        let mut state = self.host.files.state();
+        let mut state = self.files.state();
         state.tree.names(folder)?;
         state.watches.push(FolderWatched { folder: folder.to_owned(), changes });
         // The watch ends with its last receiver.

@@ -1,6 +1,6 @@
 //! The files of one host by their paths. Paths are absolute and have no `.` and no `..`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,8 +18,11 @@ const MOST_LINKS: usize = 40;
 /// Every file of a host.
 #[derive(Default)]
 pub(crate) struct Tree {
-    // Never iterated: folders know what is in them.
-    entries: HashMap<Box<[u8]>, Entry>,
+    #[allow(
+        clippy::disallowed_types,
+        reason = "never iterated, as folders know what is in them, and looked up all the time"
+    )]
+    entries: std::collections::HashMap<Box<[u8]>, Entry>,
     inodes: u64,
 }
 

@@ -1,5 +1,6 @@
 //! Connections in memory: over links between hosts, which can be slow, lossy or cut ([`link`]), and without one on a host.
 
+mod addresses;
 mod link;
 mod of_process;
 mod pipe;
@@ -12,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use runtime::system::Connection;
 use tokio::sync::mpsc;
 
+pub(crate) use self::addresses::HostAddress;
+use self::addresses::HostAddresses;
 pub use self::link::{Link, LinkQuality};
-pub(crate) use self::of_process::{ProcessSockets, UnixListening};
+pub(crate) use self::of_process::ProcessSockets;
 use self::pipe::Pipe;
 use crate::random::{self, Rng};
 
@@ -31,6 +34,7 @@ pub(crate) enum Ending {
 /// All links, listeners and connections.
 pub(crate) struct Network {
     seed: u64,
+    hosts: HostAddresses,
     state: Mutex<State>,
 }
 
@@ -56,7 +60,12 @@ struct Listening {
 
 impl Network {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, state: Mutex::default() }
+        Self { seed, hosts: HostAddresses::default(), state: Mutex::default() }
+    }
+
+    /// Adds a host.
+    pub(crate) fn add_host(&self) -> HostAddress {
+        self.hosts.add()
     }
 
     /// Sets how links are that nobody has set apart.

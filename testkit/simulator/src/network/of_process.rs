@@ -3,21 +3,30 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use runtime::system::{Address, Connection, Listener, Sockets};
 use tokio::sync::mpsc;
 
-use crate::process::ProcessState;
+use super::{HostAddress, Network};
+use crate::files::FileSystem;
+use crate::life::Life;
 
 /// Longest path of a Unix socket, in bytes (unix(7)).
 const LONGEST_PATH: usize = 107;
 
 /// The sockets of one process.
+#[derive(Clone)]
 pub(crate) struct ProcessSockets {
-    process: Weak<ProcessState>,
+    /// The process' number.
+    process: u64,
+    life: Life,
+    host: HostAddress,
+    /// Its host's.
+    files: Arc<FileSystem>,
+    network: Arc<Network>,
 }
 
 /// A socket that listens.
@@ -27,32 +36,73 @@ struct Accepting {
 }
 
 impl ProcessSockets {
-    pub(crate) fn new(process: Weak<ProcessState>) -> Self {
-        Self { process }
+    /// The sockets of the process with this number and life, on the host with these files.
+    pub(crate) fn new(
+        process: u64,
+        life: Life,
+        host: HostAddress,
+        files: Arc<FileSystem>,
+        network: Arc<Network>,
+    ) -> Self {
+        Self { process, life, host, files, network }
     }
 
-    fn process(&self) -> io::Result<Arc<ProcessState>> {
-        let alive = self.process.upgrade().filter(|process| !process.has_ended());
-        alive.ok_or_else(|| io::Error::other("the process has ended"))
+    fn check_alive(&self) -> io::Result<()> {
+        if self.life.has_ended() {
+            return Err(io::Error::other("the process has ended"));
+        }
+        Ok(())
+    }
+
+    fn connect_unix(&self, path: &Path) -> io::Result<Connection> {
+        check_path(path)?;
+        let (server, connections) = self.files.listening(path)?;
+        let [near, far] = self.network.connect([self.process, server], None);
+        // The kernel takes connections for a process that does not, until that has ended.
+        connections.send(Connection::new(far, "")).map_err(|_| io::ErrorKind::ConnectionRefused)?;
+        Ok(Connection::new(near, ""))
+    }
+
+    async fn connect_tcp(&self, address: SocketAddrV4) -> io::Result<Connection> {
+        let network = &self.network;
+        let address = network.backend(SocketAddrV4::new(self.ip(*address.ip()), address.port()));
+        let there = network.hosts.host_at(*address.ip()).ok_or(io::ErrorKind::HostUnreachable)?;
+        let here = self.host.number;
+        let links = (there != here).then(|| [network.link(here, there), network.link(there, here)]);
+        if let Some([there, back]) = &links {
+            there.pass().await;
+            back.pass().await;
+        }
+        let listening = network.listening(address).ok_or(io::ErrorKind::ConnectionRefused)?;
+        let [near, far] = network.connect([self.process, listening.process], links);
+        let peer = self.host.ip.to_string();
+        listening
+            .connections
+            .send(Connection::new(far, peer))
+            .map_err(|_| io::ErrorKind::ConnectionRefused)?;
+        Ok(Connection::new(near, address.to_string()))
+    }
+
+    /// Loopback is the process' own host.
+    fn ip(&self, ip: Ipv4Addr) -> Ipv4Addr {
+        if ip.is_loopback() { self.host.ip } else { ip }
     }
 }
 
 impl Sockets for ProcessSockets {
     fn listen(&self, address: &Address) -> io::Result<Box<dyn Listener>> {
-        let process = self.process()?;
-        let host = &process.host;
+        self.check_alive()?;
         let (address, connections) = match address {
             Address::Unix(path) => {
                 check_path(path)?;
-                (address.clone(), host.files.listen(path, process.id)?)
+                (address.clone(), self.files.listen(path, self.process)?)
             }
             Address::Tcp(SocketAddr::V4(wanted)) => {
-                let ip = if wanted.ip().is_unspecified() { host.ip } else { ip_of(&process, *wanted.ip()) };
-                if ip != host.ip {
+                let ip = if wanted.ip().is_unspecified() { self.host.ip } else { self.ip(*wanted.ip()) };
+                if ip != self.host.ip {
                     return Err(io::ErrorKind::AddrNotAvailable.into());
                 }
-                let at = (ip, wanted.port());
-                let (address, connections) = process.shared.network.listen(process.id, at)?;
+                let (address, connections) = self.network.listen(self.process, (ip, wanted.port()))?;
                 (Address::Tcp(address.into()), connections)
             }
             Address::Tcp(SocketAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()),
@@ -61,49 +111,17 @@ impl Sockets for ProcessSockets {
     }
 
     fn connect(&self, address: &Address) -> BoxFuture<'static, io::Result<Connection>> {
-        let (process, address) = (self.process(), address.clone());
+        let (alive, sockets, address) = (self.check_alive(), self.clone(), address.clone());
         async move {
-            let process = process?;
+            alive?;
             match address {
-                Address::Unix(path) => connect_unix(&process, &path),
-                Address::Tcp(SocketAddr::V4(address)) => connect_tcp(&process, address).await,
+                Address::Unix(path) => sockets.connect_unix(&path),
+                Address::Tcp(SocketAddr::V4(address)) => sockets.connect_tcp(address).await,
                 Address::Tcp(SocketAddr::V6(_)) => Err(io::ErrorKind::NetworkUnreachable.into()),
             }
         }
         .boxed()
     }
-}
-
-fn connect_unix(process: &ProcessState, path: &Path) -> io::Result<Connection> {
-    check_path(path)?;
-    let (server, connections) = process.host.files.listening(path)?;
-    let [near, far] = process.shared.network.connect([process.id, server], None);
-    // The kernel takes connections for a process that does not, until that has ended.
-    connections.send(Connection::new(far, "")).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-    Ok(Connection::new(near, ""))
-}
-
-async fn connect_tcp(process: &ProcessState, address: SocketAddrV4) -> io::Result<Connection> {
-    let network = &process.shared.network;
-    let ip = ip_of(process, *address.ip());
-    let address = network.backend(SocketAddrV4::new(ip, address.port()));
-    let host = process.shared.host_at(*address.ip()).ok_or(io::ErrorKind::HostUnreachable)?;
-    let here = process.host.number;
-    let links = (host != here).then(|| [network.link(here, host), network.link(host, here)]);
-    if let Some([there, back]) = &links {
-        there.pass().await;
-        back.pass().await;
-    }
-    let listening = network.listening(address).ok_or(io::ErrorKind::ConnectionRefused)?;
-    let [near, far] = network.connect([process.id, listening.process], links);
-    let peer = process.host.ip.to_string();
-    listening.connections.send(Connection::new(far, peer)).map_err(|_| io::ErrorKind::ConnectionRefused)?;
-    Ok(Connection::new(near, address.to_string()))
-}
-
-/// Loopback is the process' own host.
-fn ip_of(process: &ProcessState, ip: Ipv4Addr) -> Ipv4Addr {
-    if ip.is_loopback() { process.host.ip } else { ip }
 }
 
 fn check_path(path: &Path) -> io::Result<()> {
@@ -128,12 +146,4 @@ impl Listener for Accepting {
     fn address(&self) -> Address {
         self.address.clone()
     }
-}
-
-/// A Unix socket that somebody listens on. It is known by its file, which may be renamed.
-pub(crate) struct UnixListening {
-    /// Number of its file.
-    pub(crate) inode: u64,
-    pub(crate) process: u64,
-    pub(crate) connections: mpsc::UnboundedSender<Connection>,
 }

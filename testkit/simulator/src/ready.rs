@@ -18,7 +18,7 @@ struct State {
 }
 
 /// Wakes one task.
-pub(super) struct TaskWaker {
+pub(crate) struct TaskWaker {
     id: u64,
     /// Whether it is among the ready ones already.
     queued: AtomicBool,
@@ -27,7 +27,7 @@ pub(super) struct TaskWaker {
 
 impl Ready {
     /// The executor is being polled from now on.
-    pub(super) fn polling(&self, executor: &Waker) {
+    pub(crate) fn polling(&self, executor: &Waker) {
         let mut state = self.lock();
         state.polling = true;
         if state.executor.as_ref().is_none_or(|known| !known.will_wake(executor)) {
@@ -36,7 +36,7 @@ impl Ready {
     }
 
     /// The executor waits from now on.
-    pub(super) fn polled(&self) {
+    pub(crate) fn polled(&self) {
         self.lock().polling = false;
     }
 
@@ -51,17 +51,17 @@ impl Ready {
     }
 
     /// Whether nothing is ready.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lock().tasks.is_empty()
     }
 
     /// Moves what is ready to `batch`, each task once.
-    pub(super) fn take(&self, batch: &mut Vec<u64>) {
+    pub(crate) fn take(&self, batch: &mut Vec<u64>) {
         batch.append(&mut self.lock().tasks);
     }
 
     /// The waker of a task that is ready from the start.
-    pub(super) fn waker(&self, id: u64) -> Arc<TaskWaker> {
+    pub(crate) fn waker(&self, id: u64) -> Arc<TaskWaker> {
         self.put_back(id);
         Arc::new(TaskWaker { id, queued: AtomicBool::new(true), ready: self.clone() })
     }
@@ -83,7 +83,7 @@ impl State {
 
 impl TaskWaker {
     /// The task is about to be polled: what wakes it from now on counts.
-    pub(super) fn poll_begins(&self) {
+    pub(crate) fn poll_begins(&self) {
         self.queued.store(false, Ordering::Relaxed);
     }
 }

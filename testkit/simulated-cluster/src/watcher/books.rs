@@ -1,0 +1,43 @@
+//! What kubelets' books say: which container was given what hardware. Asked by whoever judges.
+
+use std::collections::BTreeMap;
+
+use fake_cluster::Kubelet;
+
+use super::{Watcher, locked};
+use crate::observer::Truth;
+use crate::units::Units;
+
+impl Watcher {
+    /// A node's kubelet has started, whose books are looked at from now on.
+    pub(crate) fn kubelet_starts(&self, node: &str, kubelet: Kubelet) {
+        locked(&self.kubelets).insert(node.to_owned(), kubelet);
+    }
+
+    /// Why a node's kubelet has panicked, if it has.
+    pub(crate) fn kubelet_panic(&self, node: &str) -> Option<String> {
+        locked(&self.kubelets).get(node)?.panic_reason()
+    }
+
+    /// What kubelet's books give each container of a node, by pod UID and name.
+    pub(crate) fn books(&self, node: &str) -> BTreeMap<(String, String), Units> {
+        let mut books: BTreeMap<(String, String), Units> = BTreeMap::new();
+        let Some(plan) = self.nodes.get(node) else { return books };
+        let assignments = locked(&self.kubelets).get(node).map(Kubelet::assignments).unwrap_or_default();
+        for given in assignments {
+            let units = self.suite.units_of_ids(plan, &given.resource, &given.ids).unwrap_or_default();
+            books.entry((given.pod_uid, given.container)).or_default().extend(units);
+        }
+        books
+    }
+
+    /// The units that pods of a node hold, but one: what their containers have that run, and what kubelet keeps for them until
+    /// they end.
+    pub(crate) fn held(&self, truth: &Truth, node: &str, but_for: &str) -> Units {
+        let mut held = truth.held(node, but_for);
+        let lives = |uid: &String| truth.pods.get(uid).is_some_and(|pod| !pod.has_ended());
+        let kept = self.books(node).into_iter().filter(|((uid, _), _)| uid != but_for && lives(uid));
+        held.extend(kept.flat_map(|(_, units)| units));
+        held
+    }
+}

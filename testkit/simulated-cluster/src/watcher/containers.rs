@@ -1,0 +1,88 @@
+//! Containers as they start and end: what hardware each really has, and whether another one has it. Called by kubelets.
+
+use std::sync::Arc;
+
+use fake_cluster::kubelet::{ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart};
+
+use super::{Watcher, locked};
+use crate::observer::{ContainerTruth, Violation, without_numbers};
+
+/// One node's containers.
+struct Containers {
+    watcher: Arc<Watcher>,
+    node: String,
+}
+
+impl Watcher {
+    /// The containers of a node.
+    pub(crate) fn runtime(self: &Arc<Self>, node: &str) -> Arc<dyn ContainerRuntime> {
+        Arc::new(Containers { watcher: Arc::clone(self), node: node.to_owned() })
+    }
+
+    fn container_starts(&self, node: &str, start: &ContainerStart) {
+        let pod = format!("{}/{}", start.pod_namespace, start.pod_name);
+        let Some(plan) = self.nodes.get(node) else { return };
+        let units = match self.suite.units(plan, start) {
+            Ok(units) => units,
+            Err(why) => {
+                return self.violation(Violation {
+                    invariant: "contents",
+                    cause: without_numbers(&why),
+                    text: format!("container {} of {pod} on {node}: {why}", start.container),
+                    pods: vec![pod],
+                });
+            }
+        };
+        self.simulation.event("container", format_args!("{pod} {} starts with {units:?}", start.container));
+        let mut state = self.state();
+        let twice = state.truth.containers_on(node).find(|(_, other)| !other.units.is_disjoint(&units));
+        let twice = twice.map(|(_, other)| Arc::clone(&other.start));
+        let since = state.truth.now;
+        let key = (node.to_owned(), start.pod_uid.clone(), start.container.clone());
+        let container = ContainerTruth { start: Arc::new(start.clone()), units, since };
+        state.truth.containers.insert(key, container);
+        let is_there = twice.as_ref().is_some_and(|other| state.truth.pods.contains_key(&other.pod_uid));
+        drop(state);
+        if let Some(other) = twice {
+            let other_pod = format!("{}/{}", other.pod_namespace, other.pod_name);
+            let cause = match (is_there, other.pod_uid == start.pod_uid) {
+                (_, true) => "two containers of one pod",
+                (true, false) => "two pods that exist",
+                (false, false) => "a pod whose object is gone and a new one",
+            };
+            self.violation(Violation {
+                invariant: "exclusive",
+                cause: cause.to_owned(),
+                text: format!(
+                    "on {node} {pod} ({}) was given what {other_pod} ({}) has",
+                    start.container, other.container
+                ),
+                pods: vec![pod, other_pod],
+            });
+        }
+    }
+
+    fn container_ends(&self, node: &str, start: &ContainerStart) {
+        let (pod, container) = (&start.pod_name, &start.container);
+        self.simulation.event("container", format_args!("{}/{pod} {container} ends", start.pod_namespace));
+        let key = (node.to_owned(), start.pod_uid.clone(), container.clone());
+        self.state().truth.containers.remove(&key);
+    }
+
+    /// A node has lost its power, and with it every container.
+    pub(crate) fn containers_vanish(&self, node: &str) {
+        locked(&self.kubelets).remove(node);
+        self.state().truth.containers.retain(|(on, _, _), _| on != node);
+    }
+}
+
+impl ContainerRuntime for Containers {
+    fn start(&self, container: &ContainerStart) -> ContainerRun {
+        self.watcher.container_starts(&self.node, container);
+        self.watcher.suite.container(container)
+    }
+
+    fn ended(&self, end: &ContainerEnd<'_>) {
+        self.watcher.container_ends(&self.node, end.container);
+    }
+}

@@ -1,0 +1,153 @@
+//! Keeps the truth up to date and judges it at every event. Called by the API server inside every write, by containers as they
+//! start and end, and by the parts.
+
+mod books;
+mod containers;
+mod counts;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fake_cluster::api::Observed;
+use fake_cluster::{ApiServer, Kubelet};
+use simulator::Simulation;
+use tokio::sync::{Notify, watch};
+
+pub(crate) use self::counts::Counts;
+use self::counts::is_refusal;
+use crate::observer::{Mirror, Truth, Violation, Violations, text};
+use crate::plan::NodePlan;
+use crate::suite::Suite;
+
+/// Sees everything.
+pub(crate) struct Watcher {
+    simulation: Simulation,
+    suite: Arc<dyn Suite>,
+    nodes: BTreeMap<String, NodePlan>,
+    state: Mutex<State>,
+    /// Told after every write of a pod or node.
+    pub(crate) changed: Notify,
+    /// Changes with every violation.
+    violated: watch::Sender<()>,
+    /// The kubelet that runs on each node, or ran last.
+    kubelets: Mutex<BTreeMap<String, Kubelet>>,
+}
+
+/// What is seen.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) mirror: Mirror,
+    pub(crate) truth: Truth,
+    pub(crate) violations: Violations,
+    /// Those that nobody has looked at yet.
+    pub(crate) fresh: Vec<Violation>,
+    pub(crate) counts: Counts,
+}
+
+impl Watcher {
+    pub(crate) fn new(
+        simulation: Simulation,
+        suite: Arc<dyn Suite>,
+        nodes: BTreeMap<String, NodePlan>,
+    ) -> Self {
+        Self {
+            simulation,
+            suite,
+            nodes,
+            state: Mutex::default(),
+            changed: Notify::new(),
+            violated: watch::Sender::new(()),
+            kubelets: Mutex::default(),
+        }
+    }
+
+    /// Sees every write from now on.
+    pub(crate) fn observe(self: &Arc<Self>, api: &ApiServer) {
+        let watcher = Arc::clone(self);
+        api.observe(Box::new(move |write| watcher.write(write)));
+    }
+
+    /// Something must not be.
+    pub(crate) fn violation(&self, violation: Violation) {
+        self.simulation.event("observer", format_args!("{}: {}", violation.signature(), violation.text));
+        let at = self.simulation.elapsed();
+        let mut state = locked(&self.state);
+        state.violations.add(&violation, at, || self.simulation.last_events());
+        state.fresh.push(violation);
+        drop(state);
+        self.violated.send_replace(());
+    }
+
+    /// Changes with every violation.
+    pub(crate) fn violations(&self) -> watch::Receiver<()> {
+        self.violated.subscribe()
+    }
+
+    /// What is seen now.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = locked(&self.state);
+        state.truth.now = self.simulation.elapsed();
+        state
+    }
+
+    fn write(&self, write: &Observed<'_>) {
+        let mut state = self.state();
+        state.mirror.change(write);
+        match write.kind {
+            "Pod" => {
+                state.counts.pod_changes(write);
+                state.truth.pod_changes(write.before, write.after);
+                let refused = self.refused(&state, write);
+                drop(state);
+                self.tell(write);
+                self.changed.notify_waiters();
+                if let Some(violation) = refused {
+                    self.violation(violation);
+                }
+            }
+            "Node" => {
+                drop(state);
+                self.changed.notify_waiters();
+            }
+            _ => {}
+        }
+    }
+
+    /// What is wrong with a refusal, if this write is one that should not have been.
+    fn refused(&self, state: &State, write: &Observed<'_>) -> Option<Violation> {
+        let (before, after) = (write.before?, write.after?);
+        if text(before, "/status/phase") == "Failed" || !is_refusal(text(after, "/status/reason")) {
+            return None;
+        }
+        let pod = state.truth.pods.get(text(after, "/metadata/uid"))?;
+        let message = text(after, "/status/message");
+        let held = self.held(&state.truth, &pod.node, &pod.uid);
+        let cause = self.suite.judge_refusal(self.nodes.get(&pod.node)?, pod, message, &held)?;
+        Some(Violation {
+            invariant: "admission",
+            cause,
+            text: format!("{} on {} failed admission: {message}", pod.name(), pod.node),
+            pods: vec![pod.name()],
+        })
+    }
+
+    /// Adds what became of a pod to the trace.
+    fn tell(&self, write: &Observed<'_>) {
+        let of = |object: Option<&Arc<serde_json::Value>>, pointer| {
+            object.map(|object| text(object, pointer).to_owned()).unwrap_or_default()
+        };
+        for pointer in ["/spec/nodeName", "/status/phase"] {
+            let (before, after) = (of(write.before, pointer), of(write.after, pointer));
+            if before != after && write.after.is_some() {
+                self.simulation.event("pod", format_args!("{}/{}: {after}", write.namespace, write.name));
+            }
+        }
+        if write.after.is_none() {
+            self.simulation.event("pod", format_args!("{}/{}: gone", write.namespace, write.name));
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,95 @@
+//! Runs a simulation on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use runtime::BranchCounts;
+use tokio::runtime::Builder;
+use tokio::task::coop::unconstrained;
+
+use super::{Options, Simulation};
+use crate::executor::Executor;
+use crate::logs::Logs;
+use crate::panics::{self, Panic};
+use crate::parts::{Activity, Parts};
+use crate::process::Shared;
+use crate::time::Clock;
+use crate::trace::Trace;
+use crate::watchdog::Watchdog;
+
+/// What came of a simulation.
+#[derive(Debug)]
+pub struct Finished<T> {
+    /// What the main future returned; none if it panicked, or waited for what can never come.
+    pub result: Option<T>,
+    /// The same for two runs that were the same.
+    pub hash: u64,
+    /// Number of events.
+    pub events: u64,
+    /// The last events, in words, the latest last.
+    pub last_events: Vec<String>,
+    /// Simulated time.
+    pub elapsed: Duration,
+    /// Every panic, in order.
+    pub panics: Vec<Panic>,
+    /// What each part has done.
+    pub activity: BTreeMap<String, Activity>,
+    /// How often recovery branches were reached.
+    pub branches: BranchCounts,
+    /// Why the trace could not be written, if it could not.
+    pub trace_error: Option<String>,
+}
+
+/// Runs a simulation to the end of its main future, on a thread of its own: what a thread has done before must not matter.
+pub fn run<T, F>(options: Options, main: impl FnOnce(Simulation) -> F + Send + 'static) -> Finished<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T>,
+{
+    let (seed, order) = (options.seed, options.order);
+    let (watchdog, guard) = Watchdog::start(options.watchdog);
+    let clock = Clock::default();
+    let trace = Trace::new(clock.clone(), options.trace);
+    let shared = Arc::new(Shared::new(seed, clock, trace, Parts::new(options.kills)));
+    let of_thread = Arc::clone(&shared);
+    #[allow(clippy::disallowed_methods, reason = "the simulation's one thread")]
+    let simulated = thread::Builder::new().name(format!("simulation {seed}")).spawn(move || {
+        let shared = of_thread;
+        let edge = libc_edge::enter(shared.stream("process edge").u64(..));
+        fastrand::seed(shared.stream("fastrand").u64(..));
+        runtime::count_branches();
+        panics::catch_on_this_thread();
+        let _logs = tracing::subscriber::set_default(Logs::new(Arc::clone(&shared)));
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let result = runtime.ok().and_then(|runtime| {
+            let simulation = Simulation::new(Arc::clone(&shared));
+            let work = async move {
+                let main = main(simulation);
+                unconstrained(Executor::new(shared, watchdog, edge, main, order)).await
+            };
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(work))).ok().flatten()
+        });
+        (result, runtime::counted_branches(), panics::caught_on_this_thread())
+    });
+    let (result, branches, panics) = match simulated.map(thread::JoinHandle::join) {
+        Ok(Ok(done)) => done,
+        _ => (None, BranchCounts::new(), Vec::new()),
+    };
+    drop(guard);
+    let Shared { trace, parts, clock, .. } = &*shared;
+    let trace_error = trace.finish();
+    Finished {
+        result,
+        hash: trace.hash(),
+        events: trace.events(),
+        last_events: trace.last(),
+        elapsed: clock.elapsed(),
+        panics: panics.into_iter().map(|panic| panic.of_part(parts)).collect(),
+        activity: parts.activity(),
+        branches,
+        trace_error,
+    }
+}
