@@ -15,7 +15,12 @@ use crate::{Neuron, Seeded, known};
 /// # Errors
 /// It asks for what cannot be, or the trace could not be written.
 pub fn run_plan(plan: &Plan, options: RunOptions) -> anyhow::Result<Summary> {
-    simulated_cluster::run(plan, Box::new(Listed::new(plan.events.clone())), Arc::new(Neuron), options)
+    simulated_cluster::run(
+        plan,
+        Box::new(Listed::new(plan.events.clone())),
+        Arc::new(Neuron::default()),
+        options,
+    )
 }
 
 /// The plan of a seed that failed, with what happened until then written down.

@@ -3,14 +3,18 @@
 //! runs the kept plans of `plans/`.
 
 mod containers;
+mod coverage;
 mod failure;
 mod judge;
 mod known;
 mod machine;
 mod pods;
 mod seeded;
+mod sizes;
 mod suite;
+mod texts;
 
+pub use self::coverage::{reached, unreached};
 pub use self::failure::{plan_of, run_plan, shows, smaller};
 pub use self::known::known;
 pub use self::seeded::{Nodes, NodesError, Seeded};

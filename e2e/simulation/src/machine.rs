@@ -125,6 +125,12 @@ impl Machine {
         }
     }
 
+    /// Whether the type gives so many devices or cores to a container.
+    pub(crate) fn gives(&self, count: u32, as_devices: bool) -> bool {
+        let sets = if as_devices { self.device_sets(count) } else { self.core_sets(count) };
+        !sets.is_empty()
+    }
+
     /// Counts of devices that the type gives.
     pub(crate) fn device_counts(&self) -> Vec<u32> {
         self.device_sets.keys().copied().collect()

@@ -44,12 +44,12 @@ impl Seeded {
     /// The plan, without what happens.
     pub fn plan(&self) -> Plan {
         let Self { seed, profile, nodes, seconds, kubernetes } = self.clone();
-        profile::plan(seed, profile, nodes.0, seconds, &kubernetes, &Neuron)
+        profile::plan(seed, profile, nodes.0, seconds, &kubernetes, &Neuron::default())
     }
 
     /// What happens in its plan.
     pub fn source(&self) -> Box<dyn EventSource> {
-        Box::new(Generated::new(&self.plan(), self.profile, Arc::new(Neuron)))
+        Box::new(Generated::new(&self.plan(), self.profile, Arc::new(Neuron::default())))
     }
 
     /// Runs it.
@@ -58,7 +58,7 @@ impl Seeded {
     /// It asks for what cannot be, or the trace could not be written.
     pub fn run(&self, kills: &[(String, u64)], options: RunOptions) -> anyhow::Result<Summary> {
         let plan = Plan { kills: kills.to_vec(), ..self.plan() };
-        simulated_cluster::run(&plan, self.source(), Arc::new(Neuron), options)
+        simulated_cluster::run(&plan, self.source(), Arc::new(Neuron::default()), options)
     }
 }
 

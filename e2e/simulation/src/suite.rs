@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fake_cluster::kubelet::{ContainerRun, ContainerStart};
@@ -14,22 +15,35 @@ use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
 use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
-use simulated_cluster::plan::{NodePlan, Settings};
-use simulated_cluster::suite::{DeviceFault, Program, RunsOn, Start, Suite, Units};
+use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
+use simulated_cluster::suite::{DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units};
 use simulator::random::Rng;
 use simulator::{Host, files::FileSystem};
 use tokio_util::sync::CancellationToken;
 
 use crate::machine::Machine;
-use crate::{containers, judge, pods};
+use crate::texts::Facts;
+use crate::{containers, judge, pods, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
 /// The extender's port.
 const PORT: u16 = 12345;
 
-/// The suite.
-pub struct Neuron;
+/// The suite, in one cluster.
+#[derive(Default)]
+pub struct Neuron {
+    /// What the extender keeps.
+    extender: neuron_extender::Probe,
+    /// What the plugin of each node keeps.
+    plugins: Mutex<BTreeMap<String, neuron_device_plugin::Probe>>,
+}
+
+impl Neuron {
+    fn plugins(&self) -> MutexGuard<'_, BTreeMap<String, neuron_device_plugin::Probe>> {
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Suite for Neuron {
     fn programs(&self) -> Vec<Program> {
@@ -49,6 +63,7 @@ impl Suite for Neuron {
             let config = neuron_extender::Config {
                 bind_deadline: milliseconds("bindDeadline").unwrap_or(default.bind_deadline),
                 binding_timeout: milliseconds("bindingTimeout").unwrap_or(default.binding_timeout),
+                probe: Some(self.extender.clone()),
                 ..default
             };
             return async move {
@@ -58,12 +73,14 @@ impl Suite for Neuron {
             }
             .boxed();
         }
-        let default = neuron_device_plugin::Config::new(start.node);
+        let default = neuron_device_plugin::Config::new(&start.node);
+        let probe = self.plugins().entry(start.node).or_default().clone();
         let config = neuron_device_plugin::Config {
             root: PathBuf::from(ROOT),
             kubelet_dir: start.kubelet_dir,
             poll: milliseconds("poll").unwrap_or(default.poll),
             api_timeout: milliseconds("apiTimeout").unwrap_or(default.api_timeout),
+            probe: Some(probe),
             ..default
         };
         async move { neuron_device_plugin::run(system, config, start.client, shutdown).await }.boxed()
@@ -184,6 +201,27 @@ impl Suite for Neuron {
 
     fn judge_refusal(&self, node: &NodePlan, pod: &PodTruth, message: &str, held: &Units) -> Option<String> {
         judge::judge_refusal(&*Machine::of(node).ok()?, pod, message, held)
+    }
+
+    fn judge_text(&self, nodes: &[NodeTruth<'_>], message: &str) -> Option<String> {
+        let facts = |node: &NodeTruth<'_>| {
+            let taken = node.held.union(&node.broken).copied().collect();
+            Machine::of(node.node).ok().map(|machine| Facts { machine, taken })
+        };
+        let facts: Vec<Facts> = nodes.iter().filter_map(facts).collect();
+        texts::judge(&facts, message)
+    }
+
+    fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {
+        match place {
+            Place::Control => sizes::of_extender(self.extender.sizes(), truth),
+            Place::Node(place) => {
+                let node = node_name(place);
+                let sizes = self.plugins().get(&node).and_then(neuron_device_plugin::Probe::sizes);
+                sizes::of_plugin(sizes, &node, truth)
+            }
+            Place::ApiServer | Place::Scheduler => Vec::new(),
+        }
     }
 
     fn judge_pod(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<(String, String)> {

@@ -196,7 +196,7 @@ fn without_node(what: &mut What, gone: usize) -> bool {
     };
     let at = |place: &mut Place| match place {
         Place::Node(place) => there(place),
-        Place::ApiServer | Place::Control => true,
+        Place::ApiServer | Place::Scheduler | Place::Control => true,
     };
     match what {
         What::Kill { on, .. }
@@ -205,7 +205,9 @@ fn without_node(what: &mut What, gone: usize) -> bool {
         | What::Skew { on, .. }
         | What::WatchLag { on, .. } => at(on),
         What::Cut { from, to, .. } => at(from) & at(to),
-        What::PowerLoss { node, .. }
+        What::ForeignList { node }
+        | What::CheckpointLost { node }
+        | What::PowerLoss { node, .. }
         | What::ReplaceNode { node, .. }
         | What::Device { node, .. }
         | What::Edit { node, .. } => there(node),

@@ -164,10 +164,26 @@ pub trait Suite: Send + Sync + 'static {
         None
     }
 
+    /// What is wrong with the text by which a pod is told why it waits, in a cluster that nothing has changed for a while: the
+    /// cause. `nodes` are those that pods may be placed on, each with what is held and what is broken.
+    fn judge_text(&self, _nodes: &[NodeTruth<'_>], _message: &str) -> Option<String> {
+        None
+    }
+
     /// Sizes of what programs keep in memory, at a place, with how many of each there may be now.
     fn sizes(&self, _place: Place, _truth: &Truth) -> Vec<Size> {
         Vec::new()
     }
+}
+
+/// A node that pods may be placed on.
+pub struct NodeTruth<'a> {
+    /// What kind of node it is.
+    pub node: &'a NodePlan,
+    /// What pods hold.
+    pub held: Units,
+    /// What is broken.
+    pub broken: Units,
 }
 
 /// How much of something a program keeps.

@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::of_testkit("libc-edge", &[]),
     Row::of_testkit("simulator", &["libc-edge", "runtime"]),
     Row::of_testkit("fake-cluster", &["kubelet-api", "runtime", "testkit-support"]),
-    Row::of_testkit("simulated-cluster", &["fake-cluster", "runtime", "simulator"]),
+    Row::of_testkit("simulated-cluster", &["fake-cluster", "kubelet-api", "runtime", "simulator"]),
     Row::of_testkit("kind-driver", &["kubelet-api", "testkit-support"]),
     Row::of_testkit("plugin-conformance", &["kind-driver", "kubelet-api", "testkit-support"]),
     // The harness. The engine knows neither kind nor the command line.

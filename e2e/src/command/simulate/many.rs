@@ -43,8 +43,7 @@ pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::R
         Output::Json => print::json(&rows)?,
         Output::Table => print::line(show::table(&rows))?,
     }
-    let failed = rows.iter().any(|row| !row.summary.unknown.is_empty());
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    show::exit_code(arguments, &rows)
 }
 
 /// Runs one seed in a process of its own.
@@ -60,6 +59,9 @@ fn one(arguments: &SimulateArguments, seed: u64) -> anyhow::Result<show::Row> {
     command.arg("--keep-failures").arg(&arguments.keep_failures);
     for (part, poll) in &arguments.kills {
         command.args(["--kill", &format!("{part}:{poll}")]);
+    }
+    for signature in &arguments.unknown {
+        command.args(["--unknown", signature]);
     }
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("seed {seed}"))?;
     serde_json::from_slice(&output.stdout).map_err(|_| {

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use neuron_e2e_engine::embedded::Version;
 use neuron_e2e_simulation::{Nodes, Seeded};
+use simulated_cluster::observer::Known;
 use simulated_cluster::profile::Profile;
 
 use crate::report::Output;
@@ -55,6 +56,12 @@ pub(super) struct SimulateArguments {
     /// How long a plan that fails is made smaller, in real time; 0s leaves it as it is.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = time)]
     shrink_for: Duration,
+    /// Treats a violation that is known, by its signature, as if it were not: its plan is kept and made smaller.
+    #[arg(long, value_name = "SIGNATURE")]
+    unknown: Vec<String>,
+    /// Fails if a fault or a recovery branch was never reached.
+    #[arg(long)]
+    every_branch: bool,
     /// How to print what came of it.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -69,6 +76,13 @@ pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl SimulateArguments {
+    /// The violations that are known.
+    fn known(&self) -> anyhow::Result<Vec<Known>> {
+        let mut known = neuron_e2e_simulation::known()?;
+        known.retain(|known| !self.unknown.iter().any(|signature| known.is(signature)));
+        Ok(known)
+    }
+
     fn seeded(&self, seed: u64) -> Seeded {
         Seeded {
             seed,
@@ -93,6 +107,9 @@ impl SimulateArguments {
         }
         for (part, poll) in &self.kills {
             command.push_str(&format!(" --kill {part}:{poll}"));
+        }
+        for signature in &self.unknown {
+            command.push_str(&format!(" --unknown '{signature}'"));
         }
         command
     }

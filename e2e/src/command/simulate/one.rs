@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use neuron_e2e_simulation::{known, plan_of, run_plan, smaller};
+use neuron_e2e_simulation::{plan_of, run_plan, smaller};
 use simulated_cluster::plan::Plan;
 use simulated_cluster::{RunOptions, Summary};
 use simulator::Stuck;
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         Output::Json => print::json(&row)?,
         Output::Table => print::line(show::table(std::slice::from_ref(&row)))?,
     }
-    Ok(if row.summary.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    show::exit_code(arguments, std::slice::from_ref(&row))
 }
 
 fn read(path: &std::path::Path) -> anyhow::Result<Plan> {
@@ -82,7 +82,7 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
         std::process::abort();
     };
     Ok(RunOptions {
-        known: known()?,
+        known: arguments.known()?,
         trace,
         watchdog: Some((POLL_LIMIT, Box::new(tell))),
         progress: Some(Box::new(progress)),

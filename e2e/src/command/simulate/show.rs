@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::{Table, presets};
+use neuron_e2e_simulation::unreached;
 use serde::{Deserialize, Serialize};
 use simulated_cluster::Summary;
 use simulated_cluster::observer::Seen;
 use simulator::trace::Time;
+
+use super::SimulateArguments;
+use crate::report::print;
 
 /// One simulation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,6 +74,17 @@ pub(super) fn table(rows: &[Row]) -> String {
         text.push_str(&unknown(row));
     }
     text
+}
+
+/// 1 if something must not be that nobody knows, or was never reached and should have been; the latter is told.
+pub(super) fn exit_code(arguments: &SimulateArguments, rows: &[Row]) -> anyhow::Result<ExitCode> {
+    let summaries: Vec<Summary> = rows.iter().map(|row| row.summary.clone()).collect();
+    let missing = if arguments.every_branch { unreached(&summaries) } else { Vec::new() };
+    if !missing.is_empty() {
+        print::progress(format_args!("never reached:\n  {}", missing.join("\n  ")));
+    }
+    let failed = summaries.iter().any(|summary| !summary.unknown.is_empty());
+    Ok(if failed || !missing.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn totals(rows: &[Row]) -> String {

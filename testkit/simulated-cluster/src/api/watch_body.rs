@@ -28,6 +28,8 @@ struct WatchBody {
     resets: watch::Receiver<u64>,
     /// When it ends early.
     ends: Option<Instant>,
+    /// Its share of the lag of its host's watches, 0 to 1.
+    share: f64,
 }
 
 /// The body as the process gets it.
@@ -36,8 +38,9 @@ pub(super) fn watch_body(way: &Way, body: Body, link: Arc<Link>) -> Body {
     resets.mark_unchanged();
     let ends = (way.answers == Answers::MayGoWrong).then(|| end(way)).flatten();
     let frames = body.into_data_stream().boxed();
+    let share = way.draws().f64();
     let (way, under_way) = (way.clone(), VecDeque::new());
-    let body = WatchBody { way, link, frames, under_way, has_ended: false, resets, ends };
+    let body = WatchBody { way, link, frames, under_way, has_ended: false, resets, ends, share };
     Body::from_stream(unfold(body, |mut body| async { Some((body.next().await?, body)) }))
 }
 
@@ -71,7 +74,7 @@ impl WatchBody {
     fn takes(&mut self, frame: Option<Result<Bytes, axum::Error>>) {
         let frame = frame.and_then(Result::ok);
         self.has_ended = frame.is_none();
-        let lag = self.way.api.conditions.lag(self.way.place);
+        let lag = self.way.api.conditions.lag(self.way.place).mul_f64(self.share);
         let last = self.under_way.back().map(|(arrives, _)| *arrives);
         let arrives = (Instant::now() + lag).max(last.unwrap_or_else(Instant::now));
         self.under_way.push_back((arrives, frame));

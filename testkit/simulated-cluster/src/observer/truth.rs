@@ -21,6 +21,8 @@ pub struct Truth {
     pub broken: BTreeMap<String, Units>,
     /// Simulated time since the beginning.
     pub now: Duration,
+    /// When a pod or a container, or what is broken, has changed last.
+    pub changed: Duration,
 }
 
 /// A pod.
@@ -88,11 +90,13 @@ impl Truth {
             && after.is_none_or(|after| uid(after) != uid(before))
         {
             self.pods.remove(&uid(before));
+            self.changed = self.now;
         }
         let Some(object) = after else { return };
         let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
         let known = self.pods.get(&uid(object)).filter(|known| known.node == node && known.phase == phase);
         let since = known.map_or(self.now, |known| known.since);
+        self.changed = self.changed.max(since);
         let pod = PodTruth {
             key: (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned()),
             uid: uid(object),

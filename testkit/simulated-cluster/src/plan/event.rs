@@ -8,6 +8,33 @@ use serde_json::Value;
 
 use super::settings::ApiRates;
 
+/// Kinds of faults whose names do not depend on the suite, as a summary counts them.
+pub const FAULTS: &[&str] = &[
+    "409",
+    "410",
+    "429",
+    "500",
+    "504",
+    "API faults",
+    "API server down",
+    "answer lost",
+    "checkpoint lost",
+    "compaction",
+    "cut",
+    "cut with reset",
+    "deletion by force",
+    "foreign list",
+    "freeze node",
+    "node replaced",
+    "one-way cut",
+    "power loss",
+    "request broken",
+    "skew",
+    "stale list",
+    "watch ended",
+    "watch lag",
+];
+
 /// What happens at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -19,14 +46,16 @@ pub struct Event {
     pub what: What,
 }
 
-/// Where a part is, or what a link leads from and to: `apiserver`, `control` (scheduler, extender and controllers), or a node by
-/// its place, from 0.
+/// Where a part is, or what a link leads from and to: `apiServer`, `scheduler` (kube-scheduler and the controllers), `control` (the
+/// suite's programs of the control plane), or a node by its place, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Place {
     /// The API server's host.
     ApiServer,
-    /// The host of scheduler, controllers and the programs of the control plane.
+    /// The host of scheduler and controllers.
+    Scheduler,
+    /// The host of the suite's programs of the control plane.
     Control,
     /// A node.
     Node(usize),
@@ -82,7 +111,7 @@ pub enum What {
     },
     /// A part is stopped where it is, and goes on.
     Freeze {
-        /// The part.
+        /// The part; `node`: all that runs there.
         part: String,
         /// Where.
         on: Place,
@@ -148,14 +177,24 @@ pub enum What {
         /// How long, in seconds.
         seconds: u32,
     },
-    /// The watches of the parts on a host show everything later.
+    /// The watches of the parts on a host show everything later, each by another time.
     WatchLag {
         /// Whose.
         on: Place,
-        /// By how much, in milliseconds.
+        /// By how much at most, in milliseconds.
         milliseconds: u32,
         /// How long, in seconds.
         seconds: u32,
+    },
+    /// A stranger on a node asks kubelet's podresources API for all pods, as monitors do.
+    ForeignList {
+        /// The node's place.
+        node: usize,
+    },
+    /// kubelet is killed, and its checkpoint is gone when it starts again.
+    CheckpointLost {
+        /// The node's place.
+        node: usize,
     },
     /// Something about a device breaks.
     Device {
@@ -214,6 +253,8 @@ impl What {
             What::Compact => "compaction".to_owned(),
             What::ApiFaults { .. } => "API faults".to_owned(),
             What::WatchLag { .. } => "watch lag".to_owned(),
+            What::ForeignList { .. } => "foreign list".to_owned(),
+            What::CheckpointLost { .. } => "checkpoint lost".to_owned(),
             What::Device { fault, .. } => format!("device {fault}"),
             What::Edit { what, .. } => format!("edit {what}"),
         })
@@ -224,6 +265,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::ApiServer => f.write_str("apiserver"),
+            Place::Scheduler => f.write_str("scheduler"),
             Place::Control => f.write_str("control"),
             Place::Node(place) => f.write_str(&super::node_name(*place)),
         }

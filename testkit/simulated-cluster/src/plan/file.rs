@@ -73,7 +73,7 @@ impl Plan {
         };
         let no_place = |place: &Place| match place {
             Place::Node(place) => no_node(*place),
-            Place::ApiServer | Place::Control => None,
+            Place::ApiServer | Place::Scheduler | Place::Control => None,
         };
         match &event.what {
             What::Kill { on, .. }
@@ -82,7 +82,9 @@ impl Plan {
             | What::Skew { on, .. }
             | What::WatchLag { on, .. } => no_place(on),
             What::Cut { from, to, .. } => no_place(from).or_else(|| no_place(to)),
-            What::PowerLoss { node, .. }
+            What::ForeignList { node }
+            | What::CheckpointLost { node }
+            | What::PowerLoss { node, .. }
             | What::ReplaceNode { node, .. }
             | What::Device { node, .. }
             | What::Edit { node, .. } => no_node(*node),

@@ -7,7 +7,7 @@ mod settings;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::event::{Event, Place, What};
+pub use self::event::{Event, FAULTS, Place, What};
 pub use self::file::PlanError;
 pub use self::settings::{ApiRates, Settings};
 

@@ -51,7 +51,7 @@ impl Generated {
 
     fn fault(&self, draws: &mut Rng, left: u32) -> Option<What> {
         let seconds = self.seconds(draws, left)?;
-        Some(match draws.u8(..24) {
+        Some(match draws.u8(..27) {
             0..4 => self.kill(draws),
             4 | 5 => {
                 let (part, on) = self.part(draws);
@@ -68,23 +68,24 @@ impl Generated {
             8 => What::PowerLoss { node: self.node(draws), seconds },
             9 => What::ReplaceNode { node: self.node(draws), seconds },
             10..13 => {
-                let from = if draws.bool() { Place::Control } else { Place::Node(self.node(draws)) };
-                What::Cut {
-                    from,
-                    to: Place::ApiServer,
-                    both: draws.u8(..3) > 0,
-                    reset: draws.bool(),
-                    seconds,
-                }
+                let (from, to) = self.link(draws);
+                What::Cut { from, to, both: draws.u8(..3) > 0, reset: draws.bool(), seconds }
             }
             13 => What::ApiDown { seconds: seconds.min(60) },
             14 => What::Compact,
             15 | 16 => What::ApiFaults { rates: rates(draws, 0.2), seconds },
             17..19 => {
-                let on = if draws.bool() { Place::Control } else { Place::Node(self.node(draws)) };
+                let on = self.link(draws).0;
                 What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds }
             }
             19..22 => self.device(draws, seconds)?,
+            22 => What::Freeze {
+                part: "node".to_owned(),
+                on: Place::Node(self.node(draws)),
+                seconds: seconds.min(120),
+            },
+            23 => What::ForeignList { node: self.node(draws) },
+            24 => What::CheckpointLost { node: self.node(draws) },
             _ => {
                 let edits = self.suite.edits();
                 let what = (*draws.choice(&edits)?).to_owned();
@@ -106,6 +107,16 @@ impl Generated {
         let fault = (*draws.choice(&faults)?).to_owned();
         let device = draws.u32(..self.suite.devices(plan).max(1));
         Some(What::Device { node, device, fault, seconds: Some(seconds) })
+    }
+
+    /// The ends of a link between parts that talk.
+    fn link(&self, draws: &mut Rng) -> (Place, Place) {
+        match draws.u8(..6) {
+            0 => (Place::Scheduler, Place::Control),
+            1 => (Place::Scheduler, Place::ApiServer),
+            2 | 3 => (Place::Control, Place::ApiServer),
+            _ => (Place::Node(self.node(draws)), Place::ApiServer),
+        }
     }
 
     fn kill(&self, draws: &mut Rng) -> What {
@@ -133,7 +144,7 @@ impl Generated {
         let program = self.program(draws);
         match (draws.u8(..10), program) {
             (0..6, Some(program)) => program,
-            (6 | 7, _) => ("scheduler".to_owned(), Place::Control),
+            (6 | 7, _) => ("scheduler".to_owned(), Place::Scheduler),
             _ => ("kubelet".to_owned(), Place::Node(self.node(draws))),
         }
     }

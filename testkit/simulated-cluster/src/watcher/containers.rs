@@ -41,6 +41,7 @@ impl Watcher {
         let key = (node.to_owned(), start.pod_uid.clone(), start.container.clone());
         let container = ContainerTruth { start: Arc::new(start.clone()), units, since };
         state.truth.containers.insert(key, container);
+        state.truth.changed = since;
         let is_there = twice.as_ref().is_some_and(|other| state.truth.pods.contains_key(&other.pod_uid));
         drop(state);
         if let Some(other) = twice {
@@ -66,7 +67,9 @@ impl Watcher {
         let (pod, container) = (&start.pod_name, &start.container);
         self.simulation.event("container", format_args!("{}/{pod} {container} ends", start.pod_namespace));
         let key = (node.to_owned(), start.pod_uid.clone(), container.clone());
-        self.state().truth.containers.remove(&key);
+        let mut state = self.state();
+        state.truth.containers.remove(&key);
+        state.truth.changed = state.truth.now;
     }
 
     /// A node has lost its power, and with it every container.

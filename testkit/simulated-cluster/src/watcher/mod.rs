@@ -83,6 +83,12 @@ impl Watcher {
         self.violated.subscribe()
     }
 
+    /// What nodes are like has changed: what is broken, or whether they can be reached.
+    pub(crate) fn nodes_change(&self) {
+        let mut state = self.state();
+        state.truth.changed = state.truth.now;
+    }
+
     /// What is seen now.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);

@@ -7,6 +7,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kubelet_api::podresources::v1::ListPodResourcesRequest;
+use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use kubelet_api::unix::connect_by;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
@@ -38,6 +41,8 @@ impl World {
                 self.with_part(&part, on, |part| part.freeze());
                 self.fault_lasts(seconds, move |world| world.with_part(&part, on, |part| part.thaw()));
             }
+            What::ForeignList { node } => self.list_as_a_stranger(node),
+            What::CheckpointLost { node } => self.lose_checkpoint(node),
             What::Second { part, on, seconds } => self.second(&part, on, seconds),
             What::Skew { part, on, milliseconds } => {
                 let nanoseconds = milliseconds.saturating_mul(1_000_000);
@@ -106,6 +111,9 @@ impl World {
     }
 
     fn with_part(&self, name: &str, place: Place, change: impl Fn(&super::Part)) {
+        if name == "node" {
+            return self.parts_at(place).iter().for_each(|part| change(part));
+        }
         match self.part(name, place) {
             Some(part) => change(&part),
             None => self.simulation.event("plan", format_args!("there is no {name} at {place}")),
@@ -122,6 +130,30 @@ impl World {
                 second.kill();
             }
         });
+    }
+
+    fn list_as_a_stranger(self: &Arc<Self>, node: usize) {
+        let stranger = self.host(Place::Node(node)).process("stranger");
+        let (system, world) = (stranger.system(), Arc::clone(self));
+        self.spawn(async move {
+            let socket = Path::new(super::node::KUBELET_DIR).join("pod-resources/kubelet.sock");
+            let asked = async {
+                let channel = connect_by(&socket, system.dialler(), system.executor()).await.ok()?;
+                PodResourcesListerClient::new(channel).list(ListPodResourcesRequest {}).await.ok()
+            };
+            let time = Duration::from_secs(10);
+            if !matches!(tokio::time::timeout(time, asked).await, Ok(Some(_))) {
+                world.simulation.event("stranger", format_args!("kubelet does not tell"));
+            }
+            stranger.exit();
+        });
+    }
+
+    fn lose_checkpoint(&self, node: usize) {
+        let place = Place::Node(node);
+        self.with_part("kubelet", place, |part| part.kill());
+        let file = Path::new(super::node::KUBELET_DIR).join("device-plugins/kubelet_internal_checkpoint");
+        self.host(place).files().remove_all(&file);
     }
 
     fn power_off(&self, node: usize) {

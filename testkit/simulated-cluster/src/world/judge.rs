@@ -10,10 +10,12 @@ use tokio::time::sleep;
 use super::World;
 use crate::observer::{PodTruth, Truth, Violation, text, without_numbers};
 use crate::plan::{NodePlan, Place};
-use crate::suite::Size;
+use crate::suite::{NodeTruth, Size};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
+/// When a text that says why a pod waits is of a cluster that has not changed since.
+const TOLD_AGAIN: Duration = Duration::from_secs(420);
 /// The end of a rest, in which the programs must be quiet.
 const QUIET: Duration = Duration::from_secs(300);
 /// What one part may do in that time.
@@ -25,6 +27,7 @@ impl World {
     /// Nothing goes wrong for so long; then the cluster is judged.
     pub(super) async fn rest(self: &Arc<Self>, time: Duration) {
         self.undo_faults();
+        self.watcher.nodes_change();
         self.conditions.set_rates(Default::default());
         sleep(time.saturating_sub(QUIET)).await;
         let before = (self.simulation.activity(), self.conditions.writes());
@@ -43,7 +46,7 @@ impl World {
             (state.truth.clone(), state.mirror.nodes.clone())
         };
         let is_up = |name: &str| nodes.get(name).is_some_and(|node| is_ready(node));
-        let mut found = Vec::new();
+        let mut found = self.judge_texts(&truth, is_up);
         for pod in truth.pods.values() {
             let waited = truth.now.saturating_sub(pod.since);
             match self.plan_of(&pod.node) {
@@ -74,15 +77,36 @@ impl World {
             let is_settled = |other: &PodTruth| other.phase == "Running" && !other.is_deleting();
             truth.live_on(&node.name).all(is_settled) && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
-        let conditions = pod.object.pointer("/status/conditions").and_then(serde_json::Value::as_array);
-        let scheduled = conditions.into_iter().flatten().find(|one| text(one, "/type") == "PodScheduled");
-        let told = scheduled.map(|one| text(one, "/message")).unwrap_or_default();
+        let told = why_it_waits(pod);
         Some(Violation {
             invariant: "liveness",
             cause: format!("a pod waits that could run: {}", without_numbers(told)),
             text: format!("{} waits although {} could run it: {told}", pod.name(), node.name),
             pods: vec![pod.name()],
         })
+    }
+
+    /// Whether what waiting pods are told is true.
+    fn judge_texts(&self, truth: &Truth, is_up: impl Fn(&str) -> bool) -> Vec<Violation> {
+        if truth.now.saturating_sub(truth.changed) < TOLD_AGAIN {
+            return Vec::new();
+        }
+        let up = self.nodes.iter().filter(|node| is_up(&node.name));
+        let nodes: Vec<NodeTruth<'_>> = up
+            .map(|node| NodeTruth {
+                node: &node.plan,
+                held: self.watcher.held(truth, &node.name, ""),
+                broken: truth.broken.get(&node.name).cloned().unwrap_or_default(),
+            })
+            .collect();
+        let waiting = truth.pods.values().filter(|pod| pod.node.is_empty() && !pod.is_deleting());
+        let found = waiting.filter_map(|pod| {
+            let told = why_it_waits(pod);
+            let cause = self.suite.judge_text(&nodes, told)?;
+            let text = format!("{} is told: {told}", pod.name());
+            Some(Violation { invariant: "texts", cause, text, pods: vec![pod.name()] })
+        });
+        found.collect()
     }
 
     fn judge_bound(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<Violation> {
@@ -148,6 +172,10 @@ impl World {
         for (part, now) in self.simulation.activity() {
             let then = before.get(&part).copied().unwrap_or_default();
             let kind = part.split('/').next().unwrap_or_default();
+            // The cluster's own parts write as often as pods wait.
+            if self.suite.programs().iter().all(|program| program.name != kind) {
+                continue;
+            }
             let written =
                 |counts: &BTreeMap<Arc<str>, u64>| counts.get(part.as_str()).copied().unwrap_or_default();
             for (what, did, most) in [
@@ -166,6 +194,13 @@ impl World {
             }
         }
     }
+}
+
+/// What a waiting pod's condition says.
+fn why_it_waits(pod: &PodTruth) -> &str {
+    let conditions = pod.object.pointer("/status/conditions").and_then(serde_json::Value::as_array);
+    let scheduled = conditions.into_iter().flatten().find(|one| text(one, "/type") == "PodScheduled");
+    scheduled.map(|one| text(one, "/message")).unwrap_or_default()
 }
 
 /// Whether pods can be placed on the node, and its kubelet carries them out.

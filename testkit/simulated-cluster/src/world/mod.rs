@@ -39,6 +39,7 @@ pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) conditions: Arc<Conditions>,
     api_host: Arc<ApiServerHost>,
+    scheduler_host: Host,
     control: Host,
     /// Where a second process of a control plane's program runs.
     other_control: Host,
@@ -70,7 +71,8 @@ impl World {
         let (milliseconds, loss) = (plan.settings.link_milliseconds, plan.settings.link_loss);
         simulation.set_links(LinkQuality { milliseconds, loss });
         let api = ApiServer::new(Clock::of_runtime()).with_version(version);
-        let (api_server, control) = (simulation.host("apiserver"), simulation.host("control"));
+        let (api_server, scheduler_host) = (simulation.host("apiserver"), simulation.host("scheduler"));
+        let control = simulation.host("control");
         let other_control = simulation.host("control-2");
         let (mut nodes, mut node_hosts) = (Vec::new(), Vec::new());
         for (place, node) in plan.nodes.iter().enumerate() {
@@ -95,7 +97,8 @@ impl World {
             settings: plan.settings.clone(),
             conditions,
             api_host,
-            harness: control.process("harness"),
+            harness: scheduler_host.process("harness"),
+            scheduler_host,
             control,
             other_control,
             api_server,
@@ -131,8 +134,8 @@ impl World {
                 self.add_part(program.name, place, self.program(program.name));
             }
         }
-        self.add_part("scheduler", Place::Control, self.scheduler());
-        self.add_part("controllers", Place::Control, self.run_controllers());
+        self.add_part("scheduler", Place::Scheduler, self.scheduler());
+        self.add_part("controllers", Place::Scheduler, self.run_controllers());
     }
 
     fn add_part(self: &Arc<Self>, name: &str, place: Place, start: PartStart) {
@@ -149,7 +152,7 @@ impl World {
             let client = world.client(&process, place, Answers::MayGoWrong);
             let node = match place {
                 Place::Node(place) => world.nodes.get(place),
-                Place::ApiServer | Place::Control => None,
+                Place::ApiServer | Place::Scheduler | Place::Control => None,
             };
             world.suite.run(Start {
                 program,
@@ -195,7 +198,7 @@ impl World {
     pub(crate) fn host_beside(&self, place: Place) -> &Host {
         match place {
             Place::Control => &self.other_control,
-            Place::ApiServer | Place::Node(_) => self.host(place),
+            Place::ApiServer | Place::Scheduler | Place::Node(_) => self.host(place),
         }
     }
 
@@ -215,6 +218,7 @@ impl World {
     pub(crate) fn host(&self, place: Place) -> &Host {
         match place {
             Place::ApiServer => &self.api_server,
+            Place::Scheduler => &self.scheduler_host,
             Place::Control => &self.control,
             // `Plan::problem` has looked that there is one.
             Place::Node(place) => self.node_hosts.get(place).unwrap_or(&self.control),

@@ -47,7 +47,7 @@ impl Part {
     pub(super) fn full_name(&self) -> String {
         match self.place {
             Place::Node(_) => format!("{}/{}", self.name, self.place),
-            Place::ApiServer | Place::Control => self.name.clone(),
+            Place::ApiServer | Place::Scheduler | Place::Control => self.name.clone(),
         }
     }
 
