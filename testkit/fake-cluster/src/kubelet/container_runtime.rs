@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::device_manager::assignments::Assignment;
+use super::device_mount::DeviceMount;
 
 /// Runs containers. A closure `Fn(&ContainerStart) -> ContainerRun` is one too. Nothing here may block for long or call the
 /// kubelet.
@@ -53,17 +54,6 @@ pub struct ContainerStart {
     pub annotations: BTreeMap<String, String>,
     /// The ids that kubelet has given it, by resource.
     pub ids: BTreeMap<String, BTreeSet<String>>,
-}
-
-/// One device node in a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceMount {
-    /// Path on the host.
-    pub host_path: String,
-    /// Path in the container.
-    pub container_path: String,
-    /// Some of `r`, `w`, `m`.
-    pub permissions: String,
 }
 
 /// What a container does.

@@ -8,6 +8,7 @@
 mod config;
 mod container_runtime;
 mod device_manager;
+mod device_mount;
 mod error;
 mod files;
 mod free_choices;
@@ -35,10 +36,11 @@ use tonic::service::Routes;
 
 pub use self::config::KubeletConfig;
 pub use self::container_runtime::{
-    ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart, DeviceMount, RecordingRuntime,
+    ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart, RecordingRuntime,
 };
 pub use self::device_manager::assignments::Assignment;
 pub use self::device_manager::plugins::STOP_GRACE;
+pub use self::device_mount::DeviceMount;
 pub use self::error::KubeletError;
 pub use self::free_choices::FreeChoices;
 

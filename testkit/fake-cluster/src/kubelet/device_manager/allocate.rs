@@ -17,7 +17,7 @@ use super::hand_down::HandDown;
 use super::plugins::Ids;
 use super::rpc_error::rpc_error;
 use crate::amounts::Amounts;
-use crate::kubelet::container_runtime::DeviceMount;
+use crate::kubelet::device_mount::DeviceMount;
 use crate::kubelet::shared::{Shared, locked};
 
 /// Gives `container` its ids of every plugin's resource, first those of `hand_down`.

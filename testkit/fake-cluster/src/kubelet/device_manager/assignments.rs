@@ -6,7 +6,7 @@ use runtime::reached;
 use serde::{Deserialize, Serialize};
 
 use super::plugins::{Ids, count};
-use crate::kubelet::container_runtime::DeviceMount;
+use crate::kubelet::device_mount::DeviceMount;
 
 /// One container's ids of one resource, as the checkpoint has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 
-use crate::kubelet::container_runtime::{ContainerStart, DeviceMount};
+use crate::kubelet::container_runtime::ContainerStart;
 use crate::kubelet::device_manager::assignments::Assignments;
+use crate::kubelet::device_mount::DeviceMount;
 
 /// Merges the plugins' answers (`deviceRunContainerOptions`: the first resource that sets a key wins). The spec's variables
 /// are last in kubelet's list (`GenerateRunContainerOptions` appends `makeEnvironmentVariables` to the plugins' variables),
