@@ -4,7 +4,8 @@
 //! to be.
 //!
 //! Each of the three works alone. All of one cluster share a [`Clock`] that moves only when the test advances it, so
-//! back-offs and grace periods take no time and two runs take the same course.
+//! back-offs and grace periods take no time and two runs take the same course. Each runs on a [`System`]: this machine
+//! ([`System::real`]), or a simulated one.
 //!
 //! # A kube client on the API server
 //! ```
@@ -165,6 +166,16 @@
 //! ```
 //! [`FreeChoices::Adversarial`](kubelet::FreeChoices::Adversarial) makes the kubelet take the worst of what Kubernetes
 //! leaves open: which ids, and in which order.
+//!
+//! # A simulation
+//! Everything can run in one thread, in tokio's paused time, on machines whose files and sockets are in memory: a
+//! [`Platform`](system::Platform) of the simulation's own is each process' [`System`], and [`Clock::of_runtime`] the cluster's
+//! clock. Then no part waits for real time, a process is killed by dropping the tasks of its `System`, and equal seeds give equal
+//! runs. Scheduler and kubelets reach the API server by the clients that they are given, which a simulation makes of
+//! [`ApiServer::router`] and slow, lossy or cut; [`ApiServer::lagging_router`] shows an older state as the real server's cache
+//! may. [`ApiServer::observe`] tells of every write, and the [`ContainerRuntime`](kubelet::ContainerRuntime) of every start and
+//! end of a container and of every change of assignments. [`BRANCHES`] are what happens rarely and should have happened in it.
+//! `tests/simulated` has the smallest of such simulations.
 
 // Two runs of one simulation take the same course, and a hash has another order each time.
 #![deny(clippy::iter_over_hash_type)]
@@ -172,6 +183,7 @@
 mod amounts;
 pub mod api;
 mod api_client;
+mod branches;
 pub mod clock;
 pub mod kubelet;
 mod quantity;
@@ -180,6 +192,7 @@ mod version;
 mod watch_backoff;
 
 pub use api::ApiServer;
+pub use branches::BRANCHES;
 pub use clock::Clock;
 pub use kubelet::Kubelet;
 pub use runtime::{System, system};

@@ -10,6 +10,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, header};
+use runtime::reached;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -138,7 +139,11 @@ fn routes_of(resource: &'static Resource) -> Router<Endpoint> {
 }
 
 async fn refuse_while_unavailable(State(store): State<Arc<Store>>, request: Request, next: Next) -> Response {
-    if store.available() { next.run(request).await } else { ApiError::unavailable().into_response() }
+    if store.available() {
+        return next.run(request).await;
+    }
+    reached("cluster: a request met an outage");
+    ApiError::unavailable().into_response()
 }
 
 /// What `kubectl version` reads.

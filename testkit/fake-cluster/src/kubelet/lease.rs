@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::PostParams;
+use runtime::reached;
 
 use super::shared::Shared;
 
@@ -36,6 +37,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                         break;
                     }
                     Err(error) => {
+                        reached("cluster: a lease was not renewed");
                         tracing::warn!(node = shared.config.node, %error, "the lease was not renewed");
                         shared.clock.sleep(retry).await;
                         retry = (retry * 2).min(RETRY.1);

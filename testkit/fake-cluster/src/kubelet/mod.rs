@@ -23,11 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kubelet_api::deviceplugin::v1beta1::registration_server::RegistrationServer;
 use kubelet_api::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
 use kubelet_api::unix::{self, SocketError};
 use runtime::system::Address;
-use runtime::{Protocol, Server, System};
+use runtime::{Protocol, Server, System, reached};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -83,7 +84,9 @@ impl Kubelet {
         let shared = Arc::new(open(system, client, api, config, runtime).await?);
         let kubelet = Kubelet { shared: Arc::clone(&shared) };
         // What ended while no kubelet ran is told before anything is started.
-        pods::ends::tell(&shared);
+        if pods::ends::tell(&shared) {
+            reached("cluster: a container ended while no kubelet ran");
+        }
         shared.spawn(pods::ends::run(Arc::clone(&shared)));
         shared.runtime.assigned(locked(&shared.devices).assignments.all());
 
@@ -168,9 +171,8 @@ async fn open(
     }
     let now = api.clock().now();
     let checkpoint_file = StateFile::new(config.checkpoint_file());
-    let checkpoint: Option<Checkpoint> =
-        checkpoint_file.read(system).await.map_err(folder_error(checkpoint_file.path()))?;
-    let mut devices = checkpoint.map_or_else(Devices::default, |saved| saved.restore(now));
+    let restored = restored(system, &checkpoint_file, now).await;
+    let (had_checkpoint, mut devices) = (restored.is_some(), restored.unwrap_or_default());
     devices.plugins.by_path = api.version().behaviour().plugins_by_path;
     let containers_file = StateFile::new(config.containers_file());
     let containers: Option<Containers> =
@@ -185,6 +187,7 @@ async fn open(
         runtime,
         chooser: Mutex::new(Chooser::new(config.free_choices, &config.node)),
         devices: Mutex::new(devices),
+        had_checkpoint,
         pods: Mutex::new(PodTable::new(containers.running(now).map(name_of).collect())),
         containers: Mutex::new(containers),
         containers_changed: Notify::new(),
@@ -200,6 +203,23 @@ async fn open(
         tasks: TaskTracker::new(),
         config,
     })
+}
+
+/// What the checkpoint has, if there is one. With one that cannot be read, kubelet goes on with empty books.
+async fn restored(system: &System, checkpoint: &StateFile, now: Timestamp) -> Option<Devices> {
+    match checkpoint.read::<Checkpoint>(system).await {
+        Ok(Some(saved)) => {
+            reached("cluster: a checkpoint was restored");
+            Some(saved.restore(now))
+        }
+        Ok(None) => None,
+        Err(error) => {
+            reached("cluster: a checkpoint could not be read");
+            let path = checkpoint.path().display();
+            tracing::warn!(%path, %error, "kubelet goes on without its checkpoint");
+            Some(Devices::default())
+        }
+    }
 }
 
 /// UID of its pod and its name.

@@ -10,10 +10,12 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use runtime::reached;
 use serde_json::json;
 
 use super::device_manager::plugins::Totals;
 use super::shared::{Shared, locked};
+use crate::amounts::Amounts;
 use crate::clock::{later, rfc3339};
 
 /// What every node has besides devices: enough that devices are the scarce resource.
@@ -39,12 +41,16 @@ pub(crate) async fn register(shared: &Shared) -> kube::Result<()> {
         node.metadata.labels = Some(shared.config.labels.clone());
         nodes.create(&PostParams::default(), &node).await?;
     }
-    // A kubelet without a checkpoint resets resources that the Node still shows.
-    let before = existing.and_then(|node| node.status).and_then(|status| status.capacity).unwrap_or_default();
+    // A kubelet without a checkpoint resets resources that the Node still shows; with one it leaves those alone that the
+    // device manager does not know (`reconcileExtendedResource`).
+    let status = existing.and_then(|node| node.status).unwrap_or_default();
+    let shown = [Amounts::of(status.capacity.as_ref()), Amounts::of(status.allocatable.as_ref())];
     let mut written: Totals = present_totals(shared);
-    for resource in before.into_keys().filter(|resource| resource.contains('/')) {
-        written.capacity.entry(resource.clone()).or_insert(0);
-        written.allocatable.entry(resource).or_insert(0);
+    for (counts, shown) in [&mut written.capacity, &mut written.allocatable].into_iter().zip(shown) {
+        for (resource, count) in shown.iter().filter(|(resource, _)| resource.contains('/')) {
+            let count = if shared.had_checkpoint { count } else { 0 };
+            counts.entry(resource.clone()).or_insert(count);
+        }
     }
     write(shared, &nodes, &written).await
 }
@@ -78,6 +84,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                         heartbeat = next_heartbeat(&shared);
                     }
                     Err(error) => {
+                        reached("cluster: a node's status was not written");
                         tracing::warn!(node = shared.config.node, %error, "cannot write the node status");
                         tokio::time::sleep(RETRY).await;
                         shared.devices_changed.notify_one();

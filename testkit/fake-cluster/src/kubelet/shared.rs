@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use runtime::System;
+use runtime::{System, reached};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) runtime: Arc<dyn ContainerRuntime>,
     pub(crate) chooser: Mutex<Chooser>,
     pub(crate) devices: Mutex<Devices>,
+    /// Whether there was a checkpoint when it started, though perhaps one that cannot be read.
+    pub(crate) had_checkpoint: bool,
     pub(crate) pods: Mutex<PodTable>,
     pub(crate) containers: Mutex<Containers>,
     /// Notified when a container was started, is to end or has ended.
@@ -74,6 +76,7 @@ impl Shared {
 
     /// Stops everything, as a panic of the kubelet would.
     pub(crate) fn panic(&self, reason: String) {
+        reached("cluster: kubelet panicked");
         tracing::error!(node = self.config.node, reason, "kubelet panics");
         locked(&self.panic_reason).get_or_insert(reason);
         self.stopping.cancel();

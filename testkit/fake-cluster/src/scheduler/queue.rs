@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use runtime::reached;
 
 use super::choose_node::diagnosis::RefusedBy;
 use super::cluster_event::ClusterEvent;
@@ -188,6 +189,7 @@ impl QueuedPod {
         match &self.place {
             Place::Backoff { .. } if now >= self.backoff_until => self.place = Place::Active,
             Place::Unschedulable { since, .. } if now >= later(*since, MAX_UNSCHEDULABLE) => {
+                reached("cluster: a refused pod was tried again after five minutes");
                 self.place = Place::Active;
             }
             _ => {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use runtime::reached;
 
 use super::bind;
 use super::choose_node::cycle::{Cycle, CycleError};
@@ -79,7 +80,10 @@ async fn schedule(shared: &Arc<Shared>, uid: String, pod: Arc<Pod>, start: usize
             shared.with_state(|state| state.queue.refused(&uid, Vec::new(), now));
             shared.report(Report::unschedulable(pod, error.to_string(), now));
         }
-        Err(error @ CycleError::Extender(_)) => fail(shared, &uid, pod, error.to_string()),
+        Err(error @ CycleError::Extender(_)) => {
+            reached("cluster: an extender's filter failed");
+            fail(shared, &uid, pod, error.to_string());
+        }
     }
     (start + looked_at) % count
 }
@@ -91,6 +95,7 @@ async fn bind_assumed(shared: Arc<Shared>, uid: String, pod: Arc<Pod>, node: Str
             shared.report(Report::scheduled(pod, &node, shared.clock.now()));
         }
         Err(error) => {
+            reached("cluster: a bind failed");
             let now = shared.clock.now();
             shared.with_state(|state| {
                 state.cache.forget(&uid);
@@ -106,6 +111,7 @@ fn fail(shared: &Shared, uid: &str, pod: Arc<Pod>, message: String) {
     let now = shared.clock.now();
     shared.with_state(|state| {
         if state.cache.is_bound(uid) {
+            reached("cluster: of a bind only the answer was lost");
             state.queue.remove(uid);
         } else if state.queue.contains(uid) {
             state.queue.failed(uid, now);

@@ -163,6 +163,30 @@ async fn own_ids_unhealthy_do_not_stop_a_running_pod() {
 }
 
 #[tokio::test]
+async fn without_a_readable_checkpoint_ids_of_running_containers_are_given_out_again() {
+    let node = TestNode::new();
+    let kubelet = node.kubelet().await;
+    let plugin = TestPlugin::registered(&node, 2).await;
+    plugin.prefer(["w0"]);
+    node.bind("p", widgets(1)).await;
+    node.phase("p", "Running").await;
+    kubelet.stop().await;
+    drop(plugin);
+    std::fs::write(node.config.checkpoint_file(), "no checkpoint").unwrap();
+
+    let kubelet = node.kubelet().await;
+    node.shows("2", "2").await;
+    let plugin = TestPlugin::registered(&node, 2).await;
+    plugin.prefer(["w0"]);
+    node.bind("q", widgets(1)).await;
+    node.phase("q", "Running").await;
+    assert_eq!(ids_of(&kubelet, "main"), ids(["w0"]));
+    node.phase("p", "Running").await;
+    assert_eq!(node.ends(), []);
+    assert_eq!(kubelet.assignments().len(), 1);
+}
+
+#[tokio::test]
 async fn an_allocate_that_is_open_when_kubelet_stops_gives_nothing() {
     let node = TestNode::new();
     let kubelet = node.kubelet().await;

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runtime::reached;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -322,6 +323,7 @@ impl State {
         }
         let now = self.clock.now();
         while let Some(event) = self.expiry.due(now) {
+            reached("cluster: an event ended");
             self.remove(Collection::Events, &event);
         }
     }

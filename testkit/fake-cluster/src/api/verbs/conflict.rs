@@ -2,6 +2,7 @@
 //! `delete` and `update`; `create` answers its own 409 for a name that is taken.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use runtime::reached;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ pub(super) fn check_update(resource: &Resource, key: &Key, old: &Value, new: &Va
     check_field(resource, "", key, old, "UID", object::text(new, "/metadata/uid"))?;
     let version = object::resource_version(new);
     if !version.is_empty() && version != object::resource_version(old) {
+        reached("cluster: a write met a newer object");
         return Err(ApiError::stale(resource, &key.name));
     }
     Ok(())
@@ -65,8 +67,10 @@ pub(super) fn check_bind(key: &Key, pod: &Value, binding: &ObjectMeta) -> Result
     let node = object::text(pod, "/spec/nodeName");
     let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
     let why = if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        reached("cluster: a binding met a pod that is being deleted");
         format!("pod {name} is being deleted, cannot be assigned to a host")
     } else if !node.is_empty() {
+        reached("cluster: a binding met a pod that is bound");
         format!("pod {name} is already assigned to node {node:?}")
     } else if gates.is_some_and(|gates| !gates.is_empty()) {
         format!("pod {name} has non-empty .spec.schedulingGates")
@@ -90,5 +94,6 @@ fn check_field(
     if wanted.is_empty() || wanted == found {
         return Ok(());
     }
+    reached("cluster: a write met another object of the name");
     Err(ApiError::precondition(resource, subresource, &key.path(resource), &key.name, field, wanted, found))
 }

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
+use runtime::reached;
 use serde_json::json;
 
 use super::selector::Filter;
@@ -39,6 +40,9 @@ pub(crate) fn list(
             return Err(ApiError::expired("The resourceVersion for the provided list is too old."));
         }
         let shown = if at_least == Some(0) { state.version_before(lag) } else { version };
+        if shown < version {
+            reached("cluster: a list showed an older state");
+        }
         (shown, state.list_at(shown, resource.collection, |object| filter.matches(object)))
     };
     Ok(reply::list(resource, version, &objects))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use futures::Stream;
 use futures::stream;
+use runtime::reached;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -88,6 +89,9 @@ impl Watch {
             from => {
                 self.cursor =
                     if from == Some(0) { state.version_before(self.options.lag) } else { state.version() };
+                if self.cursor < state.version() {
+                    reached("cluster: a watch began with an older state");
+                }
                 let asked_for = |object: &_| self.options.filter.matches(object);
                 let mut lines = Vec::new();
                 for object in state.list_at(self.cursor, self.options.resource.collection, asked_for) {
@@ -101,7 +105,10 @@ impl Watch {
         }
         match Subscription::new(&store, &mut state, topic, self.cursor) {
             Ok(subscription) => self.subscription = Some(subscription),
-            Err(bad_start) => self.fail(&bad_start),
+            Err(bad_start) => {
+                reached("cluster: a watch could not begin at its version");
+                self.fail(&bad_start);
+            }
         }
     }
 
@@ -115,8 +122,14 @@ impl Watch {
                 return None;
             }
             match self.subscription.as_ref()?.take(CHUNK) {
-                News::Ended => return None,
-                News::FellBehind { oldest } => self.fail(&BadStart::Compacted { oldest }),
+                News::Ended => {
+                    reached("cluster: an outage ended a watch");
+                    return None;
+                }
+                News::FellBehind { oldest } => {
+                    reached("cluster: a watch fell behind what is kept");
+                    self.fail(&BadStart::Compacted { oldest });
+                }
                 News::Changes(changes, version) => {
                     self.cursor = version;
                     if !changes.is_empty() {

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Container;
 use kubelet_api::deviceplugin::v1beta1::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse, DeviceSpec,
 };
+use runtime::reached;
 use tonic::Status;
 
 pub(crate) use super::allocate_error::AllocateError;
@@ -86,6 +87,10 @@ async fn assign(shared: &Shared, request: &DeviceRequest<'_>, ids: Ids) -> Resul
         shared
             .panic(format!("{id} of {resource} vanished from ListAndWatch while its own Allocate was open"));
         return Err(AllocateError::KubeletStops);
+    }
+    let now = shared.clock.now();
+    if locked(&shared.containers).others_have(request.pod_uid, request.resource, &ids, now) {
+        reached("cluster: ids were given out again while their container ran");
     }
     devices.assignments.add(Assignment {
         pod_uid: request.pod_uid.to_owned(),

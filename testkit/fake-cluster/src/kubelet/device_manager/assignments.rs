@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use runtime::reached;
 use serde::{Deserialize, Serialize};
 
 use super::plugins::{Ids, count};
@@ -96,12 +97,24 @@ impl Assignments {
     /// Frees what pods have that are not `active`, and recounts only if there is any (kubelet's `UpdateAllocatedDevices`).
     /// Whether there was any.
     pub(crate) fn free_inactive(&mut self, active: &BTreeSet<String>) -> bool {
-        let before = self.assigned.len();
+        let (before, open_allocate) = (self.assigned.len(), self.has_open_allocate());
         self.assigned.retain(|given| active.contains(&given.pod_uid));
         let freed = self.assigned.len() < before;
         if freed {
+            if open_allocate {
+                reached("cluster: kubelet forgot the ids of an open Allocate");
+            }
             self.recount();
         }
         freed
+    }
+
+    /// Whether ids are in use that nobody was given yet.
+    fn has_open_allocate(&self) -> bool {
+        self.in_use.iter().any(|(resource, ids)| {
+            let given = self.assigned.iter().filter(|given| given.resource == *resource);
+            let assigned: BTreeSet<&String> = given.flat_map(|given| &given.ids).collect();
+            ids.iter().any(|id| !assigned.contains(id))
+        })
     }
 }

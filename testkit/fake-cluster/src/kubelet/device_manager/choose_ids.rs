@@ -2,6 +2,7 @@
 //! that the plugin prefers, then any. Called by `allocate`.
 
 use kubelet_api::deviceplugin::v1beta1::{ContainerPreferredAllocationRequest, PreferredAllocationRequest};
+use runtime::reached;
 
 use super::allocate_error::AllocateError;
 use super::plugins::{Ids, Plugin};
@@ -26,6 +27,9 @@ pub(super) async fn choose_ids(
         return Ok(None);
     }
     let mut chosen = Ids::new();
+    if handed_down.len() > request.count {
+        reached("cluster: kubelet chose among ids that were handed down");
+    }
     // The plugin is not asked which of the ids handed down it prefers.
     take(shared, request, handed_down, &mut chosen);
     if chosen.len() == request.count {
@@ -73,6 +77,7 @@ fn needs_devices(shared: &Shared, request: &DeviceRequest<'_>) -> Result<bool, A
     }
     // Before the first list of pods has been handled, a running container can only mean a restarted kubelet.
     if !pods_listed && was_running {
+        reached("cluster: a container ran on over kubelet's restart");
         return Ok(false);
     }
     let healthy =

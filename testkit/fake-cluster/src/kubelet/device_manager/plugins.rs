@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
 use kubelet_api::deviceplugin::v1beta1::{Device, HEALTHY};
+use runtime::reached;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
@@ -89,6 +90,7 @@ impl Plugins {
         if self.by_path {
             plugins.retain(|older| older.stopped_at.is_none());
             if plugins.iter().any(|older| older.socket == plugin.socket) {
+                reached("cluster: a plugin was refused, its path is held");
                 return Err(AlreadyConnected);
             }
         } else {
@@ -103,7 +105,10 @@ impl Plugins {
     pub(super) fn not_connected(&mut self, resource: &str, socket: &Path) {
         if self.by_path {
             let plugins = self.plugins.get_mut(resource).into_iter().flatten();
-            plugins.filter(|plugin| plugin.socket == socket).for_each(|plugin| plugin.unwatched = true);
+            plugins.filter(|plugin| plugin.socket == socket).for_each(|plugin| {
+                reached("cluster: kubelet lost sight of a plugin");
+                plugin.unwatched = true;
+            });
         }
     }
 
@@ -113,16 +118,26 @@ impl Plugins {
         // Without paths the newest is dropped: kubelet does not ask whose stream it was (`runClient` in handler.go).
         let whose = |plugin: &Plugin| !self.by_path || plugin.socket == socket;
         let Some(place) = plugins.iter().position(whose) else { return };
-        if plugins[place].unwatched || plugins[place].stopped_at.is_some() {
+        if plugins[place].unwatched {
+            reached("cluster: the end of a plugin was not noticed");
             return;
+        }
+        if plugins[place].stopped_at.is_some() {
+            return;
+        }
+        if plugins[place].socket != socket {
+            reached("cluster: the end of an older plugin dropped the newest");
         }
         let mut ended = plugins.remove(place);
         ended.dropped.cancel();
         if plugins.is_empty() {
+            reached("cluster: a plugin's list was dropped with it");
             ended.stopped_at = Some(now);
             plugins.push(ended);
             let listed = self.listed.entry(resource.to_owned()).or_default();
             listed.unhealthy.append(&mut listed.healthy);
+        } else {
+            reached("cluster: a plugin ended and another remained");
         }
     }
 
@@ -172,6 +187,7 @@ impl Plugins {
         let expired: Vec<String> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(name, _)| name).collect();
         for resource in expired {
+            reached("cluster: a resource was forgotten, its plugin was gone too long");
             self.plugins.remove(&resource);
             self.listed.remove(&resource);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use runtime::reached;
 
 use crate::amounts::{Amounts, is_sidecar, pod_request};
 use crate::kubelet::device_manager::allocate::{AllocateError, allocate};
@@ -31,6 +32,7 @@ pub(crate) async fn admit(shared: &Arc<Shared>, pod: &Pod, others: &[Arc<Pod>]) 
         Ok(()) => {}
         Err(AllocateError::KubeletStops) => return Admission::Undecided,
         Err(error) => {
+            count(&error);
             return Admission::Rejected(Rejection {
                 reason: "UnexpectedAdmissionError".to_owned(),
                 message: format!("Allocate failed due to {error}, which is unexpected"),
@@ -40,6 +42,27 @@ pub(crate) async fn admit(shared: &Arc<Shared>, pod: &Pod, others: &[Arc<Pod>]) 
     match first_misfit(shared, pod, others) {
         Some(rejection) => Admission::Rejected(rejection),
         None => Admission::Admitted,
+    }
+}
+
+/// Counts the refusal by its reason, as far as a kubelet can have it whose plugins answer as they should.
+fn count(error: &AllocateError) {
+    match error {
+        AllocateError::Unregistered(_) => reached("cluster: admission refused, the resource is forgotten"),
+        AllocateError::NoneHealthy(_) => reached("cluster: admission refused, no device is healthy"),
+        AllocateError::AssignedUnhealthy(_) => {
+            reached("cluster: admission refused, its devices are unhealthy")
+        }
+        AllocateError::TooFew { .. } => reached("cluster: admission refused, too few devices are free"),
+        AllocateError::Stopped(_) => reached("cluster: admission refused, the plugin has stopped"),
+        AllocateError::Preference(_) => reached("cluster: admission refused, no preference was answered"),
+        AllocateError::Plugin(_) => reached("cluster: admission refused by the plugin"),
+        AllocateError::Changed { .. }
+        | AllocateError::LostSome { .. }
+        | AllocateError::NoEndpoint(_)
+        | AllocateError::UnknownPlugin(_)
+        | AllocateError::Empty(_)
+        | AllocateError::KubeletStops => {}
     }
 }
 
@@ -76,11 +99,12 @@ fn first_misfit(shared: &Shared, pod: &Pod, others: &[Arc<Pod>]) -> Option<Rejec
         capacity.raise_to(&Amounts::from_iter(assignments.counts_in_use()));
     }
     let misfit = |resource: &str, requested: i64, used: i64, capacity: i64| {
-        (requested > 0 && requested > capacity.saturating_sub(used)).then(|| Rejection {
-            reason: format!("OutOf{resource}"),
-            message: format!(
+        (requested > 0 && requested > capacity.saturating_sub(used)).then(|| {
+            reached("cluster: admission refused, the node has too little");
+            let message = format!(
                 "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
-            ),
+            );
+            Rejection { reason: format!("OutOf{resource}"), message }
         })
     };
     let pods = i64::try_from(others.len()).unwrap_or(i64::MAX);

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runtime::reached;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::later;
 use crate::kubelet::container_runtime::{ContainerRun, ContainerStart};
+use crate::kubelet::device_manager::plugins::Ids;
 
 /// Exit code of a container that SIGTERM ends, and of one that SIGKILL ends (128 and the signal's number).
 const TERMINATED: i32 = 0;
@@ -68,6 +70,12 @@ impl Containers {
         running.map(|container| &container.start)
     }
 
+    /// Whether containers of other pods run at `now` with any of these ids of `resource`.
+    pub(crate) fn others_have(&self, pod_uid: &str, resource: &str, ids: &Ids, now: Timestamp) -> bool {
+        let mut others = self.running(now).filter(|container| container.pod_uid != pod_uid);
+        others.any(|container| container.ids.get(resource).is_some_and(|theirs| !theirs.is_disjoint(ids)))
+    }
+
     /// UIDs of the pods that have or had containers here.
     pub(crate) fn pods(&self) -> BTreeSet<String> {
         self.pods.keys().cloned().collect()
@@ -106,6 +114,9 @@ impl Containers {
             };
             let ends = later(now, span);
             if run.ends.is_none_or(|before| before > ends) {
+                if code == KILLED {
+                    reached("cluster: a container takes all of its grace");
+                }
                 (run.ends, run.exit_code) = (Some(ends), code);
             }
             last = last.max(run.ends);

@@ -38,7 +38,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Tells of the containers that have ended by now. Whoever looks at containers comes here first, so that nothing that follows
 /// from an end is seen before it.
-pub(crate) fn tell(shared: &Shared) {
+///
+/// Whether there were any.
+pub(crate) fn tell(shared: &Shared) -> bool {
     let ended = locked(&shared.containers).newly_ended(shared.clock.now());
     for container in &ended {
         let at = container.run.ends.unwrap_or_default();
@@ -49,6 +51,7 @@ pub(crate) fn tell(shared: &Shared) {
         shared.ends_unsaved.store(true, Ordering::SeqCst);
         shared.containers_changed.notify_one();
     }
+    !ended.is_empty()
 }
 
 /// A pod's containers as they are now.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use runtime::reached;
 use tokio::sync::watch;
 
 use super::grace;
@@ -86,6 +87,9 @@ impl PodTable {
                 let Stop { grace: before, is_gone } =
                     stop.unwrap_or(Stop { grace: Duration::MAX, is_gone: false });
                 let shortens = grace < before;
+                if shortens && stop.is_some() {
+                    reached("cluster: a second deletion shortened the grace");
+                }
                 *stop = Some(Stop { grace: before.min(grace), is_gone });
                 shortens
             });
@@ -114,6 +118,9 @@ impl PodTable {
 
 impl Known {
     fn set_gone(&mut self) {
+        if !self.has_ended {
+            reached("cluster: a pod was gone before its containers had ended");
+        }
         self.has_ended = true;
         let own = Stop { grace: grace::of_spec(&self.pod), is_gone: true };
         self.stop.send_modify(|stop| *stop = Some(stop.map_or(own, |stop| Stop { is_gone: true, ..stop })));

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::{WatchStreamExt, watcher};
+use runtime::reached;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admission::{Admission, admit};
@@ -104,6 +105,7 @@ fn end_orphans(shared: &Arc<Shared>, gone: impl Fn(&String) -> bool) {
     let mut orphans = locked(&shared.containers).pods();
     orphans.retain(|pod| gone(pod) && !pods.contains(pod));
     if !orphans.is_empty() {
+        reached("cluster: containers were ended that no pod knew");
         shared.spawn(ends::end_orphans(Arc::clone(shared), orphans.into_iter().collect()));
     }
 }
