@@ -23,6 +23,11 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
     );
     let mut events = runtime::watch(&system, client, pods, Protobuf);
     while let Some(event) = events.next().await {
+        // Planted: one broken connection ends the extender.
+        #[cfg(planted)]
+        if event.is_err() && runtime::is_planted("watch-error-ends-extender") {
+            return;
+        }
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_pods(change));
         }

@@ -38,6 +38,8 @@ mod branches;
 mod calls;
 mod encoding;
 mod logs;
+#[cfg(planted)]
+mod planted;
 mod program;
 mod serve;
 mod signals;
@@ -50,6 +52,8 @@ pub use calls::{CallError, read, write};
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
 pub use logs::log;
+#[cfg(planted)]
+pub use planted::{is_planted, plant};
 pub use program::run_program;
 pub use serve::{Prepare, Protocol, Server};
 pub use signals::until_signal;

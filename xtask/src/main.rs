@@ -7,6 +7,7 @@
 mod commits;
 mod crates;
 mod images;
+mod planted;
 mod program;
 mod rooms;
 
@@ -32,6 +33,8 @@ enum Chore {
     EachAlone,
     /// Build static binaries and pack each into an image of its own.
     Images(images::Arguments),
+    /// Prove the simulator: find every bug that is planted in the programs.
+    Planted(planted::Arguments),
     /// Check that import cycles stay inside one folder and that no crate holds a quarter of all lines.
     Rooms(rooms::Arguments),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Chore::Commits(arguments) => ("commits", commits::run(arguments)),
         Chore::EachAlone => ("each-alone", crates::check_each_alone()),
         Chore::Images(arguments) => ("images", images::run(arguments)),
+        Chore::Planted(arguments) => ("planted", planted::run(arguments)),
         Chore::Rooms(arguments) => ("rooms", rooms::run(arguments)),
     };
     match done {

@@ -37,6 +37,10 @@ pub fn export(
     // A comma list, never a range: Ray splits on commas only (docs/reference/neuron.md §3.4).
     let list = |numbers: Vec<usize>| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let size = topology.cores_per_device().max(1);
+    // Planted: the variable ends after sixteen cores, the device nodes do not.
+    #[cfg(planted)]
+    let cores: CoreSet =
+        if runtime::is_planted("visible-cores-cut") { cores.iter().take(16).collect() } else { cores };
     let (name, value) = match unit {
         Resource::Device => (VISIBLE_DEVICES, list(given.iter().map(inside).collect())),
         Resource::Core => {

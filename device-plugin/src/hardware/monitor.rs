@@ -61,6 +61,9 @@ pub(crate) async fn follow_health(system: &System, poll: Duration, sender: &Mach
             let mut faults = machine.faults.clone();
             for (device, fault) in looked {
                 match fault {
+                    // Planted: a device that was unhealthy once stays so.
+                    #[cfg(planted)]
+                    None if runtime::is_planted("unhealthy-for-ever") => {}
                     Some(fault) => drop(faults.insert(device, fault)),
                     None => drop(faults.remove(&device)),
                 }

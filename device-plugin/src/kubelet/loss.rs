@@ -74,6 +74,11 @@ impl Registration {
             if !server.is_up(&self.folder).await {
                 return Lost::SocketVanished;
             }
+            // Planted: kubelet is waited for to open its stream again, which it never does.
+            #[cfg(planted)]
+            if runtime::is_planted("lost-stream-waited-for") {
+                let _again = server.streams.wait_for(|streams| streams.open > 0).await;
+            }
             if server.streams.borrow_and_update().open == 0 {
                 return Lost::StreamEnded;
             }

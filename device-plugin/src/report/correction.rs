@@ -40,6 +40,14 @@ pub fn correction(
     }
     let given = |slot: &&Slot| {
         let entry = ledger.entry_of(slot);
+        // Planted: the record gives every container of a pod what the first one has.
+        #[cfg(planted)]
+        let entry = if runtime::is_planted("record-of-another-container") {
+            let mut entries = ledger.entries().iter().filter(|entry| entry.resource == slot.resource);
+            entries.find(|entry| entry.owner.as_ref().is_some_and(|owner| owner.uid == slot.uid))
+        } else {
+            entry
+        };
         let proven = entry.filter(|entry| entry.is_proven());
         match proven {
             Some(entry) => Some(entry.cores),
@@ -82,11 +90,16 @@ pub fn correction(
             [AWS_NEURON_IDS, NEURON_ALLOCATED, NEURON_RESOURCE_TYPE].contains(&key.as_str())
         }
     });
-    let mut annotations: BTreeMap<String, Option<String>> = right
-        .into_iter()
-        .filter(|(key, value)| now.get(key) != Some(value))
-        .map(|(k, v)| (k, Some(v)))
-        .collect();
+    let is_news = |(key, value): &(String, String)| {
+        // Planted: what is right already is written again, which is a change that is looked at again.
+        #[cfg(planted)]
+        if runtime::is_planted("correction-repeated") {
+            return true;
+        }
+        now.get(key) != Some(value)
+    };
+    let mut annotations: BTreeMap<String, Option<String>> =
+        right.into_iter().filter(is_news).map(|(k, v)| (k, Some(v))).collect();
     if ours && !same {
         let all = real.annotations(true, "");
         let stale = now.keys().filter(|key| !all.contains_key(*key));

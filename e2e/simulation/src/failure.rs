@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use simulated_cluster::observer::Known;
 use simulated_cluster::plan::{Listed, Plan};
 use simulated_cluster::shrink::{Shrunk, shrink, written_down};
 use simulated_cluster::{RunOptions, Summary};
@@ -29,16 +28,16 @@ pub fn plan_of(seeded: &Seeded, kills: &[(String, u64)], until: Duration) -> Pla
     written_down(&plan, &mut *seeded.source(), until)
 }
 
-/// Makes a plan that shows `signature` smaller, for at most `time` of real time.
-pub fn smaller(plan: Plan, signature: &str, time: Duration) -> Shrunk {
+/// Makes a plan that shows `signature` smaller, for at most `time` of real time; each is run with `options` but for what is
+/// known.
+pub fn smaller(plan: Plan, signature: &str, time: Duration, options: impl Fn() -> RunOptions) -> Shrunk {
     // What is known does not end a run, but for what is looked for.
     let mut others = known().unwrap_or_default();
     others.retain(|known| !known.is(signature));
-    shrink(plan, time, |plan| shows(plan, signature, &others))
+    shrink(plan, time, |plan| shows(plan, signature, RunOptions { known: others.clone(), ..options() }))
 }
 
 /// Whether a plan shows the violation.
-pub fn shows(plan: &Plan, signature: &str, known: &[Known]) -> bool {
-    let options = RunOptions { known: known.to_vec(), ..RunOptions::default() };
+pub fn shows(plan: &Plan, signature: &str, options: RunOptions) -> bool {
     run_plan(plan, options).is_ok_and(|summary| summary.violations.0.contains_key(signature))
 }

@@ -61,7 +61,7 @@ fn fits(machine: &Machine, requests: &[(Resource, u32)], held: &Units) -> bool {
 }
 
 /// What a container asks for.
-fn counts(container: &Value) -> Vec<(Resource, u32)> {
+pub(crate) fn counts(container: &Value) -> Vec<(Resource, u32)> {
     let limits = container.pointer("/resources/limits");
     let count = |name: &str| {
         let count = limits.and_then(|limits| limits.get(name)).and_then(Value::as_str);
@@ -123,32 +123,40 @@ pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Opt
 
 /// Every container has a candidate set of as many as it asks for.
 fn judge_sets(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Option<(String, String)> {
-    for (name, container) in truth.containers_of(pod) {
-        let spec = ["/spec/containers", "/spec/initContainers"].into_iter().find_map(|pointer| {
-            let mut all = pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-            all.find(|container| container.pointer("/name").and_then(Value::as_str) == Some(name))
-        });
-        let asked = spec.map(counts).unwrap_or_default();
-        let [(resource, count)] = asked.as_slice() else { continue };
-        if container.start.ids.is_empty() {
-            continue;
-        }
-        let as_devices = *resource == Resource::Device;
-        let has = if as_devices { machine.devices_of(&container.units).len() } else { container.units.len() };
-        if usize::try_from(*count) != Ok(has) {
-            let text = format!("container {name} asks for {count} and has {:?}", container.units);
-            return Some(("a container has another number than it asks for".to_owned(), text));
-        }
-        if !machine.is_candidate(&container.units, as_devices) {
-            let text = format!("container {name} has {:?}", container.units);
-            return Some(("a container has no candidate set".to_owned(), text));
-        }
+    let mut given = truth.containers_of(pod).filter(|(_, container)| !container.start.ids.is_empty());
+    given.find_map(|(name, container)| judge_set(machine, pod, name, &container.units))
+}
+
+/// What is wrong with what a container of a pod has. One that asks under both names is not looked at.
+pub(crate) fn judge_set(
+    machine: &Machine,
+    pod: &PodTruth,
+    name: &str,
+    units: &Units,
+) -> Option<(String, String)> {
+    let spec = ["/spec/containers", "/spec/initContainers"].into_iter().find_map(|pointer| {
+        let mut all = pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        all.find(|container| container.pointer("/name").and_then(Value::as_str) == Some(name))
+    });
+    let asked = spec.map(counts).unwrap_or_default();
+    let [(resource, count)] = asked.as_slice() else { return None };
+    let as_devices = *resource == Resource::Device;
+    let has = if as_devices { machine.devices_of(units).len() } else { units.len() };
+    if usize::try_from(*count) != Ok(has) {
+        let text = format!("container {name} asks for {count} and has {units:?}");
+        return Some(("a container has another number than it asks for".to_owned(), text));
+    }
+    if !machine.is_candidate(units, as_devices) {
+        return Some((
+            "a container has no candidate set".to_owned(),
+            format!("container {name} has {units:?}"),
+        ));
     }
     None
 }
 
 /// What a record says that each container has.
-fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<String, Units>, String> {
+pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<String, Units>, String> {
     let record: Value = serde_json::from_str(record).map_err(|error| error.to_string())?;
     let containers = record.pointer("/containers").and_then(Value::as_object);
     let containers = containers.ok_or("it has no containers")?;

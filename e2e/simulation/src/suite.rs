@@ -16,14 +16,14 @@ use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
-use simulated_cluster::suite::{DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units};
+use simulated_cluster::suite::{Books, DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units};
 use simulator::random::Rng;
 use simulator::{Host, files::FileSystem};
 use tokio_util::sync::CancellationToken;
 
 use crate::machine::Machine;
 use crate::texts::Facts;
-use crate::{containers, judge, pods, sizes, texts};
+use crate::{binding, containers, judge, node_report, pods, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
@@ -201,6 +201,26 @@ impl Suite for Neuron {
 
     fn judge_refusal(&self, node: &NodePlan, pod: &PodTruth, message: &str, held: &Units) -> Option<String> {
         judge::judge_refusal(&*Machine::of(node).ok()?, pod, message, held)
+    }
+
+    fn judge_binding(
+        &self,
+        truth: &Truth,
+        node: &NodePlan,
+        pod: &PodTruth,
+        books: &Books,
+    ) -> Option<(String, String)> {
+        binding::judge_binding(&*Machine::of(node).ok()?, truth, pod, books)
+    }
+
+    fn judge_node(
+        &self,
+        truth: &Truth,
+        node: &NodePlan,
+        object: &Value,
+        settled: &[&PodTruth],
+    ) -> Option<(String, String)> {
+        node_report::judge_node(&*Machine::of(node).ok()?, truth, object, settled)
     }
 
     fn judge_text(&self, nodes: &[NodeTruth<'_>], message: &str) -> Option<String> {

@@ -108,6 +108,12 @@ pub(crate) async fn explain(
                 }
             }
         }
+        // Planted: whoever waits is told so again and again.
+        #[cfg(planted)]
+        if runtime::is_planted("explains-without-end") {
+            let told = std::mem::take(&mut sent);
+            cluster.write(|index| index.explain_again(told.into_iter().map(|(uid, _)| uid)));
+        }
         cluster.read(|index| {
             sent.retain(|(uid, _)| index.pod(uid).is_some());
             retries.retain(|uid| index.pod(uid).is_some());

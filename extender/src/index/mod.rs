@@ -110,8 +110,14 @@ impl Index {
                 self.pod_watch.is_disconnected = true;
             }
             Change::Applied(pod) => self.apply_pod(pod),
+            // Planted: a pod that has ended holds its devices until the next list.
+            #[cfg(planted)]
+            Change::Gone(_) if runtime::is_planted("deletion-not-seen") => {}
             Change::Gone(uid) => self.remove_pod(&uid),
             Change::Listed(pods) => {
+                // Planted: the devices of the list's last pod seem to be free.
+                #[cfg(planted)]
+                let pods = if runtime::is_planted("relist-forgets-pod") { all_but_last(pods) } else { pods };
                 let listed: BTreeSet<String> = pods.iter().map(|pod| pod.pod.uid.clone()).collect();
                 let known = self.node_of.keys().chain(self.pending.keys());
                 let gone: Vec<String> = known.filter(|uid| !listed.contains(*uid)).cloned().collect();
@@ -223,6 +229,11 @@ impl Index {
     /// A bind ended without binding the pod.
     pub(crate) fn release(&mut self, uid: &str, node: &str) {
         if self.overlay.leave(uid, node) {
+            // Planted: the devices count as taken until something else on the node changes.
+            #[cfg(planted)]
+            if runtime::is_planted("release-not-applied") {
+                return;
+            }
             self.apply_reservations(node);
         }
     }
@@ -241,6 +252,12 @@ impl Index {
             unexplained.pods.extend(unschedulable.map(|(uid, _)| uid.clone()));
         }
         unexplained
+    }
+
+    /// These pods are to be explained again.
+    #[cfg(planted)]
+    pub(crate) fn explain_again(&mut self, pods: impl Iterator<Item = String>) {
+        self.unexplained.pods.extend(pods);
     }
 
     fn apply_pod(&mut self, observed: ObservedPod) {
@@ -328,4 +345,10 @@ impl Index {
             view.reserve(cores);
         }
     }
+}
+
+#[cfg(planted)]
+fn all_but_last(mut pods: Vec<ObservedPod>) -> Vec<ObservedPod> {
+    pods.pop();
+    pods
 }

@@ -55,6 +55,11 @@ impl IndexedNode {
 
 impl Hardware {
     fn of(node: &ObservedNode, topologies: &mut TopologyCache) -> Result<Self, NodeRefusal> {
+        // Planted: a report that is too short to be one.
+        #[cfg(planted)]
+        if runtime::is_planted("garbled-report-panics") {
+            let _version = node.report.as_deref().map(|text| &text[..8]);
+        }
         let report = node.report.as_deref().map(NodeReport::parse).transpose();
         let report = report.map_err(|error| NodeRefusal::Report(error.to_string()))?;
         Ok(Self { topology: topologies.of(node.instance_type.as_deref(), report.as_ref())?, report })
@@ -69,6 +74,13 @@ impl NodeView {
             Ok(Hardware { topology, report }) => {
                 let topology = Arc::clone(topology);
                 let settled = settle(&NodeFacts { name, topology, report: report.as_ref(), pods });
+                // Planted: what only an init container was given counts as free, although kubelet keeps it for the pod.
+                #[cfg(planted)]
+                let settled = if runtime::is_planted("init-containers-left-out") {
+                    without_init_containers(settled, pods)
+                } else {
+                    settled
+                };
                 State::Known {
                     occupancy: settled.occupancy.clone(),
                     unknown_holder: unknown_holder(&settled),
@@ -82,6 +94,11 @@ impl NodeView {
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
     pub(super) fn reserve(&mut self, cores: CoreSet) {
+        // Planted: what other binds have chosen counts only once the watch shows it.
+        #[cfg(planted)]
+        if runtime::is_planted("reservations-ignored") {
+            return;
+        }
         if let State::Known { settled, occupancy, .. } = &mut self.state {
             *occupancy = settled.occupancy.clone();
             occupancy.hold(cores);
@@ -173,4 +190,24 @@ fn unknown_holder(settled: &Settled) -> Option<NodeRefusal> {
     let mut pods: Vec<&str> = settled.unknown.iter().map(|holder| holder.pod.as_str()).collect();
     pods.sort_unstable();
     (!pods.is_empty()).then(|| NodeRefusal::UnknownHolder { pods: pods.join(", ") })
+}
+
+#[cfg(planted)]
+fn without_init_containers(mut settled: Settled, pods: &[BoundPod]) -> Settled {
+    let topology = settled.occupancy.topology().clone();
+    for holding in &settled.holdings {
+        let request =
+            pods.iter().find(|pod| pod.uid == holding.uid).and_then(|pod| pod.request.as_ref().ok());
+        let (Some(request), Some(allocation)) = (request, &holding.allocation) else { continue };
+        let mut stays = allocation.clone();
+        let is_init = |name: &str| {
+            request
+                .containers
+                .iter()
+                .any(|one| one.name == name && one.role == neuron_core::request::Role::Init)
+        };
+        stays.containers.retain(|name, _| !is_init(name));
+        settled.occupancy.release(holding.cores.difference(stays.hardware(&topology)));
+    }
+    settled
 }

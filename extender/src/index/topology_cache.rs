@@ -61,7 +61,11 @@ impl TopologyCache {
         if let Some(topology) = self.topologies.get(&key) {
             return Ok(Arc::clone(topology));
         }
-        let topology = Arc::new(Topology::of_node(label, report, &self.catalog, self.policy)?);
+        let policy = self.policy;
+        // Planted: devices are linked, and yet no set that is documented.
+        #[cfg(planted)]
+        let policy = if runtime::is_planted("policy-not-followed") { Policy::Linked } else { policy };
+        let topology = Arc::new(Topology::of_node(label, report, &self.catalog, policy)?);
         // Topologies that no node has any more go: whoever may write a node's report can make up new ones for ever.
         self.topologies.retain(|_, topology| {
             let is_used = Arc::strong_count(topology) > 1;

@@ -66,6 +66,9 @@ pub(crate) struct ObjectMeta {
     pub(crate) uid: String,
     #[prost(string, tag = "6")]
     pub(crate) resource_version: String,
+    #[cfg(planted)]
+    #[prost(message, tag = "9")]
+    pub(crate) deletion_timestamp: Option<Time>,
     #[prost(btree_map = "string, string", tag = "11")]
     pub(crate) labels: BTreeMap<String, String>,
     #[prost(btree_map = "string, bytes", tag = "12")]

@@ -24,6 +24,8 @@ impl From<messages::Pod> for ObservedPod {
                 && condition.status == "False"
                 && condition.reason.as_deref() == Some("Unschedulable")
         });
+        #[cfg(planted)]
+        let is_deleting = metadata.deletion_timestamp.is_some();
         let messages::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
         let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
         let annotations: BTreeMap<String, String> = ours
@@ -33,6 +35,12 @@ impl From<messages::Pod> for ObservedPod {
             })
             .collect();
         let pod = BoundPod::new(namespace, name, uid, annotations, &pod_spec(spec), Some(&status));
+        // Planted: the devices of a pod count as free although its containers still have their grace.
+        #[cfg(planted)]
+        let pod = BoundPod {
+            terminal: pod.terminal || is_deleting && runtime::is_planted("terminating-is-free"),
+            ..pod
+        };
         ObservedPod { node, unschedulable, pod }
     }
 }

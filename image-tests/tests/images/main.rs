@@ -4,4 +4,5 @@
 
 mod allocation;
 mod docker;
+mod planted;
 mod programs;

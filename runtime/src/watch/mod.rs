@@ -122,6 +122,11 @@ impl<K: 'static, E: Encoding<K>> Watch<K, E> {
         match &mut self.state {
             State::Connecting | State::Disconnected => {
                 if let State::Disconnected = self.state {
+                    // Planted: nothing is seen any more after the first error.
+                    #[cfg(planted)]
+                    if crate::is_planted("watch-not-taken-up-again") {
+                        std::future::pending::<()>().await;
+                    }
                     self.backoff.wait().await;
                 }
                 self.backoff.list_begins();

@@ -30,6 +30,9 @@ pub struct RunOptions {
     pub watchdog: Option<(Duration, TellStuck)>,
     /// Is told, each simulated hour, how far the run is.
     pub progress: Option<TellProgress>,
+    /// The bug that the programs have.
+    #[cfg(planted)]
+    pub planted: Option<String>,
 }
 
 /// What came of a run.
@@ -75,11 +78,14 @@ pub fn run(
     if let Some(problem) = plan.problem() {
         anyhow::bail!(problem);
     }
-    let RunOptions { known, trace, watchdog, progress } = options;
+    let RunOptions { known, trace, watchdog, progress, .. } = options;
     let order = if plan.settings.seeded_order { Order::Seeded } else { Order::ByAge };
     let simulated = Options { seed: plan.seed, order, trace, kills: plan.kills.clone(), watchdog };
     let (plan, known_there) = (plan.clone(), known.clone());
     let finished = simulator::run(simulated, move |simulation| {
+        // This is the simulation's own thread.
+        #[cfg(planted)]
+        runtime::plant(options.planted);
         let run = Run { simulation, plan, suite, known: known_there, progress };
         run.carry_out(source)
     });

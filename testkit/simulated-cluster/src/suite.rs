@@ -70,6 +70,9 @@ pub struct DeviceFault<'a> {
     pub breaks: bool,
 }
 
+/// The units that kubelet's books give containers of a node, by pod UID and container.
+pub type Books = BTreeMap<(String, String), Units>;
+
 /// A vendor's hardware, programs and pods, in a simulated cluster.
 pub trait Suite: Send + Sync + 'static {
     /// The programs, in the order in which they are started.
@@ -155,6 +158,30 @@ pub trait Suite: Send + Sync + 'static {
         _message: &str,
         _held: &Units,
     ) -> Option<String> {
+        None
+    }
+
+    /// What is wrong with how a pod was bound to a node right now, such as to hardware that another pod has: the cause, and a
+    /// sentence.
+    fn judge_binding(
+        &self,
+        _truth: &Truth,
+        _node: &NodePlan,
+        _pod: &PodTruth,
+        _books: &Books,
+    ) -> Option<(String, String)> {
+        None
+    }
+
+    /// What is wrong with what a Node of a cluster at rest says of itself: the cause, and a sentence. `settled` are the pods
+    /// that have run on it for a while.
+    fn judge_node(
+        &self,
+        _truth: &Truth,
+        _node: &NodePlan,
+        _object: &Value,
+        _settled: &[&PodTruth],
+    ) -> Option<(String, String)> {
         None
     }
 

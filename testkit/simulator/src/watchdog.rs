@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 /// A poll that does not return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The part whose task is polled, by the order in which parts were started, from 0.
-    pub part: usize,
+    /// The part whose task is polled.
+    pub part: String,
     /// Simulated time.
     pub elapsed: Duration,
 }
@@ -32,8 +32,11 @@ pub(crate) struct Guard(
 );
 
 impl Watchdog {
-    /// Starts watching, if anybody wants to be told: once for each poll.
-    pub(crate) fn start(told: Option<(Duration, TellStuck)>) -> (Arc<Self>, Guard) {
+    /// Starts watching, if anybody wants to be told: once for each poll. `name` is a part's name by its place.
+    pub(crate) fn start(
+        told: Option<(Duration, TellStuck)>,
+        name: impl Fn(usize) -> String + Send + 'static,
+    ) -> (Arc<Self>, Guard) {
         let watchdog = Arc::new(Self::default());
         let Some((limit, tell)) = told else { return (watchdog, Guard(None)) };
         let (end, ended) = mpsc::sync_channel::<()>(0);
@@ -49,7 +52,7 @@ impl Watchdog {
                 let polls = watched.polls.load(Ordering::Relaxed);
                 if polls == seen && polls % 2 == 1 {
                     let elapsed = Duration::from_nanos(watched.elapsed.load(Ordering::Relaxed));
-                    tell(Stuck { part: watched.part.load(Ordering::Relaxed), elapsed });
+                    tell(Stuck { part: name(watched.part.load(Ordering::Relaxed)), elapsed });
                 }
                 seen = polls;
             }

@@ -57,6 +57,7 @@ fn one(arguments: &SimulateArguments, seed: u64) -> anyhow::Result<show::Row> {
     command.args(["--kubernetes", &arguments.kubernetes.to_string()]);
     command.args(["--shrink-for", &format!("{}s", arguments.shrink_for.as_secs())]);
     command.arg("--keep-failures").arg(&arguments.keep_failures);
+    command.args(arguments.planting().split_whitespace());
     for (part, poll) in &arguments.kills {
         command.args(["--kill", &format!("{part}:{poll}")]);
     }

@@ -2,6 +2,8 @@
 
 mod many;
 mod one;
+#[cfg(planted)]
+mod planted;
 mod show;
 
 use std::path::PathBuf;
@@ -12,6 +14,7 @@ use anyhow::Context as _;
 use clap::Args;
 use neuron_e2e_engine::embedded::Version;
 use neuron_e2e_simulation::{Nodes, Seeded};
+use simulated_cluster::RunOptions;
 use simulated_cluster::observer::Known;
 use simulated_cluster::profile::Profile;
 
@@ -56,6 +59,10 @@ pub(super) struct SimulateArguments {
     /// How long a plan that fails is made smaller, in real time; 0s leaves it as it is.
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = time)]
     shrink_for: Duration,
+    /// Has the programs have a bug, to see what finds it; --planted list tells them all.
+    #[cfg(planted)]
+    #[arg(long, value_name = "NAME", value_parser = planted::names())]
+    planted: Option<String>,
     /// Treats a violation that is known, by its signature, as if it were not: its plan is kept and made smaller.
     #[arg(long, value_name = "SIGNATURE")]
     unknown: Vec<String>,
@@ -69,6 +76,10 @@ pub(super) struct SimulateArguments {
 
 /// Runs the simulation. Exit code 1 if something must not be that nobody knows.
 pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
+    #[cfg(planted)]
+    if arguments.planted.as_deref() == Some(planted::LIST) {
+        return planted::list(arguments.output);
+    }
     match &arguments.seeds {
         Some(seeds) => many::run(&arguments, seeds.clone()),
         None => one::run(&arguments),
@@ -111,7 +122,25 @@ impl SimulateArguments {
         for signature in &self.unknown {
             command.push_str(&format!(" --unknown '{signature}'"));
         }
-        command
+        command + &self.planting()
+    }
+
+    /// What a run needs beside its plan.
+    fn options(&self) -> RunOptions {
+        RunOptions {
+            #[cfg(planted)]
+            planted: self.planted.clone(),
+            ..RunOptions::default()
+        }
+    }
+
+    /// The planted bug as on the command line, empty if there is none.
+    fn planting(&self) -> String {
+        #[cfg(planted)]
+        if let Some(bug) = &self.planted {
+            return format!(" --planted {bug}");
+        }
+        String::new()
     }
 }
 

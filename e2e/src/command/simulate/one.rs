@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use neuron_e2e_simulation::{plan_of, run_plan, smaller};
+use simulated_cluster::observer::{Seen, Violations};
 use simulated_cluster::plan::Plan;
 use simulated_cluster::{RunOptions, Summary};
 use simulator::Stuck;
 use simulator::trace::Sink;
 
-use super::{SimulateArguments, show};
+use super::SimulateArguments;
+use super::show::{Row, exit_code, table};
 use crate::report::{Output, print};
 
 /// How long a poll may take in real time; one that takes longer does not return.
@@ -31,20 +33,29 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         None => arguments.seeded(arguments.seed).run(&arguments.kills, options)?,
     };
     bar.finish_and_clear();
-    let command = match &arguments.replay {
-        Some(path) => format!("neuron-e2e simulate --replay {}", path.display()),
-        None => arguments.command(arguments.seed),
-    };
-    let row = show::Row { command, real_seconds: began.elapsed().as_secs_f64(), plan: None, summary };
+    let row =
+        Row { command: command(arguments), real_seconds: began.elapsed().as_secs_f64(), plan: None, summary };
     let row = match row.summary.unknown.first().cloned() {
         Some(signature) => failed(arguments, plan, &signature, row)?,
         None => row,
     };
-    match arguments.output {
-        Output::Json => print::json(&row)?,
-        Output::Table => print::line(show::table(std::slice::from_ref(&row)))?,
+    show(arguments.output, &row)?;
+    exit_code(arguments, std::slice::from_ref(&row))
+}
+
+/// The command that runs it again.
+fn command(arguments: &SimulateArguments) -> String {
+    match &arguments.replay {
+        Some(path) => format!("neuron-e2e simulate --replay {}{}", path.display(), arguments.planting()),
+        None => arguments.command(arguments.seed),
     }
-    show::exit_code(arguments, std::slice::from_ref(&row))
+}
+
+fn show(output: Output, row: &Row) -> anyhow::Result<()> {
+    match output {
+        Output::Json => print::json(row),
+        Output::Table => print::line(table(std::slice::from_ref(row))),
+    }
 }
 
 fn read(path: &std::path::Path) -> anyhow::Result<Plan> {
@@ -74,19 +85,38 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
         told.set_position(summary.seconds);
         told.set_message(format!("{} pods placed", summary.placed));
     };
-    let command = arguments.command(arguments.seed);
+    let (command, output) = (command(arguments), arguments.output);
     let tell = move |stuck: Stuck| {
-        let time = simulator::trace::Time(stuck.elapsed);
-        print::progress(format_args!("{time}: a poll of {} does not return; {command}", stuck.part));
         // Nothing ends a thread that does not yield.
-        std::process::abort();
+        let code = if show(output, &stuck_row(&command, &stuck)).is_ok() { 1 } else { 2 };
+        std::process::exit(code);
     };
     Ok(RunOptions {
         known: arguments.known()?,
         trace,
         watchdog: Some((POLL_LIMIT, Box::new(tell))),
         progress: Some(Box::new(progress)),
+        ..arguments.options()
     })
+}
+
+/// What is told of a poll that does not return: all that is known of the run.
+fn stuck_row(command: &str, stuck: &Stuck) -> Row {
+    let kind = stuck.part.split('/').next().unwrap_or_default();
+    let signature = format!("stuck: {kind}: a poll does not return");
+    let seen = Seen {
+        count: 1,
+        first: u64::try_from(stuck.elapsed.as_millis()).unwrap_or(u64::MAX),
+        text: format!("a poll of {} has not returned for {POLL_LIMIT:?}", stuck.part),
+        last_events: Vec::new(),
+    };
+    let summary = Summary {
+        seconds: stuck.elapsed.as_secs(),
+        violations: Violations([(signature.clone(), seen)].into()),
+        unknown: vec![signature],
+        ..Summary::default()
+    };
+    Row { command: command.to_owned(), real_seconds: POLL_LIMIT.as_secs_f64(), plan: None, summary }
 }
 
 /// Keeps the plan of what failed, made smaller.
@@ -94,19 +124,19 @@ fn failed(
     arguments: &SimulateArguments,
     plan: Option<Plan>,
     signature: &str,
-    row: show::Row,
-) -> anyhow::Result<show::Row> {
+    row: Row,
+) -> anyhow::Result<Row> {
     let until = Duration::from_secs(row.summary.seconds + 1);
     let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), &arguments.kills, until));
     let plan = if arguments.shrink_for.is_zero() {
         plan
     } else {
         print::progress(format_args!("{signature}: the plan is made smaller for {:?}", arguments.shrink_for));
-        smaller(plan, signature, arguments.shrink_for).plan
+        smaller(plan, signature, arguments.shrink_for, || arguments.options()).plan
     };
     let folder = &arguments.keep_failures;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(format!("seed-{}.json", plan.seed));
     std::fs::write(&path, plan.to_text()).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(show::Row { plan: Some(path), ..row })
+    Ok(Row { plan: Some(path), ..row })
 }

@@ -19,6 +19,8 @@ pub struct Truth {
     pub containers: BTreeMap<(String, String, String), ContainerTruth>,
     /// Units that are broken, by node.
     pub broken: BTreeMap<String, Units>,
+    /// Until when two processes of a program run side by side, by the program's name.
+    pub doubled: BTreeMap<String, Duration>,
     /// Simulated time since the beginning.
     pub now: Duration,
     /// When a pod or a container, or what is broken, has changed last.
@@ -34,6 +36,8 @@ pub struct PodTruth {
     pub uid: String,
     /// The object as it is now.
     pub object: Arc<Value>,
+    /// The object as it was bound; none if it is not.
+    pub as_bound: Option<Arc<Value>>,
     /// The node that it is bound to; empty if it is not.
     pub node: String,
     /// Its phase.
@@ -94,13 +98,17 @@ impl Truth {
         }
         let Some(object) = after else { return };
         let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
-        let known = self.pods.get(&uid(object)).filter(|known| known.node == node && known.phase == phase);
-        let since = known.map_or(self.now, |known| known.since);
+        let known = self.pods.get(&uid(object));
+        let as_bound = known.and_then(|known| known.as_bound.clone());
+        let as_bound = as_bound.or_else(|| (!node.is_empty()).then(|| Arc::clone(object)));
+        let same = known.filter(|known| known.node == node && known.phase == phase);
+        let since = same.map_or(self.now, |known| known.since);
         self.changed = self.changed.max(since);
         let pod = PodTruth {
             key: (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned()),
             uid: uid(object),
             object: Arc::clone(object),
+            as_bound,
             node: node.to_owned(),
             phase: phase.to_owned(),
             since,

@@ -1,11 +1,10 @@
 //! What kubelets' books say: which container was given what hardware. Asked by whoever judges.
 
-use std::collections::BTreeMap;
-
 use fake_cluster::Kubelet;
 
 use super::{Watcher, locked};
 use crate::observer::Truth;
+use crate::suite::Books;
 use crate::units::Units;
 
 impl Watcher {
@@ -20,8 +19,8 @@ impl Watcher {
     }
 
     /// What kubelet's books give each container of a node, by pod UID and name.
-    pub(crate) fn books(&self, node: &str) -> BTreeMap<(String, String), Units> {
-        let mut books: BTreeMap<(String, String), Units> = BTreeMap::new();
+    pub(crate) fn books(&self, node: &str) -> Books {
+        let mut books = Books::new();
         let Some(plan) = self.nodes.get(node) else { return books };
         let assignments = locked(&self.kubelets).get(node).map(Kubelet::assignments).unwrap_or_default();
         for given in assignments {

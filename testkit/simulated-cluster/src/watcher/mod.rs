@@ -103,11 +103,11 @@ impl Watcher {
             "Pod" => {
                 state.counts.pod_changes(write);
                 state.truth.pod_changes(write.before, write.after);
-                let refused = self.refused(&state, write);
+                let wrong = self.refused(&state, write).or_else(|| self.bound(&state, write));
                 drop(state);
                 self.tell(write);
                 self.changed.notify_waiters();
-                if let Some(violation) = refused {
+                if let Some(violation) = wrong {
                     self.violation(violation);
                 }
             }
@@ -135,6 +135,20 @@ impl Watcher {
             text: format!("{} on {} failed admission: {message}", pod.name(), pod.node),
             pods: vec![pod.name()],
         })
+    }
+
+    /// What is wrong with how a pod was bound, if this write has bound one.
+    fn bound(&self, state: &State, write: &Observed<'_>) -> Option<Violation> {
+        let (before, after) = (write.before?, write.after?);
+        let node = text(after, "/spec/nodeName");
+        if node.is_empty() || !text(before, "/spec/nodeName").is_empty() {
+            return None;
+        }
+        let pod = state.truth.pods.get(text(after, "/metadata/uid"))?;
+        let (plan, books) = (self.nodes.get(node)?, self.books(node));
+        let (cause, why) = self.suite.judge_binding(&state.truth, plan, pod, &books)?;
+        let text = format!("{} was bound to {node}: {why}", pod.name());
+        Some(Violation { invariant: "placement", cause, text, pods: vec![pod.name()] })
     }
 
     /// Adds what became of a pod to the trace.

@@ -122,10 +122,15 @@ impl World {
 
     fn second(self: &Arc<Self>, name: &str, place: Place, seconds: u32) {
         let Some(part) = self.part(name, place) else { return };
+        let time = Duration::from_secs(seconds.into());
+        let until = self.simulation.elapsed() + time;
+        let mut state = self.watcher.state();
+        let doubled = state.truth.doubled.entry(name.to_owned()).or_default();
+        *doubled = until.max(*doubled);
+        drop(state);
         let world = Arc::clone(self);
         self.spawn(async move {
             let second = part.beside();
-            let time = Duration::from_secs(seconds.into());
             if tokio::time::timeout(time, second.run(&world)).await.is_err() {
                 second.kill();
             }

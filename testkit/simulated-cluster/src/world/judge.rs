@@ -60,6 +60,8 @@ impl World {
         }
         found.extend(self.judge_sizes(&truth));
         found.extend(self.nodes.iter().flat_map(|node| self.judge_books(&truth, node)));
+        let ready = self.nodes.iter().filter(|node| is_up(&node.name));
+        found.extend(ready.filter_map(|node| self.judge_node(&truth, node, nodes.get(&node.name)?)));
         found.into_iter().for_each(|violation| self.watcher.violation(violation));
     }
 
@@ -123,6 +125,18 @@ impl World {
         }
         let (cause, text) = self.suite.judge_pod(truth, node, pod)?;
         violation("agreement", &cause, format!("{} on {}: {text}", pod.name(), pod.node))
+    }
+
+    /// Whether a Node says of itself what is so.
+    fn judge_node(&self, truth: &Truth, node: &super::Node, object: &serde_json::Value) -> Option<Violation> {
+        let is_settled = |pod: &&PodTruth| {
+            let waited = truth.now.saturating_sub(pod.since);
+            pod.phase == "Running" && !pod.is_deleting() && waited >= ON_ITS_WAY
+        };
+        let settled: Vec<&PodTruth> = truth.live_on(&node.name).filter(is_settled).collect();
+        let (cause, text) = self.suite.judge_node(truth, &node.plan, object, &settled)?;
+        let text = format!("{}: {text}", node.name);
+        Some(Violation { invariant: "agreement", cause, text, pods: Vec::new() })
     }
 
     /// Whether kubelet's books say of every running container what it has.

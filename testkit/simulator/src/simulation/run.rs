@@ -50,11 +50,11 @@ where
     F: Future<Output = T>,
 {
     let (seed, order) = (options.seed, options.order);
-    let (watchdog, guard) = Watchdog::start(options.watchdog);
     let clock = Clock::default();
     let trace = Trace::new(clock.clone(), options.trace);
     let shared = Arc::new(Shared::new(seed, clock, trace, Parts::new(options.kills)));
-    let of_thread = Arc::clone(&shared);
+    let (of_thread, named) = (Arc::clone(&shared), Arc::clone(&shared));
+    let (watchdog, guard) = Watchdog::start(options.watchdog, move |part| named.parts.name(part).to_string());
     #[allow(clippy::disallowed_methods, reason = "the simulation's one thread")]
     let simulated = thread::Builder::new().name(format!("simulation {seed}")).spawn(move || {
         let shared = of_thread;

@@ -1,0 +1,48 @@
+//! The bugs that are planted in the programs, each with the invariant that must find it. Only in a build with `--cfg planted`.
+
+use serde::Serialize;
+
+/// A bug in the extender, the device plugin or the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Planted {
+    /// Its name, by which the source asks for it.
+    pub name: &'static str,
+    /// What goes wrong.
+    pub what: &'static str,
+    /// The invariant whose violation finds it.
+    pub invariant: &'static str,
+}
+
+const fn planted(name: &'static str, invariant: &'static str, what: &'static str) -> Planted {
+    Planted { name, what, invariant }
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub const PLANTED: &[Planted] = &[
+    planted("unclear-binding-releases", "placement", "the devices of a Binding whose outcome is not known are given to the next pod"),
+    planted("reservations-ignored", "placement", "what other binds have chosen counts only once the watch shows it"),
+    planted("reservation-of-another-node", "placement", "a pod that is tried on another node is bound there with the record for the first"),
+    planted("release-not-applied", "liveness", "devices of a bind that failed count as taken until something else changes"),
+    planted("relist-forgets-pod", "placement", "the last pod of a list seems to hold nothing"),
+    planted("deletion-not-seen", "liveness", "a pod that has ended holds its devices until the next list"),
+    planted("terminating-is-free", "placement", "the devices of a pod count as free while its containers have their grace"),
+    planted("init-containers-left-out", "placement", "what only an init container was given counts as free"),
+    planted("binding-without-uid", "placement", "a new pod of the same name is bound with the record of the one that is gone"),
+    planted("conflict-is-success", "liveness", "kube-scheduler is told that a pod is bound that met a conflict"),
+    planted("policy-not-followed", "placement", "linked devices are given that are no documented set"),
+    planted("explains-without-end", "quiet", "an event is sent again and again"),
+    planted("garbled-report-panics", "panic", "a report that is too short to be one panics"),
+    planted("watch-error-ends-extender", "runs", "one broken watch ends the extender"),
+    planted("watch-not-taken-up-again", "liveness", "nothing is seen any more after a watch's first error"),
+    planted("answer-repeated", "exclusive", "of two containers that ask for as much at one time the second gets what the first has"),
+    planted("visible-cores-cut", "contents", "the variable ends after sixteen cores, the device nodes do not"),
+    planted("other-name-not-refused", "exclusive", "a device is given although somebody has its cores, or the other way round"),
+    planted("nothing-preferred", "admission", "kubelet chooses by itself where the API server is away, although a set is free"),
+    planted("unhealthy-for-ever", "agreement", "a device that was unhealthy once stays so"),
+    planted("lost-stream-waited-for", "liveness", "kubelet is waited for to open its stream again, which it never does"),
+    planted("socket-name-used-again", "liveness", "the next server is on the path of the last, which kubelet may hold for good"),
+    planted("record-of-another-container", "agreement", "the record gives every container of a pod what the first one has"),
+    planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
+    planted("open-question-spins", "stuck", "whether kubelet's question has ended is asked without a pause"),
+];
