@@ -3,25 +3,25 @@
 //! cluster.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
-use axum::http::{Request, Response, StatusCode, Uri, uri};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
+use axum::http::{Request, Response, StatusCode};
+use runtime::system::Address;
+use runtime::{Protocol, Server, System};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::http_call::{LARGEST_BODY, call};
 use crate::scenario::{Moment, Verb};
 
-/// Largest body passed on, in bytes: 5,000 full nodes are some 100 MB.
-const LARGEST_BODY: usize = 256 << 20;
+/// How long calls may go on that are open when it ends.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A running proxy; it ends when dropped.
 pub struct Proxy {
@@ -31,10 +31,10 @@ pub struct Proxy {
 }
 
 struct Shared {
+    system: System,
     /// Where the extender listens now; none while it is down.
     target: watch::Sender<Option<SocketAddr>>,
     moments: HashMap<Moment, HoldPoint>,
-    client: Client<HttpConnector, Body>,
 }
 
 /// A moment at which calls can be held.
@@ -68,31 +68,33 @@ impl Drop for WaitingCall<'_> {
 }
 
 impl Proxy {
-    /// Starts a proxy on a free loopback port.
+    /// Starts a proxy on a free port of an IP address of this machine, such as `172.18.0.1`. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// No port is free.
-    pub async fn start() -> anyhow::Result<Self> {
-        Self::start_at("127.0.0.1").await
+    /// No port is free, or the address is not this machine's.
+    pub fn on_this_machine(ip: &str) -> anyhow::Result<Self> {
+        let ip = ip.parse().with_context(|| format!("proxy: {ip} is no IP address"))?;
+        Self::start(&System::real(), ip)
     }
 
-    /// Starts a proxy on a free port of an address of this host.
+    /// Starts a proxy on a free port of an address of the system.
     ///
     /// # Errors
-    /// No port is free, or the address is not this host's.
-    pub async fn start_at(host: &str) -> anyhow::Result<Self> {
-        let listener =
-            TcpListener::bind((host, 0)).await.with_context(|| format!("proxy: no free port of {host}"))?;
-        let address = listener.local_addr()?;
+    /// No port is free, or the address is not this system's.
+    pub fn start(system: &System, ip: IpAddr) -> anyhow::Result<Self> {
+        let listener = system.listen(&Address::Tcp((ip, 0).into()));
+        let listener = listener.with_context(|| format!("proxy: no free port of {ip}"))?;
+        let Address::Tcp(address) = listener.address() else { bail!("proxy: it listens on no port") };
         let shared = Arc::new(Shared {
+            system: system.clone(),
             target: watch::Sender::new(None),
             moments: Moment::ALL.into_iter().map(|at| (at, HoldPoint::released())).collect(),
-            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
         });
         let stop = CancellationToken::new();
-        let router = Router::new().fallback(pass_on).with_state(Arc::clone(&shared));
-        let server = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-        tokio::spawn(async move { server.await });
+        let routes = Router::new().fallback(pass_on).with_state(Arc::clone(&shared));
+        let server = Server::new(system.clone(), Protocol::Http1, routes, GRACE);
+        drop(system.spawn(server.run(listener, stop.clone())));
         Ok(Self { address, shared, _stop: stop.drop_guard() })
     }
 
@@ -145,14 +147,9 @@ async fn pass_on(State(shared): State<Arc<Shared>>, request: Request<Body>) -> R
 async fn forward(shared: &Shared, request: Request<Body>) -> anyhow::Result<Response<Body>> {
     let target = *shared.target.borrow();
     let target = target.context("the extender is down")?;
-    let (mut parts, body) = request.into_parts();
-    let mut uri = parts.uri.into_parts();
-    uri.scheme = Some(uri::Scheme::HTTP);
-    uri.authority = Some(target.to_string().parse()?);
-    parts.uri = Uri::from_parts(uri)?;
-    let body: Bytes = axum::body::to_bytes(body, LARGEST_BODY).await?;
-    let response = shared.client.request(Request::from_parts(parts, Body::from(body))).await?;
+    let (head, body) = request.into_parts();
+    let body: Bytes = to_bytes(body, LARGEST_BODY).await?;
+    let request = Request::from_parts(head, Body::from(body));
     // The whole answer is read: one that is held must not keep the extender from ending.
-    let (parts, body) = response.into_parts();
-    Ok(Response::from_parts(parts, Body::from(axum::body::to_bytes(Body::new(body), LARGEST_BODY).await?)))
+    Ok(call(&shared.system, target, request).await?.map(Body::from))
 }

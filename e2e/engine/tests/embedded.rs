@@ -3,11 +3,8 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failing helper of a test should say where")]
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use neuron_e2e_engine::cluster::Cluster as _;
-use neuron_e2e_engine::embedded::{self, Embedded, Options};
-use neuron_e2e_engine::run;
+use neuron_e2e_engine::embedded::{self, Options};
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario, Tier, library};
 
 /// kubelet hands any one of the init container's four devices down.
@@ -41,13 +38,9 @@ async fn adversarial_kubelets_choose_the_last_whatever_the_seed() {
     }
 }
 
-/// What is wrong with a scenario, on a cluster whose waits end soon.
+/// What is wrong with a scenario.
 async fn failures(scenario: &Scenario) -> Vec<String> {
-    let cluster = Embedded::up(scenario, Options::default()).await.unwrap();
-    let cluster = cluster.with_timeout(Duration::from_secs(1));
-    let finished = run::run(&cluster, scenario).await.unwrap();
-    cluster.down().await.unwrap();
-    finished.failures
+    embedded::run(scenario, Options::default()).await.unwrap().failures
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::StreamExt as _;
-use neuron_e2e_engine::embedded::{Embedded, Options, Version};
+use neuron_e2e_engine::embedded::{self, NotUp, Options, Version};
 use neuron_e2e_engine::outcome::Outcome;
 use neuron_e2e_engine::scenario::Scenario;
 use tokio::time::Instant;
@@ -82,9 +82,9 @@ async fn on_embedded(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         .map(async |(place, (scenario, options))| {
             let began = Instant::now();
             let seconds = || began.elapsed().as_secs_f64();
-            let row = match Embedded::up(scenario, *options).await {
-                Ok(cluster) => Row::new(scenario, cluster.run(scenario).await, seconds()),
-                Err(why) => Row::not_prepared(scenario, format!("{why:#}"), seconds()),
+            let row = match embedded::run(scenario, *options).await {
+                Err(why) if why.is::<NotUp>() => Row::not_prepared(scenario, format!("{why:#}"), seconds()),
+                result => Row::new(scenario, result, seconds()),
             };
             (place, row)
         })

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use kind_driver::signalled;
 use testkit_support::Wait;
 
 use crate::kind::WORKLOAD;
@@ -60,12 +61,13 @@ pub(super) async fn run(arguments: VerifyArguments) -> anyhow::Result<ExitCode> 
         Output::Table => {
             // A line that cannot be printed is no reason to leave pods behind.
             let progress = |check: &_| drop(print::line(line(check)));
-            let checks = verify(&client, &settings, progress).await?;
+            let checks = verify(&client, &settings, signalled(), progress).await?;
             print::line(summary(&checks))?;
             checks
         }
         Output::Json => {
-            let checks = verify(&client, &settings, |check| print::progress(line(check))).await?;
+            let checks =
+                verify(&client, &settings, signalled(), |check| print::progress(line(check))).await?;
             print::json(&checks)?;
             checks
         }

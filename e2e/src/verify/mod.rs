@@ -1,6 +1,6 @@
 //! Whether a suite that is installed works: a handful of pods on an existing cluster, real hardware or fake. Installs and
 //! relabels nothing; its pods are deleted afterwards, also after a signal or a failure. Called by `neuron-e2e verify` and
-//! by tests, which give a client of their own.
+//! by tests, which give a client of their own and send no signals.
 
 mod check;
 mod nodes;
@@ -10,7 +10,6 @@ mod requests;
 mod sets;
 
 use anyhow::Context as _;
-use kind_driver::unless_ended;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use testkit_support::Wait;
@@ -36,19 +35,25 @@ pub struct Settings {
     pub wait: Wait,
 }
 
-/// Carries every check out, in order; each is given to `progress` once it is there.
+/// Carries every check out, in order; each is given to `progress` once it is there. It is broken off when `signalled` returns,
+/// which says why.
 ///
 /// # Errors
-/// The API server does not answer, a signal ended it, or pods could not be deleted; what was seen until then has been
+/// The API server does not answer, it was broken off, or pods could not be deleted; what was seen until then has been
 /// reported as progress.
 pub async fn verify(
     client: &Client,
     settings: &Settings,
+    signalled: impl Future<Output = anyhow::Error>,
     progress: impl Fn(&Check),
 ) -> anyhow::Result<Vec<Check>> {
     let pods = Pods::new(client, settings);
     let mut checks = Checks::new(progress);
-    let result = unless_ended(carry_out(client, settings, &pods, &mut checks)).await;
+    let result = tokio::select! {
+        biased;
+        why = signalled => Err(why),
+        result = carry_out(client, settings, &pods, &mut checks) => result,
+    };
     let removed = pods.remove().await.map(|count| match count {
         0 => "no pod was made".to_owned(),
         1 => "1 pod".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What the work gives, unless a signal ends it first: then it is dropped here, and its clusters with it.
@@ -10,14 +10,26 @@ use tokio::signal::unix::{SignalKind, signal};
 /// # Errors
 /// The work's own, or which signal came.
 pub async fn unless_ended<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
     tokio::select! {
         biased;
-        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-        _ = hang_up.recv() => bail!("the terminal is gone"),
+        why = signalled() => Err(why),
         result = work => result,
+    }
+}
+
+/// Returns once a signal asks the program to end: which one came, or why none can be waited for.
+pub async fn signalled() -> anyhow::Error {
+    let streams =
+        signal(SignalKind::terminate()).and_then(|first| Ok((first, signal(SignalKind::hangup())?)));
+    let (mut terminate, mut hang_up) = match streams {
+        Ok(streams) => streams,
+        Err(error) => return error.into(),
+    };
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => anyhow!("interrupted"),
+        _ = terminate.recv() => anyhow!("terminated"),
+        _ = hang_up.recv() => anyhow!("the terminal is gone"),
     }
 }
 

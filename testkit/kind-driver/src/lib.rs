@@ -47,7 +47,7 @@ use std::time::Duration;
 pub use cluster::evidence::{self, Evidence};
 pub use cluster::node;
 pub use cluster::{Cluster, ControlPlanePart, DaemonSetSwitch, PortForward};
-pub use ending::{unless_ended, with_nothing_left};
+pub use ending::{signalled, unless_ended, with_nothing_left};
 pub use options::{Mount, Options};
 pub use owner::{Owner, is_there};
 pub use pool::Pool;

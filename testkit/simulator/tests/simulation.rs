@@ -125,3 +125,14 @@ fn activity_is_counted_by_part() {
     let activity = finished.activity["p"];
     assert_eq!((activity.starts, activity.polls, activity.log_lines), (2, 4, 2));
 }
+
+#[test]
+fn a_program_has_as_much_stack_as_on_a_main_thread() {
+    /// Needs 64 to 128 KiB for each level, as the futures of a debug build may.
+    fn deep(levels: usize) -> usize {
+        let frame = std::hint::black_box([levels; 8 << 10]);
+        frame[0] + if levels == 0 { 0 } else { deep(levels - 1) }
+    }
+    let finished = run(Options::new(1), |_| async { deep(40) });
+    assert_eq!(finished.result, Some((0..=40).sum()));
+}

@@ -1,7 +1,8 @@
 //! What tests of Kubernetes programs wait by: for conditions, never for time; and by which release they expect what.
 //!
 //! A timeout is meant for processors that have nothing else to do. Where they are slower, or others use them, it lasts
-//! longer by as much ([`pace`]), so that a busy machine fails no test that an idle one passes.
+//! longer by as much ([`pace`]), so that a busy machine fails no test that an idle one passes. A thread that simulates says so
+//! once ([`pace::ignore_on_this_thread`]).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {

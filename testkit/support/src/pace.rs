@@ -3,6 +3,7 @@
 //! On shared hardware the same work takes up to twice the processor time from one minute to the next, for neighbours that
 //! use the same caches and the other half of each core are nowhere counted as time.
 
+use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +18,24 @@ pub const LARGEST_SLOWDOWN: f64 = 10.0;
 /// How many objects are read in a piece of work, which then is a fifth of a millisecond or so.
 const OBJECTS: usize = 100;
 
+thread_local! {
+    /// Whether this thread waits by a time that no processor slows down.
+    static IGNORED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has waits of this thread last as long as they say from now on, as in a simulation: its time stands still while anything is
+/// computed, and two runs of it must wait equally long.
+pub fn ignore_on_this_thread() {
+    IGNORED.set(true);
+}
+
 /// How much longer things take now than on idle processors at their fastest, from 1 to [`LARGEST_SLOWDOWN`]: by the
 /// processor time of a small piece of work against the least that it ever took in this process, and by how many
-/// threads want a processor now. 1 where neither can be told.
+/// threads want a processor now. 1 where neither can be told, and where it is to be ignored.
 pub fn slowdown() -> f64 {
+    if IGNORED.get() {
+        return 1.0;
+    }
     static FASTEST: AtomicU64 = AtomicU64::new(u64::MAX);
     let took = u64::try_from(piece_of_work().as_nanos()).unwrap_or(u64::MAX).max(1);
     let fastest = FASTEST.fetch_min(took, Ordering::Relaxed).min(took);
@@ -77,6 +92,19 @@ mod tests {
         assert_eq!(contention(STAT), Some(3.0));
         assert_eq!(contention("no stat"), None);
         assert_eq!(slowdown_of(1.0, Some(3.0)), 3.0);
+    }
+
+    #[test]
+    fn a_thread_that_ignores_the_processors_measures_none() {
+        let ignoring = std::thread::spawn(|| {
+            ignore_on_this_thread();
+            let before = processor_time();
+            let slowdowns: Vec<f64> = (0..1000).map(|_| slowdown()).collect();
+            (slowdowns, processor_time() - before)
+        });
+        let (slowdowns, took) = ignoring.join().unwrap();
+        assert_eq!(slowdowns, [1.0; 1000]);
+        assert!(took < piece_of_work() * 100, "{took:?}");
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub(super) const ROWS: &[Row] = &[
             "fake-cluster",
             "runtime",
             "testkit-support",
+            "simulator",
         ],
     ),
     Row::new(

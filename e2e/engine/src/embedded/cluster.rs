@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use jiff::Timestamp;
+use anyhow::{bail, ensure};
 use kube::Client;
+use tokio::time::sleep;
 
 use super::Embedded;
 use super::extender::is_ready;
@@ -12,10 +12,12 @@ use crate::cluster::Cluster;
 use crate::cluster::wait::until;
 use crate::scenario::{DeviceState, Moment, Part};
 
-/// Real time between two looks of a wait, and the cluster's time that passes in it: waiting out kubelet's 10 s status
-/// period takes a tenth of a second, and kube-scheduler's five-minute retry a few seconds even under load.
-const LOOK: Duration = Duration::from_millis(5);
-const CLOCK_STEP: Duration = Duration::from_millis(500);
+/// Longest time between two looks of a wait: not all that is waited for is written to the API server.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// From a write to the next look, which then sees those that came with it. Placing one pod takes as long.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long a part is away that is restarted.
+const RESTART: Duration = Duration::from_secs(1);
 
 impl Cluster for Embedded {
     fn client(&self) -> Client {
@@ -34,9 +36,13 @@ impl Cluster for Embedded {
         &[]
     }
 
+    /// Returns soon after the next write, so that a step can fall into the middle of what goes on.
     async fn pass_time(&self) {
-        self.clock.advance(CLOCK_STEP);
-        tokio::time::sleep(LOOK).await;
+        tokio::select! {
+            biased;
+            () = self.written.notified() => sleep(PAUSE).await,
+            () = sleep(LONGEST_PAUSE) => {}
+        }
     }
 
     fn timeout(&self) -> Duration {
@@ -47,10 +53,10 @@ impl Cluster for Embedded {
         match part {
             Part::Extender => {
                 self.proxy.set_target(None);
-                self.extender.take().await?.stop().await
+                self.extender.take()?.stop().await
             }
             Part::Scheduler => {
-                self.take_scheduler().context("the scheduler is already stopped")?.stop().await;
+                ensure!(self.stop_scheduler().await, "the scheduler is already stopped");
                 Ok(())
             }
             Part::Plugin => {
@@ -58,9 +64,12 @@ impl Cluster for Embedded {
                 self.until_withdrawn(node).await
             }
             Part::Kubelet => self.node(node)?.stop_kubelet().await,
-            Part::Node => self.node(node)?.lose_power().await,
+            Part::Node => {
+                self.node(node)?.lose_power();
+                Ok(())
+            }
             Part::ApiServer => {
-                self.api.set_available(false);
+                self.api.server.set_available(false);
                 Ok(())
             }
             Part::Containerd | Part::Etcd => bail!("the embedded cluster has no {}", part.name()),
@@ -70,8 +79,9 @@ impl Cluster for Embedded {
     async fn start(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Extender => {
-                let address = self.extender.start(self.client.clone()).await?;
-                until(self, "the extender to be ready", async || Ok(is_ready(address).await)).await?;
+                let address = self.extender.start()?;
+                let ready = async || Ok(is_ready(&self.harness, address).await);
+                until(self, "the extender to be ready", ready).await?;
                 self.proxy.set_target(Some(address));
                 Ok(())
             }
@@ -80,7 +90,7 @@ impl Cluster for Embedded {
                 Ok(())
             }
             Part::Plugin => {
-                self.node(node)?.start_plugin(self.client.clone()).await?;
+                self.node(node)?.start_plugin();
                 self.until_allocatable(node).await
             }
             Part::Kubelet => {
@@ -92,7 +102,7 @@ impl Cluster for Embedded {
                 self.until_allocatable(node).await
             }
             Part::ApiServer => {
-                self.api.set_available(true);
+                self.api.server.set_available(true);
                 Ok(())
             }
             Part::Containerd | Part::Etcd => bail!("the embedded cluster has no {}", part.name()),
@@ -108,7 +118,7 @@ impl Cluster for Embedded {
             // Killed, so that they cannot tidy up.
             Part::Extender => {
                 self.proxy.set_target(None);
-                self.extender.take().await?.kill().await?;
+                self.extender.take()?.kill().await?;
             }
             Part::Plugin => {
                 self.node(node)?.kill_plugin().await?;
@@ -116,6 +126,7 @@ impl Cluster for Embedded {
             }
             _ => self.stop(part, node).await?,
         }
+        sleep(RESTART).await;
         self.start(part, node).await
     }
 
@@ -127,20 +138,17 @@ impl Cluster for Embedded {
     async fn restart_unlisted(&self, place: usize) -> anyhow::Result<()> {
         self.stop(Part::Plugin, place).await?;
         let node = self.node(place)?;
-        node.hold_lists(true).await?;
-        node.start_plugin(self.client.clone()).await?;
+        node.hold_lists(true)?;
+        node.start_plugin();
         let what = format!("kubelet of {} to know the plugin without a list", node.name());
-        until(self, &what, async || node.waits_for_lists().await).await?;
+        until(self, &what, async || node.waits_for_lists()).await?;
         node.kill_plugin().await?;
-        node.hold_lists(false).await?;
+        node.hold_lists(false)?;
         self.start(Part::Plugin, place).await
     }
 
     async fn advance_clock(&self, time: Duration) {
-        let until = self.clock.now().checked_add(time).unwrap_or(Timestamp::MAX);
-        while self.clock.now() < until {
-            self.pass_time().await;
-        }
+        sleep(time).await;
     }
 
     async fn hold(&self, at: Moment) -> anyhow::Result<()> {
@@ -158,17 +166,10 @@ impl Cluster for Embedded {
     }
 
     async fn down(self) -> anyhow::Result<()> {
-        if let Some(scheduler) = self.take_scheduler() {
-            scheduler.stop().await;
-        }
+        self.stop_scheduler().await;
         self.extender.down().await?;
         for node in &self.nodes {
             node.down().await?;
-        }
-        let path = self.folder.path().to_owned();
-        self.folder.close().with_context(|| format!("removing {}", path.display()))?;
-        if path.exists() {
-            bail!("{} is still there", path.display());
         }
         Ok(())
     }

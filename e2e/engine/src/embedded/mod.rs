@@ -1,42 +1,56 @@
 //! The embedded cluster: an in-memory API server, kube-scheduler's side of the extender protocol and one kubelet a
-//! node, with the production extender and device plugins in this process. It needs nothing but a folder.
+//! node, with the production extender and device plugins, all of it a simulation ([`simulator`]): processes on hosts whose
+//! files and sockets are in memory, in one thread whose time jumps. It needs nothing of the machine but a processor.
 //!
 //! Called by the command line and the tests, which [`run`](fn@run) a scenario, and by [`crate::fuzz`].
 
+mod api_host;
 mod cluster;
 mod extender;
 mod node;
 mod program;
 mod runtime;
+mod simulation;
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use ::runtime::System;
 use anyhow::Context as _;
-use fake_cluster::System;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource, Scheduler, SchedulerConfig};
 pub use fake_cluster::{ServerVersionError, UnknownVersion, Version};
 use kube::Client;
 use neuron_core::names;
-use tempfile::TempDir;
+use simulator::network::LinkQuality;
+use simulator::{Host, Process, Simulation};
+use tokio::sync::Notify;
 
+pub use self::simulation::{NotUp, on_cluster};
 use crate::cluster::Cluster;
 use crate::cluster::wait::until;
 use crate::extender_proxy::Proxy;
 use crate::run::{self, Finished};
-use crate::scenario::{Part, Scenario};
+use crate::scenario::{CatalogSource, Part, Scenario};
+use api_host::ApiHost;
 use extender::Extender;
 use node::EmbeddedNode;
 
-/// How long a wait may take: many times what kube-scheduler's five-minute retry takes, by [`cluster`]'s clock.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a wait may take: several times what kube-scheduler's five-minute retry takes.
+const TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// How long messages between hosts take: as in one network, what the API server makes of them included.
+const LINKS: LinkQuality = LinkQuality { milliseconds: (1, 5), loss: 0.0 };
+/// Where hosts have the instance types of a file, as `deploy/` mounts them.
+const CATALOG: &str = "/etc/neuron/catalog.json";
 
 /// What varies between runs of one scenario.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Feeds the free choices of kubelets and scheduler.
+    /// Feeds everything random: the free choices of kubelets and scheduler, and in which order things happen that happen at one
+    /// time. The same scenario with the same seed and version is the same run, on any machine.
     pub seed: u64,
     /// Kubelets take the worst of their free choices.
     pub adversarial: bool,
@@ -47,35 +61,67 @@ pub struct Options {
 /// Runs one scenario on an embedded cluster of its own.
 ///
 /// # Errors
-/// The cluster could not be brought up or taken down, or a step could not be carried out.
+/// The cluster could not be brought up ([`NotUp`]) or taken down, a part of it panicked, or a step could not be carried out.
 pub async fn run(scenario: &Scenario, options: Options) -> anyhow::Result<Finished> {
-    Embedded::up(scenario, options).await?.run(scenario).await
+    let on_it = scenario.clone();
+    on_cluster(scenario, options, async move |cluster| cluster.run(&on_it).await).await
 }
 
-/// A running embedded cluster.
+/// A running embedded cluster, for whoever is in its simulation ([`on_cluster`]). Its timeouts and pauses are simulated time.
 pub struct Embedded {
-    clock: Clock,
-    api: ApiServer,
+    api: ApiHost,
+    /// The harness' own way to the API server, which takes no time.
     client: Client,
     node_names: Vec<String>,
     nodes: Vec<EmbeddedNode>,
+    /// The scheduler's host.
+    control: Host,
+    /// What the harness itself does, on the scheduler's host.
+    harness: System,
     proxy: Proxy,
     extender: Extender,
-    scheduler: Mutex<Option<Scheduler>>,
+    scheduler: Cell<Option<(Process, Scheduler)>>,
+    /// Notified at every write to the API server.
+    written: Arc<Notify>,
     seed: u64,
     timeout: Duration,
-    // Last: sockets and device files are in it until everything above is gone.
-    folder: TempDir,
 }
 
 impl Embedded {
     /// Brings up the scenario's nodes with their hardware, kubelets and plugins, the extender and a scheduler, and
     /// waits until every node's devices are allocatable.
-    ///
-    /// # Errors
-    /// A machine cannot be made of the scenario's node, or a part does not start.
-    pub async fn up(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
-        Self::start_all(scenario, options).await.context("bringing the embedded cluster up")
+    async fn up(simulation: &Simulation, scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
+        let api = ApiServer::new(Clock::of_runtime()).with_version(options.kubernetes);
+        let written = observed(&api, simulation);
+        simulation.set_links(LINKS);
+        let api = ApiHost::new(simulation, api);
+        let control = simulation.host("control");
+        let harness = control.process("harness").system();
+        let mut nodes = Vec::new();
+        for (place, spec) in scenario.nodes.iter().enumerate() {
+            let host = simulation.host(&format!("n{}", place + 1));
+            nodes.push(EmbeddedNode::up(&api, host, spec, &scenario.catalog, options).await?);
+        }
+        let cluster = Embedded {
+            client: api.client(),
+            node_names: nodes.iter().map(|node| node.name().to_owned()).collect(),
+            nodes,
+            proxy: Proxy::start(&harness, control.ip().into())?,
+            extender: Extender::new(&simulation.host("extender"), &api, &scenario.catalog)?,
+            api,
+            control,
+            harness,
+            scheduler: Cell::default(),
+            written,
+            seed: options.seed,
+            timeout: TIMEOUT,
+        };
+        cluster.start(Part::Extender, 0).await?;
+        cluster.start(Part::Scheduler, 0).await?;
+        for place in 0..cluster.nodes.len() {
+            cluster.until_allocatable(place).await?;
+        }
+        Ok(cluster)
     }
 
     /// Runs one scenario, which this cluster was brought up for, and takes the cluster down.
@@ -86,37 +132,6 @@ impl Embedded {
         let finished = run::run(&self, scenario).await;
         self.down().await.context("taking the embedded cluster down")?;
         finished
-    }
-
-    async fn start_all(scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
-        let clock = Clock::new();
-        let api = ApiServer::new(clock.clone()).with_version(options.kubernetes);
-        let folder = testkit_support::short_folder().context("no temporary folder")?;
-        let mut nodes = Vec::new();
-        for (place, spec) in scenario.nodes.iter().enumerate() {
-            let name = format!("n{}", place + 1);
-            let home = folder.path().join(&name);
-            nodes.push(EmbeddedNode::up(&api, &name, home, spec, &scenario.catalog, options).await?);
-        }
-        let cluster = Embedded {
-            client: api.client(),
-            api,
-            node_names: nodes.iter().map(|node| node.name().to_owned()).collect(),
-            clock,
-            nodes,
-            proxy: Proxy::start().await?,
-            extender: Extender::new(&scenario.catalog),
-            scheduler: Mutex::new(None),
-            seed: options.seed,
-            timeout: TIMEOUT,
-            folder,
-        };
-        cluster.start(Part::Extender, 0).await?;
-        cluster.start(Part::Scheduler, 0).await?;
-        for place in 0..cluster.nodes.len() {
-            cluster.until_allocatable(place).await?;
-        }
-        Ok(cluster)
     }
 
     /// The same cluster with another timeout: callers that expect most waits to fail want a short one.
@@ -155,15 +170,42 @@ impl Embedded {
             extenders: vec![extender],
             seed: self.seed,
         };
-        let scheduler = Scheduler::start(&System::real(), self.client.clone(), &self.api, config);
-        *self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = Some(scheduler);
+        let process = self.control.process("scheduler");
+        let scheduler =
+            Scheduler::start(&process.system(), self.api.client_on(&self.control), &self.api.server, config);
+        self.scheduler.set(Some((process, scheduler)));
     }
 
-    fn take_scheduler(&self) -> Option<Scheduler> {
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Stops the scheduler. Whether it ran.
+    async fn stop_scheduler(&self) -> bool {
+        let Some((process, scheduler)) = self.scheduler.take() else { return false };
+        scheduler.stop().await;
+        process.exit();
+        true
     }
 
     fn node(&self, place: usize) -> anyhow::Result<&EmbeddedNode> {
         self.nodes.get(place).with_context(|| format!("there is no node {place}"))
     }
+}
+
+/// Makes every write an event of the simulation, and notifies who waits for one.
+fn observed(api: &ApiServer, simulation: &Simulation) -> Arc<Notify> {
+    let written = Arc::new(Notify::new());
+    let (told, simulation) = (Arc::clone(&written), simulation.clone());
+    api.observe(Box::new(move |write| {
+        let what = if write.after.is_some() { "writes" } else { "removes" };
+        let (kind, namespace, name, version) = (write.kind, write.namespace, write.name, write.version);
+        simulation.event("API server", format_args!("{what} {kind} {namespace}/{name} as {version}"));
+        told.notify_one();
+    }));
+    written
+}
+
+/// Where the host has the instance types of the catalog's file, which are put there; none if there is no file.
+fn catalog_on(host: &Host, catalog: &CatalogSource) -> anyhow::Result<Option<PathBuf>> {
+    let Some(text) = catalog.text() else { return Ok(None) };
+    let path = Path::new(CATALOG);
+    host.files().write(path, text).with_context(|| format!("writing {CATALOG} of {}", host.name()))?;
+    Ok(Some(path.to_owned()))
 }

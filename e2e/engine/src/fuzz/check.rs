@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use super::plan::{Action, Plan};
 use crate::cluster::Cluster as _;
-use crate::embedded::{Embedded, Options};
+use crate::embedded::{self, Embedded, Options};
 use crate::outcome::{Outcome, PodOutcome};
 use crate::run;
 use crate::scenario::{DeviceState, Part};
@@ -21,14 +21,17 @@ pub async fn failures(plan: &Plan, options: Options, timeout: Option<Duration>) 
 }
 
 async fn attempt(plan: &Plan, options: Options, timeout: Option<Duration>) -> anyhow::Result<Vec<String>> {
-    let cluster = Embedded::up(&plan.scenario()?, options).await?;
-    let cluster = match timeout {
-        Some(timeout) => cluster.with_timeout(timeout),
-        None => cluster,
-    };
-    let failures = by_action(&cluster, plan).await;
-    cluster.down().await.context("taking the embedded cluster down")?;
-    failures
+    let on_it = plan.clone();
+    embedded::on_cluster(&plan.scenario()?, options, async move |cluster| {
+        let cluster = match timeout {
+            Some(timeout) => cluster.with_timeout(timeout),
+            None => cluster,
+        };
+        let failures = by_action(&cluster, &on_it).await;
+        cluster.down().await.context("taking the embedded cluster down")?;
+        failures
+    })
+    .await
 }
 
 async fn by_action(cluster: &Embedded, plan: &Plan) -> anyhow::Result<Vec<String>> {

@@ -10,7 +10,14 @@ use neuron_core::catalog::Catalog;
 #[derive(Clone, Debug)]
 pub struct CatalogSource {
     types: Arc<Catalog>,
-    file: Option<PathBuf>,
+    file: Option<CatalogFile>,
+}
+
+/// A file that was read.
+#[derive(Clone, Debug)]
+struct CatalogFile {
+    path: PathBuf,
+    text: Arc<str>,
 }
 
 /// Why a catalog file cannot be used.
@@ -47,7 +54,9 @@ impl CatalogSource {
             Err(source) => return Err(CatalogFileError::Unreadable { path, source }),
         };
         match Catalog::from_json(&text) {
-            Ok(types) => Ok(Self { types: Arc::new(types), file: Some(path) }),
+            Ok(types) => {
+                Ok(Self { types: Arc::new(types), file: Some(CatalogFile { path, text: text.into() }) })
+            }
             Err(error) => Err(CatalogFileError::Malformed { path, why: error.to_string() }),
         }
     }
@@ -59,14 +68,19 @@ impl CatalogSource {
 
     /// The file whose types are merged over those in the program; none if there are only those.
     pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+        self.file.as_ref().map(|file| file.path.as_path())
+    }
+
+    /// What that file says, as it was when it was read: simulated hosts have it too.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.file.as_ref().map(|file| &*file.text)
     }
 }
 
 /// Equal where the types come from the same file.
 impl PartialEq for CatalogSource {
     fn eq(&self, other: &Self) -> bool {
-        self.file == other.file
+        self.file() == other.file()
     }
 }
 

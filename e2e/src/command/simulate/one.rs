@@ -87,10 +87,11 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
     };
     let (command, output) = (command(arguments), arguments.output);
     let tell = move |stuck: Stuck| {
-        // Nothing ends a thread that does not yield.
         let code = if show(output, &stuck_row(&command, &stuck)).is_ok() { 1 } else { 2 };
+        #[allow(clippy::disallowed_methods, reason = "nothing else ends a thread that does not yield")]
         std::process::exit(code);
     };
+    #[allow(clippy::needless_update, reason = "a build with planted bugs has one more")]
     Ok(RunOptions {
         known: arguments.known()?,
         trace,

@@ -64,7 +64,7 @@ impl KindCluster {
         print::progress(format_args!("{}: Kubernetes {release}", options.name));
         let cluster = Self {
             release,
-            proxy: Proxy::start_at(&network::host_address().await?).await?,
+            proxy: Proxy::on_this_machine(&network::host_address().await?)?,
             route: Mutex::new(None),
             forward: Mutex::new(None),
             staged: Mutex::new(vec![None; driver.workers().len()]),

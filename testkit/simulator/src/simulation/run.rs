@@ -20,6 +20,10 @@ use crate::time::Clock;
 use crate::trace::Trace;
 use crate::watchdog::Watchdog;
 
+/// Stack of the simulating thread, in bytes: as a main thread has, for which the programs are made. A thread's usual 2 MiB are too
+/// few for the futures of a debug build.
+const STACK: usize = 8 << 20;
+
 /// What came of a simulation.
 #[derive(Debug)]
 pub struct Finished<T> {
@@ -55,8 +59,9 @@ where
     let shared = Arc::new(Shared::new(seed, clock, trace, Parts::new(options.kills)));
     let (of_thread, named) = (Arc::clone(&shared), Arc::clone(&shared));
     let (watchdog, guard) = Watchdog::start(options.watchdog, move |part| named.parts.name(part).to_string());
+    let thread = thread::Builder::new().name(format!("simulation {seed}")).stack_size(STACK);
     #[allow(clippy::disallowed_methods, reason = "the simulation's one thread")]
-    let simulated = thread::Builder::new().name(format!("simulation {seed}")).spawn(move || {
+    let simulated = thread.spawn(move || {
         let shared = of_thread;
         let edge = libc_edge::enter(shared.stream("process edge").u64(..));
         fastrand::seed(shared.stream("fastrand").u64(..));
