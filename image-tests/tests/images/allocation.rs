@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::PostParams;
 use neuron_core::catalog::Catalog;
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_device_plugin::{Config, System, run};
+use neuron_device_plugin::{Config, run};
 use neuron_workload::Report;
 use serde_json::{Value, json};
 use testcontainers::ImageExt;

@@ -1,5 +1,6 @@
 //! The files of one host by their paths. Paths are absolute and have no `.` and no `..`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -60,19 +61,22 @@ impl Tree {
     /// What is at the path, itself and not what it links to.
     pub(crate) fn get(&self, path: &Path) -> Option<&Entry> {
         let at = |path: &Path| self.entries.get(path.as_os_str().as_bytes());
-        // Folders on the way are links only in few trees, so that is tried last.
-        at(path).or_else(|| at(&self.resolved(path)?))
+        let found = at(path);
+        // A folder that is there under this very name has no link before it. Most that is not there is looked for in one.
+        let in_folder =
+            || path.parent().and_then(at).is_some_and(|entry| matches!(entry.content, Content::Folder(_)));
+        if found.is_some() || in_folder() { found } else { at(&self.resolved(path)?) }
     }
 
     /// The file's bytes, links followed.
     pub(crate) fn bytes(&self, path: &Path) -> io::Result<Arc<[u8]>> {
         let mut entry = self.get(path).ok_or(ErrorKind::NotFound)?;
-        let mut path = path.to_owned();
+        let mut path = Cow::Borrowed(path);
         for _ in 0..MOST_LINKS {
             match &entry.content {
                 Content::Bytes(bytes) => return Ok(Arc::clone(bytes)),
                 Content::Link(target) => {
-                    path = joined(path.parent().unwrap_or(&path), target);
+                    path = Cow::Owned(joined(path.parent().unwrap_or(&path), target));
                     entry = self.get(&path).ok_or(ErrorKind::NotFound)?;
                 }
                 Content::Folder(_) => return Err(ErrorKind::IsADirectory.into()),
