@@ -1,4 +1,4 @@
-//! Connections in memory: over links between hosts, which can be slow, lossy or cut ([`link`]), and without one on a host.
+//! Connections in memory: over links between hosts, which can be slow, lossy or cut (`link`), and without one on a host.
 
 mod addresses;
 mod link;
