@@ -20,7 +20,7 @@ use kube::api::{DeleteParams, PostParams};
 use neuron_core::catalog::Catalog;
 use neuron_core::names::{ALLOCATION, NODE_REPORT};
 use neuron_core::record::{Allocation, ContainerAllocation};
-use neuron_device_plugin::{Config, System, run};
+use neuron_device_plugin::{Config, run};
 use serde_json::{Value, json};
 use testkit_support::{eventually, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

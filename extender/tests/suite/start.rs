@@ -11,11 +11,8 @@ use fake_cluster::clock::Clock;
 use fake_cluster::system::Address;
 use http::Request;
 use neuron_extender::{Arguments, Config, serve};
-use runtime::System;
-use runtime::system::Address;
 use serde_json::json;
 use testkit_support::eventually;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::http_client::plain_client;
