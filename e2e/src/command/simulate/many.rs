@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{available_parallelism, scope};
+use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 
@@ -12,17 +13,18 @@ use super::{SimulateArguments, counted, show};
 use crate::command::progress;
 use crate::report::{Output, print};
 
-/// Runs every seed. Exit code 1 if something must not be that nobody knows.
+/// Runs every seed, or those that are begun in time. Exit code 1 if something must not be that nobody knows.
 pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::Result<ExitCode> {
     let bar = progress::bar(seeds.end - seeds.start)?;
-    let next = AtomicU64::new(seeds.start);
+    let (began, next) = (Instant::now(), AtomicU64::new(seeds.start));
+    let in_time = || arguments.within.is_none_or(|time| began.elapsed() < time);
     let rows = Mutex::new(Vec::new());
     let workers = available_parallelism().map_or(1, usize::from);
     scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(seed) =
-                    Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end)
+                while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed))
+                    .filter(|seed| *seed < seeds.end && in_time())
                 {
                     let row = one(arguments, seed);
                     bar.inc(1);

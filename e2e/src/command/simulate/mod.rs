@@ -29,6 +29,9 @@ pub(super) struct SimulateArguments {
     /// Seeds from A to below B, one after the other on each processor.
     #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with = "replay")]
     seeds: Option<std::ops::Range<u64>>,
+    /// Begins no other seed after so much real time.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "seeds")]
+    within: Option<Duration>,
     /// Simulated time, such as 24h, 90m or 30d.
     #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = time)]
     time: Duration,

@@ -1,0 +1,66 @@
+//! The same seed is the same run: in two processes, in two folders, and in a debug and an optimised build. What is wrong with a
+//! command is told, with exit code 2.
+
+#![allow(clippy::unwrap_used, reason = "a failing helper of a test should say where")]
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rstest::rstest;
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_neuron-e2e");
+/// Names an optimised build of the program.
+const OPTIMISED: &str = "NEURON_E2E_OPTIMISED";
+
+fn simulate(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) -> Output {
+    Command::new(program).arg("simulate").args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// Hash of the trace, and the number of pods that were placed.
+fn hash(program: impl AsRef<OsStr>, seed: u64, folder: &Path) -> (String, u64) {
+    let seed = seed.to_string();
+    let arguments = ["--seed", &seed, "--profile", "chaos", "--for", "2h", "-o", "json"];
+    let output = simulate(program, &arguments, folder);
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (row["hash"].to_string(), row["placed"].as_u64().unwrap())
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_in_another_process_folder_and_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = hash(PROGRAM, 7, Path::new("."));
+    assert!(here.1 > 10, "{here:?}");
+    assert_eq!(hash(PROGRAM, 7, folder.path()), here);
+    assert_ne!(hash(PROGRAM, 8, Path::new(".")).0, here.0);
+    match std::env::var(OPTIMISED) {
+        Ok(program) => assert_eq!(hash(program, 7, folder.path()), here),
+        Err(_) => println!("skipped: the optimised build, which {OPTIMISED} would name"),
+    }
+}
+
+#[rstest]
+#[case::profile(&["--profile", "wild"], "there is no profile \"wild\"; there are calm, churn and chaos")]
+#[case::form(&["--nodes", "trn1.32xlarge"], "is not TYPE=NUMBER")]
+#[case::machine(&["--nodes", "trn1.31xlarge=1"], "did you mean one of trn1.32xlarge")]
+#[case::time(&["--for", "24"], "24")]
+#[case::no_plan(&["--replay", "no-such-plan.json"], "cannot read the plan no-such-plan.json")]
+fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told: &str) {
+    let output = simulate(PROGRAM, arguments, Path::new("."));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(told), "{text}");
+}
+
+#[rstest]
+#[case::other_version(r#"{"v": 99}"#, "99")]
+#[case::no_plan("pods: 3", "expected")]
+fn a_plan_that_cannot_be_run_is_misuse(#[case] plan: &str, #[case] told: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("plan.json"), plan).unwrap();
+    let output = simulate(PROGRAM, &["--replay", "plan.json"], folder.path());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("the plan plan.json cannot be run") && text.contains(told), "{text}");
+}
