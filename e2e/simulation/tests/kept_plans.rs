@@ -28,6 +28,9 @@ fn kept_plans_show_what_is_known_and_nothing_else() {
         let summary = run_plan(&plan, RunOptions { known, ..RunOptions::default() }).unwrap();
         assert_eq!(summary.unknown, Vec::<String>::new(), "{name}: {:#?}", summary.violations);
         let shown: BTreeSet<String> = summary.violations.0.into_keys().collect();
-        assert!(kept_for.is_subset(&shown), "{name} shows {shown:?} and no longer {kept_for:?}: take it off known.json");
+        assert!(
+            kept_for.is_subset(&shown),
+            "{name} shows {shown:?} and no longer {kept_for:?}: take it off known.json"
+        );
     }
 }

@@ -23,8 +23,8 @@ pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::R
     scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    .filter(|seed| *seed < seeds.end && in_time())
+                while let Some(seed) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end && in_time())
                 {
                     let row = one(arguments, seed);
                     bar.inc(1);

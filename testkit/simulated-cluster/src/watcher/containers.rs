@@ -42,14 +42,17 @@ impl Watcher {
         let container = ContainerTruth { start: Arc::new(start.clone()), units, since };
         state.truth.containers.insert(key, container);
         state.truth.changed = since;
-        let is_there = twice.as_ref().is_some_and(|other| state.truth.pods.contains_key(&other.pod_uid));
+        let phase =
+            twice.as_ref().and_then(|other| Some(state.truth.pods.get(&other.pod_uid)?.phase.clone()));
         drop(state);
         if let Some(other) = twice {
             let other_pod = format!("{}/{}", other.pod_namespace, other.pod_name);
-            let cause = match (is_there, other.pod_uid == start.pod_uid) {
-                (_, true) => "two containers of one pod",
-                (true, false) => "two pods that exist",
-                (false, false) => "a pod whose object is gone and a new one",
+            let cause = match phase.as_deref() {
+                _ if other.pod_uid == start.pod_uid => "two containers of one pod",
+                None => "a pod whose object is gone and a new one",
+                // kubelet says so before their containers have ended.
+                Some("Failed" | "Succeeded") => "a pod that has failed and a new one",
+                Some(_) => "two pods that exist",
             };
             self.violation(Violation {
                 invariant: "exclusive",
