@@ -15,6 +15,7 @@ use simulated_cluster::plan::Plan;
 fn kept_plans_show_what_is_known_and_nothing_else() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
