@@ -10,11 +10,12 @@
 //! | what can happen? | [`plan`] |
 //! | how often does it happen? | [`profile`] |
 //! | what must not be? | [`observer`], and a suite's own judgements |
-//! | how is a plan run? | [`run`](fn@run) |
+//! | how is it run? | [`Seeded`] by a seed, [`run`](fn@run) by a plan |
 //!
-//! Rooms, each knowing only those before it: `units` and `names`; [`plan`]; [`observer`], what is true; [`suite`]; `watcher`, which
-//! keeps the truth and judges it; `api`, the way to the API server; `controllers`; `world`, the cluster itself; `run`. Beside
-//! them [`profile`] draws plans and [`shrink`](mod@shrink) makes them smaller.
+//! Rooms, each knowing only those before it: `units` and `names`; [`plan`]; [`observer`], what is true; `resource`, the plain case
+//! of hardware and pods; [`suite`]; `watcher`, which keeps the truth and judges it; `api`, the way to the API server; `controllers`;
+//! `world`, the cluster itself; `run`. Beside them [`profile`] draws plans, `seeded` runs them and [`shrink`](mod@shrink) makes
+//! them smaller.
 
 mod api;
 mod controllers;
@@ -22,7 +23,9 @@ mod names;
 pub mod observer;
 pub mod plan;
 pub mod profile;
+mod resource;
 mod run;
+mod seeded;
 pub mod shrink;
 pub mod suite;
 mod units;
@@ -31,4 +34,5 @@ mod world;
 
 pub use self::names::SCHEDULER;
 pub use self::run::{RunOptions, Summary, TellProgress, run};
+pub use self::seeded::Seeded;
 pub use self::suite::Suite;

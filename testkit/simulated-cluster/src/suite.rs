@@ -1,5 +1,9 @@
 //! What is simulated: a vendor's hardware, device plugin, extender and pods. Whoever wants their own in a simulated cluster
 //! implements [`Suite`]; everything else here knows only Kubernetes.
+//!
+//! Two methods have to be written: [`Suite::programs`] and [`Suite::run`]. The others have defaults for the plain case, in
+//! which every id of a [`Suite::resources`] is a device of its own and pods have one container. A device plugin adds what its
+//! resource is, and [`Suite::units`], which reads what its Allocate gave; an extender adds [`Suite::extenders`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,6 +18,8 @@ use simulator::{Host, Process};
 
 use crate::observer::{PodTruth, Truth};
 use crate::plan::{NodePlan, Place, Settings};
+use crate::resource;
+pub use crate::resource::{Resource, container_run, one_container, units_of_ids};
 pub use crate::units::Units;
 
 /// Where one process of a program runs.
@@ -83,20 +89,34 @@ pub trait Suite: Send + Sync + 'static {
 
     /// What kube-scheduler asks. Connections to a port of `service` go to a process of the suite that listens on it on the
     /// control plane.
-    fn extenders(&self, service: Ipv4Addr, settings: &Settings) -> Vec<ExtenderConfig>;
+    fn extenders(&self, _service: Ipv4Addr, _settings: &Settings) -> Vec<ExtenderConfig> {
+        Vec::new()
+    }
+
+    /// Resources of a node whose every id is a device of its own: the defaults of the other methods are about them.
+    fn resources(&self, _node: &NodePlan) -> Vec<Resource> {
+        Vec::new()
+    }
 
     /// Makes a node's machine in its host's files; one that is there is replaced.
     ///
     /// # Errors
     /// There is no such machine; the text says which there are.
-    fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String>;
+    fn make_machine(&self, _host: &Host, _name: &str, _node: &NodePlan) -> Result<(), String> {
+        Ok(())
+    }
 
     /// A pod of a shape that is drawn, which these nodes could run, with a container that ends by itself after so many
     /// seconds, or never.
-    fn pod(&self, draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) -> Value;
+    fn pod(&self, draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) -> Value {
+        let resources = draws.choice(nodes).map(|node| self.resources(node)).unwrap_or_default();
+        resource::pod(draws, &resources, ends_after)
+    }
 
     /// Number of devices of a node.
-    fn devices(&self, node: &NodePlan) -> u32;
+    fn devices(&self, node: &NodePlan) -> u32 {
+        self.resources(node).iter().map(|resource| resource.ids.len() as u32).sum()
+    }
 
     /// What can break about a device of a node.
     fn device_faults(&self, _node: &NodePlan) -> Vec<&'static str> {
@@ -114,16 +134,22 @@ pub trait Suite: Send + Sync + 'static {
     }
 
     /// Labels of the node.
-    fn node_labels(&self, node: &NodePlan) -> BTreeMap<String, String>;
+    fn node_labels(&self, _node: &NodePlan) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 
     /// The units of a device.
-    fn units_of_device(&self, node: &NodePlan, device: u32) -> Units;
+    fn units_of_device(&self, _node: &NodePlan, device: u32) -> Units {
+        Units::from([device])
+    }
 
     /// Breaks or mends a device in its host's files.
     ///
     /// # Errors
     /// There is no such device or fault.
-    fn set_device(&self, fault: DeviceFault<'_>) -> Result<(), String>;
+    fn set_device(&self, fault: DeviceFault<'_>) -> Result<(), String> {
+        Err(format!("a device cannot be {}; implement Suite::set_device", fault.fault))
+    }
 
     /// The merge patch by which somebody edits a Node by hand, and the one that puts it right; none if there is no such edit.
     fn edit(&self, _node: &NodePlan, _what: &str) -> Option<(Value, Value)> {
@@ -131,23 +157,33 @@ pub trait Suite: Send + Sync + 'static {
     }
 
     /// What a container does that was started with this.
-    fn container(&self, start: &ContainerStart) -> ContainerRun;
+    fn container(&self, start: &ContainerStart) -> ContainerRun {
+        container_run(start)
+    }
 
-    /// The units that a container really has, by what it was started with.
+    /// The units that a container really has, by what it was started with. The default takes kubelet's word for it: with a
+    /// device plugin of your own, read what it gave, such as environment and device nodes.
     ///
     /// # Errors
     /// Its environment and device nodes contradict each other; the text says how.
-    fn units(&self, node: &NodePlan, start: &ContainerStart) -> Result<Units, String>;
+    fn units(&self, node: &NodePlan, start: &ContainerStart) -> Result<Units, String> {
+        let units = start.ids.iter().map(|(resource, ids)| self.units_of_ids(node, resource, ids));
+        Ok(units.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
 
     /// The units that kubelet's books give a container by ids of a resource.
     ///
     /// # Errors
     /// An id that the node does not have.
-    fn units_of_ids(&self, node: &NodePlan, resource: &str, ids: &BTreeSet<String>) -> Result<Units, String>;
+    fn units_of_ids(&self, node: &NodePlan, resource: &str, ids: &BTreeSet<String>) -> Result<Units, String> {
+        units_of_ids(&self.resources(node), resource, ids.iter().map(String::as_str))
+    }
 
     /// Whether the pod can run on a node of which these units are held or broken: by the documented rules, naively. It may say
     /// no where it is not sure.
-    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool;
+    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool {
+        resource::can_run(&self.resources(node), pod, held)
+    }
 
     /// Why a pod should not have failed its admission with this text: the cause. None if what it was refused is held, or if
     /// the text is Kubernetes' own. `held` is what other pods have on the node, by running containers or by kubelet's books.

@@ -82,6 +82,27 @@ impl Truth {
         of_pod.map(|((_, _, name), container)| (name.as_str(), container))
     }
 
+    /// Whether every running container of a pod was given as many of each resource as it asks for. One is not that kubelet
+    /// starts again on a node that has lost its books, before any device plugin has registered there.
+    pub fn has_what_it_asks_for(&self, pod: &PodTruth) -> bool {
+        let given = |name: &str, resource: &str| {
+            let container = self.containers_of(pod).find(|(container, _)| *container == name);
+            container
+                .map(|(_, container)| container.start.ids.get(resource).map_or(0, |ids| ids.len() as u64))
+        };
+        let has = |container: &Value| {
+            let limits =
+                container.pointer("/resources/limits").and_then(Value::as_object).into_iter().flatten();
+            limits.filter(|(resource, _)| resource.contains('/')).all(|(resource, count)| {
+                let asked = count.as_str().and_then(|count| count.parse().ok());
+                given(text(container, "/name"), resource).is_none_or(|given| Some(given) == asked)
+            })
+        };
+        ["/spec/initContainers", "/spec/containers"].into_iter().all(|pointer| {
+            pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten().all(has)
+        })
+    }
+
     /// The pods that are bound to a node and have not ended.
     pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
         self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())
@@ -136,5 +157,46 @@ impl PodTruth {
     /// The pod as `namespace/name`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.key.0, self.key.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pod whose container asks for two devices.
+    fn pod() -> PodTruth {
+        let limits = json!({"example.com/device": "2", "cpu": "1"});
+        let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
+        PodTruth {
+            key: ("default".to_owned(), "p".to_owned()),
+            uid: "u".to_owned(),
+            object: Arc::new(object),
+            as_bound: None,
+            node: "n1".to_owned(),
+            phase: "Running".to_owned(),
+            since: Duration::ZERO,
+        }
+    }
+
+    /// The truth of a container that was started with these ids.
+    fn given(ids: &Value) -> Truth {
+        let start = json!({"pod_namespace": "default", "pod_name": "p", "pod_uid": "u", "container": "main",
+            "args": [], "env": {}, "devices": [], "annotations": {}, "ids": ids});
+        let start: Arc<ContainerStart> = Arc::new(serde_json::from_value(start).unwrap());
+        let container = ContainerTruth { start, units: Units::new(), since: Duration::ZERO };
+        let key = ("n1".to_owned(), "u".to_owned(), "main".to_owned());
+        Truth { containers: [(key, container)].into(), ..Truth::default() }
+    }
+
+    #[test]
+    fn a_container_that_was_started_without_its_devices_has_not_what_it_asks_for() {
+        assert!(given(&json!({"example.com/device": ["a", "b"]})).has_what_it_asks_for(&pod()));
+        assert!(!given(&json!({"example.com/device": ["a"]})).has_what_it_asks_for(&pod()));
+        assert!(!given(&json!({})).has_what_it_asks_for(&pod()));
+        // A container that has ended holds nothing.
+        assert!(Truth::default().has_what_it_asks_for(&pod()));
     }
 }

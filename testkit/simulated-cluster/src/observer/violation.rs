@@ -1,9 +1,14 @@
 //! What must not be, and was.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use simulator::trace::Time;
+
+/// Signature of two pods with one device of which the first was deleted by force.
+const DELETED_BY_FORCE: &str = "exclusive: a pod whose object is gone and a new one";
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +30,7 @@ impl Violation {
     }
 }
 
-/// A violation that is known, and will be mended.
+/// A violation that is known: it is counted, and ends no run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Known {
@@ -41,6 +46,19 @@ pub struct Known {
 }
 
 impl Known {
+    /// What Kubernetes itself lets happen to every device plugin that takes kubelet's word for what is free.
+    pub fn of_kubernetes() -> Vec<Self> {
+        vec![Self {
+            signature: DELETED_BY_FORCE.to_owned(),
+            cause:
+                "kubelet offers the devices of a pod that was deleted by force while its containers still \
+                    have their grace"
+                    .to_owned(),
+            issue: "none: a plugin that must not let it happen looks itself what containers have".to_owned(),
+            plan: None,
+        }]
+    }
+
     /// Whether it is this one.
     pub fn is(&self, signature: &str) -> bool {
         match self.signature.strip_suffix('*') {
@@ -87,6 +105,22 @@ impl Violations {
     }
 }
 
+/// For people: each with its signature.
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(signature, seen)| write!(f, "{signature}\n{seen}"))
+    }
+}
+
+/// For people: what was seen first, and the last events before that. Every line is indented and ends.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = Time(Duration::from_millis(self.first));
+        writeln!(f, "  {first} {}\n  the last events before it:", self.text)?;
+        self.last_events.iter().try_for_each(|event| writeln!(f, "    {event}"))
+    }
+}
+
 /// A text by which two of a kind are known as such: digits become `#`, and it is at most 160 characters long.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut words = String::new();
@@ -103,6 +137,21 @@ pub(crate) fn without_numbers(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_what_was_seen_and_what_had_happened() {
+        let mut violations = Violations::default();
+        let (cause, text) = ("two pods".to_owned(), "a has what b has".to_owned());
+        let violation = Violation { invariant: "exclusive", cause, text, pods: Vec::new() };
+        violations.add(&violation, Duration::from_millis(61_500), || vec!["a starts".to_owned()]);
+        let shown = [
+            "exclusive: two pods",
+            "  0d 00:01:01.500 a has what b has",
+            "  the last events before it:",
+            "    a starts",
+        ];
+        assert_eq!(violations.to_string().lines().collect::<Vec<_>>(), shown);
+    }
 
     #[test]
     fn numbers_do_not_tell_texts_apart() {

@@ -77,8 +77,11 @@ impl World {
         let node = self.nodes.iter().filter(|node| is_up(&node.name)).find(|node| {
             let mut held = self.watcher.held(truth, &node.name, "");
             held.extend(truth.broken.get(&node.name).into_iter().flatten());
-            // What is about to start there has its hardware, and nobody knows which.
-            let is_settled = |other: &PodTruth| other.phase == "Running" && !other.is_deleting();
+            // What is about to start there has its hardware, and nobody knows which; what runs without the hardware that it
+            // asks for is counted by the scheduler all the same.
+            let is_settled = |other: &PodTruth| {
+                other.phase == "Running" && !other.is_deleting() && truth.has_what_it_asks_for(other)
+            };
             truth.live_on(&node.name).all(is_settled) && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
         let told = why_it_waits(pod);
