@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use simulated_cluster::plan::{Listed, Plan};
 use simulated_cluster::shrink::{Shrunk, shrink, written_down};
-use simulated_cluster::{RunOptions, Summary};
+use simulated_cluster::{RunOptions, Seeded, Suite, Summary};
 
-use crate::{Neuron, Seeded, known};
+use crate::{Neuron, known};
 
 /// Runs a plan with its own events.
 ///
@@ -23,9 +23,9 @@ pub fn run_plan(plan: &Plan, options: RunOptions) -> anyhow::Result<Summary> {
 }
 
 /// The plan of a seed that failed, with what happened until then written down.
-pub fn plan_of(seeded: &Seeded, kills: &[(String, u64)], until: Duration) -> Plan {
-    let plan = Plan { kills: kills.to_vec(), ..seeded.plan() };
-    written_down(&plan, &mut *seeded.source(), until)
+pub fn plan_of(seeded: &Seeded, until: Duration) -> Plan {
+    let suite: Arc<dyn Suite> = Arc::new(Neuron::default());
+    written_down(&seeded.plan(&*suite), &mut *seeded.source(&suite), until)
 }
 
 /// Makes a plan that shows `signature` smaller, for at most `time` of real time; each is run with `options` but for what is

@@ -10,10 +10,10 @@ mod judge;
 mod known;
 mod machine;
 mod node_report;
+mod nodes;
 #[cfg(planted)]
 mod planted;
 mod pods;
-mod seeded;
 mod sizes;
 mod suite;
 mod texts;
@@ -21,7 +21,7 @@ mod texts;
 pub use self::coverage::{reached, unreached};
 pub use self::failure::{plan_of, run_plan, shows, smaller};
 pub use self::known::known;
+pub use self::nodes::{Nodes, NodesError};
 #[cfg(planted)]
 pub use self::planted::{PLANTED, Planted};
-pub use self::seeded::{Nodes, NodesError, Seeded};
 pub use self::suite::Neuron;

@@ -13,10 +13,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use neuron_e2e_engine::embedded::Version;
-use neuron_e2e_simulation::{Nodes, Seeded};
-use simulated_cluster::RunOptions;
+use neuron_e2e_simulation::Nodes;
 use simulated_cluster::observer::Known;
 use simulated_cluster::profile::Profile;
+use simulated_cluster::{RunOptions, Seeded};
 
 use crate::report::Output;
 
@@ -101,9 +101,10 @@ impl SimulateArguments {
         Seeded {
             seed,
             profile: self.profile,
-            nodes: self.nodes.clone(),
+            nodes: self.nodes.0.clone(),
             seconds: self.time.as_secs(),
             kubernetes: self.kubernetes.to_string(),
+            kills: self.kills.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use neuron_e2e_simulation::{plan_of, run_plan, smaller};
+use neuron_e2e_simulation::{Neuron, plan_of, run_plan, smaller};
 use simulated_cluster::observer::{Seen, Violations};
 use simulated_cluster::plan::Plan;
 use simulated_cluster::{RunOptions, Summary};
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let options = options(arguments, &bar)?;
     let summary = match &plan {
         Some(plan) => run_plan(plan, options)?,
-        None => arguments.seeded(arguments.seed).run(&arguments.kills, options)?,
+        None => arguments.seeded(arguments.seed).run(Neuron::default(), options)?,
     };
     bar.finish_and_clear();
     let row =
@@ -128,7 +128,7 @@ fn failed(
     row: Row,
 ) -> anyhow::Result<Row> {
     let until = Duration::from_secs(row.summary.seconds + 1);
-    let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), &arguments.kills, until));
+    let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), until));
     let plan = if arguments.shrink_for.is_zero() {
         plan
     } else {

@@ -126,10 +126,7 @@ fn unknown(row: &Row) -> String {
     for signature in &row.summary.unknown {
         let Some(seen) = row.summary.violations.0.get(signature) else { continue };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "FAILED {signature}\n  {}\n  the last events before it:", seen.text);
-        for event in &seen.last_events {
-            let _ = writeln!(text, "    {event}");
-        }
+        let _ = write!(text, "FAILED {signature}\n{seen}");
     }
     let _ = write!(text, "  again: {}", row.command);
     if let Some(plan) = &row.plan {

@@ -1,29 +1,10 @@
-//! A simulation by its seed: what a command line says of it, and the plan that comes of that.
+//! The nodes of a simulation, as a command line says them.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
-use simulated_cluster::plan::{EventSource, NodePlan, Plan};
-use simulated_cluster::profile::{self, Generated, Profile};
-use simulated_cluster::{RunOptions, Summary};
+use simulated_cluster::plan::NodePlan;
 
-use crate::Neuron;
 use crate::machine::Machine;
-
-/// A simulation by its seed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seeded {
-    /// The seed.
-    pub seed: u64,
-    /// How much happens.
-    pub profile: Profile,
-    /// The nodes.
-    pub nodes: Nodes,
-    /// Simulated time, in seconds.
-    pub seconds: u64,
-    /// The Kubernetes that the cluster is, such as `1.37`.
-    pub kubernetes: String,
-}
 
 /// The nodes of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,28 +19,6 @@ pub enum NodesError {
     /// There is no such machine.
     #[error("{0}")]
     Machine(String),
-}
-
-impl Seeded {
-    /// The plan, without what happens.
-    pub fn plan(&self) -> Plan {
-        let Self { seed, profile, nodes, seconds, kubernetes } = self.clone();
-        profile::plan(seed, profile, nodes.0, seconds, &kubernetes, &Neuron::default())
-    }
-
-    /// What happens in its plan.
-    pub fn source(&self) -> Box<dyn EventSource> {
-        Box::new(Generated::new(&self.plan(), self.profile, Arc::new(Neuron::default())))
-    }
-
-    /// Runs it.
-    ///
-    /// # Errors
-    /// It asks for what cannot be, or the trace could not be written.
-    pub fn run(&self, kills: &[(String, u64)], options: RunOptions) -> anyhow::Result<Summary> {
-        let plan = Plan { kills: kills.to_vec(), ..self.plan() };
-        simulated_cluster::run(&plan, self.source(), Arc::new(Neuron::default()), options)
-    }
 }
 
 impl FromStr for Nodes {
