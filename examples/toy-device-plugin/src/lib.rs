@@ -7,7 +7,7 @@
 mod pairs;
 mod service;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,16 +15,21 @@ use kubelet_api::deviceplugin::v1beta1::device_plugin_server::DevicePluginServer
 use kubelet_api::deviceplugin::v1beta1::registration_client::RegistrationClient;
 use kubelet_api::deviceplugin::v1beta1::*;
 use kubelet_api::unix;
+use runtime::system::Address;
+use runtime::{Protocol, Server, System};
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
+use tonic::service::Routes;
 
 pub use pairs::IDS;
 pub use service::IDS_VARIABLE;
 use service::PairService;
 
-/// The plugin's socket, in the kubelet's folder.
-const SOCKET: &str = "example-pair.sock";
+/// With what the names of the plugin's sockets begin, in the kubelet's folder.
+const SOCKETS: &str = "example-pair-";
+/// How long calls of the kubelet that are open at the end may take.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The plugin's settings.
 #[derive(Clone, Debug)]
@@ -40,60 +45,66 @@ pub struct Config {
 }
 
 /// Serves the kubelet, and registers again whenever the kubelet has restarted, until `shutdown`.
-pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(system: System, config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
     while !shutdown.is_cancelled() {
-        let served = shutdown.run_until_cancelled(serve(&config)).await;
+        let served = shutdown.run_until_cancelled(serve(&system, &config)).await;
         if let Some(Err(error)) = served {
             tracing::warn!(resource = config.resource, reason = format!("{error:#}"), "not registered");
         }
-        shutdown.run_until_cancelled(tokio::time::sleep(config.poll)).await;
+        shutdown.run_until_cancelled(sleep(config.poll)).await;
     }
     Ok(())
 }
 
 /// One registration: ends when the kubelet has removed the socket, as it does when it starts.
-async fn serve(config: &Config) -> anyhow::Result<()> {
-    let socket = config.socket_dir.join(SOCKET);
-    // A plugin that was killed has left its socket.
-    let _ = std::fs::remove_file(&socket);
-    let listener = unix::listen(&socket)?;
+async fn serve(system: &System, config: &Config) -> anyhow::Result<()> {
+    // A new name each time: a kubelet that has not noticed the end of the last server refuses another one on its path.
+    // kubelet removes what was left when it starts.
+    let name = format!("{SOCKETS}{:016x}.sock", system.random());
+    let socket = config.socket_dir.join(&name);
+    let address = Address::Unix(socket.clone());
+    let listener = system.listen(&address).with_context(|| format!("cannot listen on {address}"))?;
     // Dropped with this function: the streams of the kubelet end, and then the server.
-    let devices = watch::Sender::new(listed(config));
+    let devices = watch::Sender::new(listed(system, config).await);
     let stopped = CancellationToken::new();
     let _stop = stopped.clone().drop_guard();
     let service = DevicePluginServer::new(PairService { devices: devices.subscribe() });
-    let server = Server::builder().add_service(service);
-    tokio::spawn(server.serve_with_incoming_shutdown(unix::incoming(listener), stopped.cancelled_owned()));
+    let routes = Routes::new(service).prepare().into_axum_router();
+    let server = Server::new(system.clone(), Protocol::Http2, routes, GRACE);
+    system.spawn(server.run(listener, stopped.clone()));
 
-    register(&config.socket_dir, &config.resource).await?;
+    register(system, config, name).await?;
     tracing::info!(resource = config.resource, devices = IDS.len(), "registered");
-    while socket.exists() {
-        tokio::time::sleep(config.poll).await;
-        let now = listed(config);
+    while system.status(&socket).await.is_ok() {
+        sleep(config.poll).await;
+        let now = listed(system, config).await;
         devices.send_if_modified(|last| std::mem::replace(last, now.clone()) != now);
     }
     Ok(())
 }
 
-async fn register(socket_dir: &Path, resource: &str) -> anyhow::Result<()> {
-    let kubelet = unix::connect(&socket_dir.join(KUBELET_SOCKET)).await?;
+async fn register(system: &System, config: &Config, endpoint: String) -> anyhow::Result<()> {
+    let kubelet = config.socket_dir.join(KUBELET_SOCKET);
+    let kubelet = unix::connect_by(&kubelet, system.dialler(), system.executor()).await?;
     let request = RegisterRequest {
         version: VERSION.to_owned(),
-        endpoint: SOCKET.to_owned(),
-        resource_name: resource.to_owned(),
+        endpoint,
+        resource_name: config.resource.clone(),
         options: None,
     };
     let registered = RegistrationClient::new(kubelet).register(request).await;
-    registered.map(drop).with_context(|| format!("kubelet refused {resource}"))
+    registered.map(drop).with_context(|| format!("kubelet refused {}", config.resource))
 }
 
 /// Every device with its health.
-fn listed(config: &Config) -> Vec<Device> {
-    let is_unhealthy = |id: &str| config.unhealthy_dir.as_ref().is_some_and(|dir| dir.join(id).exists());
-    let device = |id: &str| Device {
-        id: id.to_owned(),
-        health: if is_unhealthy(id) { UNHEALTHY } else { HEALTHY }.to_owned(),
-        topology: None,
-    };
-    IDS.map(device).to_vec()
+async fn listed(system: &System, config: &Config) -> Vec<Device> {
+    let mut devices = Vec::new();
+    for id in IDS {
+        let health = match &config.unhealthy_dir {
+            Some(folder) if system.status(&folder.join(id)).await.is_ok() => UNHEALTHY,
+            _ => HEALTHY,
+        };
+        devices.push(Device { id: id.to_owned(), health: health.to_owned(), topology: None });
+    }
+    devices
 }

@@ -1,11 +1,11 @@
 //! The plugin as a program, and the container that shows what it got. See README.md.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
+use runtime::System;
 use toy_device_plugin::{Config, IDS_VARIABLE, run};
 
 /// Advertises two pairs of linked devices that do not exist.
@@ -34,15 +34,18 @@ enum Command {
     },
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let Args { socket_dir, resource, unhealthy_dir, command } = Args::parse();
-    let shutdown = on_signal()?;
+fn main() -> ExitCode {
+    runtime::log();
+    runtime::run_program("toy device plugin", program(Args::parse()))
+}
+
+async fn program(args: Args) -> anyhow::Result<()> {
+    let Args { socket_dir, resource, unhealthy_dir, command } = args;
+    let shutdown = runtime::until_signal()?;
     match command {
         None => {
-            run(Config { socket_dir, resource, unhealthy_dir, poll: Duration::from_secs(1) }, shutdown)
-                .await?;
+            let config = Config { socket_dir, resource, unhealthy_dir, poll: Duration::from_secs(1) };
+            run(System::real(), config, shutdown).await?;
         }
         Some(Command::Show { seconds }) => {
             println!("{}", std::env::var(IDS_VARIABLE).unwrap_or_default());
@@ -51,20 +54,4 @@ async fn main() -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Cancelled by SIGTERM and SIGINT.
-fn on_signal() -> std::io::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let shutdown = CancellationToken::new();
-    let cancel = shutdown.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        cancel.cancel();
-    });
-    Ok(shutdown)
 }

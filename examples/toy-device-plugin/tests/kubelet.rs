@@ -74,7 +74,7 @@ impl TestNode {
 async fn a_pod_gets_a_linked_pair() {
     let node = TestNode::new();
     let _kubelet = node.kubelet().await;
-    tokio::spawn(run(node.plugin.clone(), CancellationToken::new()));
+    tokio::spawn(run(System::real(), node.plugin.clone(), CancellationToken::new()));
     node.shows("4").await;
     assert_eq!(node.ids_of_pod("one", 1).await, "pair0-a");
     // An adversarial kubelet would scatter them: the plugin's preference decides.
@@ -86,7 +86,7 @@ async fn a_pod_gets_a_linked_pair() {
 async fn an_unhealthy_device_lowers_allocatable_until_it_is_healthy_again() {
     let node = TestNode::new();
     let _kubelet = node.kubelet().await;
-    tokio::spawn(run(node.plugin.clone(), CancellationToken::new()));
+    tokio::spawn(run(System::real(), node.plugin.clone(), CancellationToken::new()));
     node.shows("4").await;
     let file = node.plugin.unhealthy_dir.as_ref().unwrap().join("pair0-a");
     std::fs::write(&file, "").unwrap();
@@ -101,7 +101,7 @@ async fn it_registers_again_with_a_kubelet_that_has_restarted() {
     let node = TestNode::new();
     let kubelet = node.kubelet().await;
     let shutdown = CancellationToken::new();
-    let plugin = tokio::spawn(run(node.plugin.clone(), shutdown.clone()));
+    let plugin = tokio::spawn(run(System::real(), node.plugin.clone(), shutdown.clone()));
     node.shows("4").await;
     kubelet.stop().await;
     let _kubelet = node.kubelet().await;

@@ -110,7 +110,10 @@ pub(super) const ROWS: &[Row] = &[
         ],
     ),
     // What others can do with testkit.
-    Row::of_testkit("other-extender", &[]),
+    Row {
+        tests_know: Some(&["fake-cluster", "testkit-support", "runtime", "simulated-cluster", "simulator"]),
+        ..Row::of_testkit("other-extender", &[])
+    },
     // Only tests, which know everybody; and chores, which know nobody.
     Row::new("snapshots", &[]),
     Row::new("image-tests", &[]),
