@@ -20,6 +20,8 @@ use crate::allocation::refusal::AllocationRefusal;
 use crate::config::{Config, Numbering};
 use crate::events::{Events, pod_reference};
 use crate::hardware::machine::Machine;
+#[cfg(planted)]
+use crate::kubelet::podresources::Assignment;
 use crate::ledger::Ledger;
 use crate::ledger::gate::Gate;
 use crate::ledger::judge::Judgement;
@@ -59,6 +61,9 @@ pub struct State {
     /// The last answer: how many ids it was for, and when it was given.
     #[cfg(planted)]
     answered: Option<(usize, tokio::time::Instant, ContainerAllocateResponse)>,
+    /// What kubelet's books said first of each pod's name.
+    #[cfg(planted)]
+    said: Vec<Assignment>,
 }
 
 #[cfg(planted)]
@@ -69,6 +74,21 @@ impl State {
         let before = self.answered.replace((count, now, answer.clone()));
         let again = before.filter(|(other, at, _)| *other == count && is_recent(&(now - *at)));
         again.map_or(answer, |(_, _, before)| before)
+    }
+
+    pub(crate) fn as_said_first(&mut self, assigned: Vec<Assignment>) -> Vec<Assignment> {
+        let first = |now: Assignment| {
+            let is_same = |said: &&Assignment| {
+                (&said.pod, &said.container, said.unit, said.count)
+                    == (&now.pod, &now.container, now.unit, now.count)
+            };
+            if let Some(said) = self.said.iter().find(is_same) {
+                return said.clone();
+            }
+            self.said.push(now.clone());
+            now
+        };
+        assigned.into_iter().map(first).collect()
     }
 }
 

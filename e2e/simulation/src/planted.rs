@@ -42,6 +42,7 @@ pub const PLANTED: &[Planted] = &[
     planted("unhealthy-for-ever", "agreement", "a device that was unhealthy once stays so"),
     planted("lost-stream-waited-for", "liveness", "kubelet is waited for to open its stream again, which it never does"),
     planted("socket-name-used-again", "liveness", "the next server is on the path of the last, which kubelet may hold for good"),
+    planted("record-of-an-older-report", "agreement", "a record is repaired by what kubelet said of an earlier pod of the name"),
     planted("record-of-another-container", "agreement", "the record gives every container of a pod what the first one has"),
     planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
     planted("open-question-spins", "stuck", "whether kubelet's question has ended is asked without a pause"),
