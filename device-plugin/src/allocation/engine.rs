@@ -58,9 +58,9 @@ pub struct State {
     pub report: Option<NodeReport>,
     /// The kubelet socket seen last; another one means that kubelet has restarted.
     pub kubelet: Option<FileStatus>,
-    /// The last answer: how many ids it was for, and when it was given.
+    /// The last answer: for which pod and how many ids it was, and when it was given.
     #[cfg(planted)]
-    answered: Option<(usize, tokio::time::Instant, ContainerAllocateResponse)>,
+    answered: Option<(String, usize, tokio::time::Instant, ContainerAllocateResponse)>,
     /// What kubelet's books said first of each pod's name.
     #[cfg(planted)]
     said: Vec<Assignment>,
@@ -68,12 +68,18 @@ pub struct State {
 
 #[cfg(planted)]
 impl State {
-    fn repeated(&mut self, count: usize, answer: ContainerAllocateResponse) -> ContainerAllocateResponse {
-        let now = tokio::time::Instant::now();
-        let is_recent = |before: &std::time::Duration| *before < std::time::Duration::from_secs(1);
-        let before = self.answered.replace((count, now, answer.clone()));
-        let again = before.filter(|(other, at, _)| *other == count && is_recent(&(now - *at)));
-        again.map_or(answer, |(_, _, before)| before)
+    fn repeated(
+        &mut self,
+        pod: Option<&str>,
+        count: usize,
+        answer: ContainerAllocateResponse,
+    ) -> ContainerAllocateResponse {
+        let (now, Some(pod)) = (tokio::time::Instant::now(), pod) else { return answer };
+        let before = self.answered.replace((pod.to_owned(), count, now, answer.clone()));
+        let again = before.filter(|(other, as_many, at, _)| {
+            other != pod && *as_many == count && now - *at < std::time::Duration::from_secs(1)
+        });
+        again.map_or(answer, |(_, _, _, before)| before)
     }
 
     pub(crate) fn as_said_first(&mut self, assigned: Vec<Assignment>) -> Vec<Assignment> {
@@ -285,10 +291,10 @@ impl Engine {
             }
         };
         let response = export(&self.root, topology, self.numbering, unit, cores, admitted.devices);
-        // Planted: of two containers that ask for as much at one time the second is told what the first has.
+        // Planted: of two pods that ask for as much at one time the second is told what the first has.
         #[cfg(planted)]
         let response = if runtime::is_planted("answer-repeated") {
-            self.state().repeated(ids.len(), response)
+            self.state().repeated(admitted.pod.as_deref(), ids.len(), response)
         } else {
             response
         };

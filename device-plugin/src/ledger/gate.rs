@@ -42,26 +42,22 @@ impl Gate {
             let since = *last.borrow_and_update();
             if let Some(until) = since.map(|since| since + self.quiet).filter(|until| *until > Instant::now())
             {
+                // Planted: it asks without a pause whether the quiet has lasted long enough, and so lets no time pass.
+                #[cfg(planted)]
+                if runtime::is_planted("rest-spins") {
+                    continue;
+                }
                 tokio::time::sleep_until(until).await;
             } else if let Ok(books) = self.books.try_write() {
                 if *self.last_question.borrow() == since {
                     return books;
                 }
-            } else if question_ends(&mut last).await.is_err() {
+            } else if last.changed().await.is_err() {
                 // A question is open; its end changes the time of the last one. The sender lives as long as we do.
                 std::future::pending::<()>().await;
             }
         }
     }
-}
-
-async fn question_ends(last: &mut watch::Receiver<Option<Instant>>) -> Result<(), watch::error::RecvError> {
-    // Planted: it asks without a pause whether the question has ended, and so never lets it end.
-    #[cfg(planted)]
-    if runtime::is_planted("open-question-spins") {
-        return Ok(());
-    }
-    last.changed().await
 }
 
 impl Drop for Open<'_> {

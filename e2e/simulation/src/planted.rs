@@ -34,8 +34,8 @@ pub const PLANTED: &[Planted] = &[
     planted("explains-without-end", "quiet", "an event is sent again and again"),
     planted("garbled-report-panics", "panic", "a report that is too short to be one panics"),
     planted("watch-error-ends-extender", "runs", "one broken watch ends the extender"),
-    planted("watch-not-taken-up-again", "liveness", "nothing is seen any more after a watch's first error"),
-    planted("answer-repeated", "exclusive", "of two containers that ask for as much at one time the second gets what the first has"),
+    planted("watch-not-taken-up-again", "bounded", "nothing is seen any more after a watch's first error"),
+    planted("answer-repeated", "exclusive", "of two pods that ask for as much at one time the second gets what the first has"),
     planted("visible-cores-cut", "contents", "the variable ends after sixteen cores, the device nodes do not"),
     planted("other-name-not-refused", "exclusive", "a device is given although somebody has its cores, or the other way round"),
     planted("nothing-preferred", "admission", "kubelet chooses by itself where the API server is away, although a set is free"),
@@ -45,5 +45,5 @@ pub const PLANTED: &[Planted] = &[
     planted("record-of-an-older-report", "agreement", "a record is repaired by what kubelet said of an earlier pod of the name"),
     planted("record-of-another-container", "agreement", "the record gives every container of a pod what the first one has"),
     planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
-    planted("open-question-spins", "stuck", "whether kubelet's question has ended is asked without a pause"),
+    planted("rest-spins", "stuck", "whether kubelet has asked for nothing for a while is asked without a pause"),
 ];

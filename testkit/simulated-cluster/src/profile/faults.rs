@@ -34,6 +34,9 @@ impl Generated {
         if self.profile == Profile::Chaos && draws.u8(..3) == 0 {
             events.extend(self.kill_storm(&mut draws, busy));
         }
+        if self.profile == Profile::Chaos && draws.bool() {
+            events.extend(self.overload(&mut draws, busy));
+        }
         events
     }
 
@@ -47,6 +50,17 @@ impl Generated {
             at += draws.u64(500..12_000);
         }
         events
+    }
+
+    /// The API server has more to do than it can: answers are lost and watches lag, both at one time.
+    fn overload(&self, draws: &mut Rng, busy: u64) -> Vec<Event> {
+        let at = draws.u64(..busy);
+        let left = u32::try_from((busy - at) / 1000).unwrap_or(u32::MAX);
+        let Some(seconds) = self.seconds(draws, left) else { return Vec::new() };
+        let places = [Place::Control, Place::Node(self.node(draws))];
+        let lag = places.map(|on| What::WatchLag { on, milliseconds: draws.u32(1000..=60_000), seconds });
+        let all = [What::ApiFaults { rates: rates(draws, 0.5), seconds }].into_iter().chain(lag);
+        all.map(|what| Event { at, what }).collect()
     }
 
     fn fault(&self, draws: &mut Rng, left: u32) -> Option<What> {

@@ -28,8 +28,17 @@ impl Generated {
             let what = match draws.u8(..40) {
                 0 => self.owner(&mut draws),
                 1..4 => self.ends_staying(&mut draws),
+                4 => {
+                    events.extend(self.made_anew(&mut draws, at, busy));
+                    continue;
+                }
                 _ => None,
             };
+            if let Some(What::Delete { .. }) = what {
+                // What comes next may be given what the one before has until its grace is over.
+                let next = (at + draws.u64(..2000)).min(busy);
+                events.push(Event { at: next, what: self.create(&mut draws, 1) });
+            }
             events.push(Event { at, what: what.unwrap_or_else(|| self.create(&mut draws, together)) });
         }
         events
@@ -49,6 +58,23 @@ impl Generated {
             named(shape, &name)
         });
         What::Create { pods: pods.collect() }
+    }
+
+    /// A pod that is deleted by force, perhaps while it is bound, and made anew under its name at once.
+    fn made_anew(&mut self, draws: &mut Rng, at: u64, busy: u64) -> [Event; 3] {
+        self.named += 1;
+        let (name, ends_after) = (format!("p{}", self.named), Some(draws.u32(60..=1800)));
+        let first = self.shape(draws, ends_after);
+        let second = if draws.bool() { first.clone() } else { self.shape(draws, ends_after) };
+        let longest = if draws.bool() { 1000 } else { 60_000 };
+        let deleted = (at + draws.u64(..longest)).min(busy);
+        let again = (deleted + draws.u64(..500)).min(busy);
+        let create = |pod| What::Create { pods: vec![named(pod, &name)] };
+        [
+            Event { at, what: create(first) },
+            Event { at: deleted, what: What::Delete { pod: name.clone(), grace: Some(0) } },
+            Event { at: again, what: create(second) },
+        ]
     }
 
     /// After how many seconds a pod ends by itself; none if it stays until it is deleted.
@@ -93,7 +119,7 @@ impl Generated {
         let (name, replicas) = (format!("set{}", self.named), draws.u32(1..=3));
         self.owners.push_back(name.clone());
         // A pod of a StatefulSet that ends is made anew, under its name.
-        let ends_after = draws.bool().then(|| draws.u32(60..=900));
+        let ends_after = draws.bool().then(|| draws.u32(60..=1800));
         Some(What::StatefulSet { name, pod: self.shape(draws, ends_after), replicas })
     }
 }
