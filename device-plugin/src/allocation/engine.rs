@@ -201,11 +201,6 @@ impl Engine {
                 Ok(()) => set = recorded(),
                 Err(error) => {
                     reached("plugin: pods not read");
-                    // Planted: kubelet is left to choose by itself, although a set is free.
-                    #[cfg(planted)]
-                    if runtime::is_planted("nothing-preferred") {
-                        return Ok(Vec::new());
-                    }
                     tracing::warn!(
                         node = self.node,
                         resource = resource.name,

@@ -81,11 +81,6 @@ impl PluginFolder {
 
     /// A part of a file's name that no other plugin and no earlier file of this one has: eight hexadecimal digits.
     pub fn unique(&self) -> String {
-        // Planted: the next server is on the path of the last, which kubelet may hold for good.
-        #[cfg(planted)]
-        if runtime::is_planted("socket-name-used-again") {
-            return format!("{:08x}", self.next_name.load(Ordering::Relaxed));
-        }
         format!("{:08x}", self.next_name.fetch_add(1, Ordering::Relaxed))
     }
 }

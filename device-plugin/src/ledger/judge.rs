@@ -95,11 +95,6 @@ impl Ledger {
             }
         };
         for entry in &self.entries {
-            // Planted: a device is given although somebody has its cores, or the other way round.
-            #[cfg(planted)]
-            if entry.resource != resource && runtime::is_planted("other-name-not-refused") {
-                continue;
-            }
             if !self.taken_over(slots, resource, entry, asking) {
                 let owner = entry.owner.as_ref();
                 let pod = owner.and_then(|owner| slots.iter().find(|slot| slot.uid == owner.uid));

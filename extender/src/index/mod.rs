@@ -229,11 +229,6 @@ impl Index {
     /// A bind ended without binding the pod.
     pub(crate) fn release(&mut self, uid: &str, node: &str) {
         if self.overlay.leave(uid, node) {
-            // Planted: the devices count as taken until something else on the node changes.
-            #[cfg(planted)]
-            if runtime::is_planted("release-not-applied") {
-                return;
-            }
             self.apply_reservations(node);
         }
     }

@@ -107,9 +107,6 @@ fn pods(namespace: &str) -> Request {
 /// The Binding in protobuf: to read one with a record as JSON takes the API server 0.08 ms (docs/performance.md).
 fn body(binding: &BindingRequest) -> Vec<u8> {
     let BindingRequest { namespace, name, uid, node, annotations } = binding.clone();
-    // Planted: a new pod of the same name is bound with the record of the one that is gone.
-    #[cfg(planted)]
-    let uid = if runtime::is_planted("binding-without-uid") { String::new() } else { uid };
     let bytes = |(key, value): (&String, &String)| (key.clone(), value.clone().into_bytes());
     let annotations = annotations.iter().map(bytes).collect();
     let metadata = ObjectMeta { name, namespace, uid, annotations, ..ObjectMeta::default() };
