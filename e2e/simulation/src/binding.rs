@@ -45,18 +45,22 @@ pub(crate) fn judge_binding(
     }
     let given: Units = given.into_values().flatten().collect();
     let mut others = truth.live_on(&pod.node).filter(|other| other.uid != pod.uid);
-    let other = others.find(|other| !certain(machine, other, books).is_disjoint(&given))?;
+    let other = others.find(|other| !certain(machine, truth, other, books).is_disjoint(&given))?;
     let text = format!(
         "its record gives it {given:?}, and {} has {:?}",
         other.name(),
-        certain(machine, other, books)
+        certain(machine, truth, other, books)
     );
     Some(("a pod is bound to what another pod has".to_owned(), text))
 }
 
 /// The units that the extender must know to be a pod's: those that it was bound to, that its record still says and that kubelet
 /// has given it, if it has given it anything. Which of two equal pods has which set an extender learns only later.
-fn certain(machine: &Machine, pod: &PodTruth, books: &Books) -> Units {
+fn certain(machine: &Machine, truth: &Truth, pod: &PodTruth, books: &Books) -> Units {
+    // The plugin may report of a container without its hardware what another pod was given.
+    if !truth.has_what_it_asks_for(pod) {
+        return Units::new();
+    }
     let units = |object: &Value| -> Units {
         let recorded = record(object).and_then(|record| recorded(machine, record).ok());
         recorded.unwrap_or_default().into_values().flatten().collect()

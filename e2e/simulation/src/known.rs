@@ -22,9 +22,8 @@ mod tests {
         let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
         for known in known().unwrap() {
             assert!(known.issue.starts_with("issue ") && !known.cause.is_empty(), "{known:?}");
-            if let Some(plan) = &known.plan {
-                assert!(plans.join(plan).exists(), "{plan} of {:?} is not in plans/", known.signature);
-            }
+            let plan = known.plan.as_deref().map(|plan| plans.join(plan));
+            assert!(plan.is_some_and(|plan| plan.exists()), "{:?} has no plan in plans/", known.signature);
         }
     }
 }
