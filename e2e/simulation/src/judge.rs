@@ -48,6 +48,22 @@ pub(crate) fn can_run(machine: &Machine, pod: &Value, held: &Units) -> bool {
     requests.len() <= MOST_SEARCHED && fits(machine, &requests, held)
 }
 
+/// Whether an empty machine could run a pod, as far as a short search tells: what init containers hand down is not looked at.
+pub(crate) fn could_run(machine: &Machine, pod: &Value) -> bool {
+    let containers = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let (sidecars, inits): (Vec<&Value>, Vec<&Value>) =
+        containers("/spec/initContainers").partition(|container| container.get("restartPolicy").is_some());
+    let requests: Vec<(Resource, u32)> =
+        containers("/spec/containers").chain(sidecars).flat_map(counts).collect();
+    let cores = requests.iter().map(|(resource, count)| match resource {
+        Resource::Device => count * u32::from(machine.cores()) / u32::from(machine.devices()),
+        Resource::Core => *count,
+    });
+    cores.sum::<u32>() <= machine.cores().into()
+        && (requests.len() > MOST_SEARCHED || fits(machine, &requests, &Units::new()))
+        && inits.into_iter().all(|init| fits(machine, &counts(init), &Units::new()))
+}
+
 fn fits(machine: &Machine, requests: &[(Resource, u32)], held: &Units) -> bool {
     let Some(((resource, count), others)) = requests.split_first() else { return true };
     let sets = match resource {

@@ -5,12 +5,30 @@ use serde_json::{Value, json};
 use simulated_cluster::plan::NodePlan;
 use simulator::random::Rng;
 
+use crate::judge::could_run;
 use crate::machine::Machine;
 
-/// A pod that one of these nodes could run, but for one in twenty.
+/// One pod in so many is drawn without a look at whether a node could run it.
+const ANY: u8 = 30;
+/// How often another one is drawn in place of one that no node could run.
+const MOST_TRIED: usize = 5;
+
+/// A pod that one of these nodes could run, but for a few.
 pub(crate) fn pod(draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) -> Value {
     let node = &nodes[draws.usize(..nodes.len())];
     let Ok(machine) = Machine::of(node) else { return json!({}) };
+    let mut pod = any_pod(draws, &machine, ends_after);
+    if draws.u8(..ANY) > 0 {
+        let mut tried = 1;
+        while tried < MOST_TRIED && !could_run(&machine, &pod) {
+            pod = any_pod(draws, &machine, ends_after);
+            tried += 1;
+        }
+    }
+    pod
+}
+
+fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value {
     let (devices, cores) = (machine.device_counts(), machine.core_counts());
     let mut shapes = Shapes { draws, devices, cores, size: u32::from(machine.cores()) };
     let usual = shapes.request();
@@ -25,7 +43,7 @@ pub(crate) fn pod(draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) 
     let mut inits = Vec::new();
     if shapes.draws.u8(..6) == 0 {
         // A hand-down that fits asks for the same count; others are refused, which must be said.
-        let request = if shapes.draws.u8(..4) > 0 { usual.clone() } else { shapes.request() };
+        let request = if shapes.draws.u8(..8) > 0 { usual.clone() } else { shapes.request() };
         inits.push(container("init", request, Some(1)));
     }
     if shapes.draws.u8(..12) == 0 {

@@ -216,11 +216,11 @@ impl Suite for Neuron {
     fn judge_node(
         &self,
         truth: &Truth,
-        node: &NodePlan,
+        node: &NodeTruth<'_>,
         object: &Value,
         settled: &[&PodTruth],
     ) -> Option<(String, String)> {
-        node_report::judge_node(&*Machine::of(node).ok()?, truth, object, settled)
+        node_report::judge_node(&*Machine::of(node.node).ok()?, truth, node, object, settled)
     }
 
     fn judge_text(&self, nodes: &[NodeTruth<'_>], message: &str) -> Option<String> {

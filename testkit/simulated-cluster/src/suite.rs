@@ -214,7 +214,7 @@ pub trait Suite: Send + Sync + 'static {
     fn judge_node(
         &self,
         _truth: &Truth,
-        _node: &NodePlan,
+        _node: &NodeTruth<'_>,
         _object: &Value,
         _settled: &[&PodTruth],
     ) -> Option<(String, String)> {

@@ -1,4 +1,4 @@
-//! Collects pods that nobody needs: of nodes that are gone, and those that ended a while ago.
+//! Collects pods that nobody needs: of nodes that are gone, those that ended a while ago, and those that nobody could place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,15 @@ use crate::observer::text;
 pub(super) const PERIOD: Duration = Duration::from_secs(20);
 /// How long pods without an owner stay after their end. Kubernetes counts them; people delete them.
 const KEPT: SignedDuration = SignedDuration::from_mins(10);
+/// How long a pod may wait for a node until who made it gives up. Longer than an hour of a profile with rests takes to come to
+/// its rest, where it is judged that no pod waits in vain.
+const GIVEN_UP: SignedDuration = SignedDuration::from_mins(60);
 
 impl Controllers {
     /// Collects once.
     pub(super) async fn collect(&self, client: &kube::Client) {
         let now = self.clock.now();
-        let (orphans, ended): (Vec<Arc<Value>>, Vec<Arc<Value>>) = {
+        let [orphans, ended, waiting]: [Vec<Arc<Value>>; 3] = {
             let state = self.watcher.state();
             let nodes = &state.mirror.nodes;
             let is_orphan = |pod: &&Arc<Value>| {
@@ -30,18 +33,33 @@ impl Controllers {
             let is_old = |pod: &&Arc<Value>| {
                 has_ended(pod)
                     && !is_deleting(pod)
-                    && pod.pointer("/metadata/labels").and_then(|labels| labels.get(LABEL)).is_none()
+                    && owner(pod).is_none()
                     && ended_at(pod).is_none_or(|ended| now.duration_since(ended) > KEPT)
             };
-            (pods().filter(is_orphan).cloned().collect(), pods().filter(is_old).cloned().collect())
+            let waits = |pod: &&Arc<Value>| {
+                let created = text(pod, "/metadata/creationTimestamp").parse::<Timestamp>();
+                text(pod, "/spec/nodeName").is_empty()
+                    && !has_ended(pod)
+                    && created.is_ok_and(|created| now.duration_since(created) > GIVEN_UP)
+            };
+            let of = |is_so: &dyn Fn(&&Arc<Value>) -> bool| pods().filter(is_so).cloned().collect();
+            [of(&is_orphan), of(&is_old), of(&waits)]
         };
         for pod in &orphans {
             self.delete(client, pod, Some(0)).await;
         }
-        for pod in &ended {
+        for pod in ended.iter().chain(&waiting) {
             self.delete(client, pod, None).await;
         }
+        // The owner would make it anew.
+        for owner in waiting.iter().filter_map(|pod| owner(pod)) {
+            self.delete_owner(owner);
+        }
     }
+}
+
+fn owner(pod: &Value) -> Option<&str> {
+    pod.pointer("/metadata/labels")?.get(LABEL)?.as_str()
 }
 
 /// When the last of its containers ended; none where no status says it.

@@ -103,6 +103,13 @@ impl Truth {
         })
     }
 
+    /// Whether it is known what pods hold on a node. What is about to start there has its hardware, and nobody knows which; what
+    /// runs without the hardware that it asks for is counted by the scheduler all the same.
+    pub fn is_settled(&self, node: &str) -> bool {
+        self.live_on(node)
+            .all(|pod| pod.phase == "Running" && !pod.is_deleting() && self.has_what_it_asks_for(pod))
+    }
+
     /// The pods that are bound to a node and have not ended.
     pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
         self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())

@@ -16,6 +16,8 @@ use crate::suite::{NodeTruth, Size};
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
 /// When a text that says why a pod waits is of a cluster that has not changed since.
 const TOLD_AGAIN: Duration = Duration::from_secs(420);
+/// How long kube-scheduler may take to try again a pod for which something has become free.
+const TRIED_AGAIN: Duration = Duration::from_secs(30);
 /// The end of a rest, in which the programs must be quiet.
 const QUIET: Duration = Duration::from_secs(300);
 /// What one part may do in that time.
@@ -48,13 +50,22 @@ impl World {
             (state.truth.clone(), state.mirror.nodes.clone())
         };
         let is_up = |name: &str| nodes.get(name).is_some_and(|node| is_ready(node));
-        let mut found = self.judge_texts(&truth, is_up);
+        let ready = self.nodes.iter().filter(|node| is_up(&node.name));
+        let of_nodes: BTreeMap<&str, Violation> = ready
+            .filter_map(|node| {
+                let violation = self.judge_node(&truth, node, nodes.get(&node.name)?)?;
+                Some((node.name.as_str(), violation))
+            })
+            .collect();
+        // What follows from a wrong report is no violation of its own.
+        let is_known = |name: &str| is_up(name) && !of_nodes.contains_key(name);
+        let mut found = if of_nodes.is_empty() { self.judge_texts(&truth, is_up) } else { Vec::new() };
         for pod in truth.pods.values() {
             let waited = truth.now.saturating_sub(pod.since);
             match self.plan_of(&pod.node) {
                 _ if pod.has_ended() || waited < ON_ITS_WAY => {}
                 None if pod.node.is_empty() && !pod.is_deleting() => {
-                    found.extend(self.waits_in_vain(&truth, pod, is_up));
+                    found.extend(self.waits_in_vain(&truth, pod, is_known));
                 }
                 Some(plan) if is_up(&pod.node) => found.extend(self.judge_bound(&truth, plan, pod)),
                 _ => {}
@@ -62,8 +73,7 @@ impl World {
         }
         found.extend(self.judge_sizes(&truth));
         found.extend(self.nodes.iter().flat_map(|node| self.judge_books(&truth, node)));
-        let ready = self.nodes.iter().filter(|node| is_up(&node.name));
-        found.extend(ready.filter_map(|node| self.judge_node(&truth, node, nodes.get(&node.name)?)));
+        found.extend(of_nodes.into_values());
         found.into_iter().for_each(|violation| self.watcher.violation(violation));
     }
 
@@ -74,15 +84,13 @@ impl World {
         pod: &PodTruth,
         is_up: impl Fn(&str) -> bool,
     ) -> Option<Violation> {
+        if truth.now.saturating_sub(truth.changed) < TRIED_AGAIN {
+            return None;
+        }
         let node = self.nodes.iter().filter(|node| is_up(&node.name)).find(|node| {
             let mut held = self.watcher.held(truth, &node.name, "");
             held.extend(truth.broken.get(&node.name).into_iter().flatten());
-            // What is about to start there has its hardware, and nobody knows which; what runs without the hardware that it
-            // asks for is counted by the scheduler all the same.
-            let is_settled = |other: &PodTruth| {
-                other.phase == "Running" && !other.is_deleting() && truth.has_what_it_asks_for(other)
-            };
-            truth.live_on(&node.name).all(is_settled) && self.suite.can_run(&node.plan, &pod.object, &held)
+            truth.is_settled(&node.name) && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
         let told = why_it_waits(pod);
         Some(Violation {
@@ -95,17 +103,12 @@ impl World {
 
     /// Whether what waiting pods are told is true.
     fn judge_texts(&self, truth: &Truth, is_up: impl Fn(&str) -> bool) -> Vec<Violation> {
-        if truth.now.saturating_sub(truth.changed) < TOLD_AGAIN {
+        let up: Vec<_> = self.nodes.iter().filter(|node| is_up(&node.name)).collect();
+        let has_changed = truth.now.saturating_sub(truth.changed) < TOLD_AGAIN;
+        if has_changed || !up.iter().all(|node| truth.is_settled(&node.name)) {
             return Vec::new();
         }
-        let up = self.nodes.iter().filter(|node| is_up(&node.name));
-        let nodes: Vec<NodeTruth<'_>> = up
-            .map(|node| NodeTruth {
-                node: &node.plan,
-                held: self.watcher.held(truth, &node.name, ""),
-                broken: truth.broken.get(&node.name).cloned().unwrap_or_default(),
-            })
-            .collect();
+        let nodes: Vec<NodeTruth<'_>> = up.iter().map(|node| self.truth_of(truth, node)).collect();
         let waiting = truth.pods.values().filter(|pod| pod.node.is_empty() && !pod.is_deleting());
         let found = waiting.filter_map(|pod| {
             let told = why_it_waits(pod);
@@ -114,6 +117,14 @@ impl World {
             Some(Violation { invariant: "texts", cause, text, pods: vec![pod.name()] })
         });
         found.collect()
+    }
+
+    fn truth_of<'a>(&self, truth: &Truth, node: &'a super::Node) -> NodeTruth<'a> {
+        NodeTruth {
+            node: &node.plan,
+            held: self.watcher.held(truth, &node.name, ""),
+            broken: truth.broken.get(&node.name).cloned().unwrap_or_default(),
+        }
     }
 
     fn judge_bound(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<Violation> {
@@ -139,9 +150,11 @@ impl World {
             pod.phase == "Running" && !pod.is_deleting() && waited >= ON_ITS_WAY
         };
         let settled: Vec<&PodTruth> = truth.live_on(&node.name).filter(is_settled).collect();
-        let (cause, text) = self.suite.judge_node(truth, &node.plan, object, &settled)?;
+        let (cause, text) = self.suite.judge_node(truth, &self.truth_of(truth, node), object, &settled)?;
         let text = format!("{}: {text}", node.name);
-        Some(Violation { invariant: "agreement", cause, text, pods: Vec::new() })
+        // Where it is known, nothing is left of which the node could say what is wrong.
+        let pods = truth.live_on(&node.name).map(PodTruth::name).collect();
+        Some(Violation { invariant: "agreement", cause, text, pods })
     }
 
     /// Whether kubelet's books say of every running container what it has.
