@@ -58,6 +58,11 @@ impl Pods {
         Some(self.state().known.as_ref()?.values().cloned().collect())
     }
 
+    /// Whether the pods were read once.
+    pub fn are_known(&self) -> bool {
+        self.state().known.is_some()
+    }
+
     /// The pods known now, and those that have ended or gone since the last call. Each of the latter comes once.
     pub fn look(&self) -> Option<(Vec<NodePod>, Vec<NodePod>)> {
         let mut state = self.state();

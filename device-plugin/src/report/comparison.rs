@@ -1,6 +1,8 @@
 //! Takes over what kubelet's assignments say into the ledger, and reads the pods again where they do not explain it.
 //! Called by `upkeep`.
 
+use std::collections::BTreeMap;
+
 use runtime::reached;
 
 use crate::allocation::engine::Engine;
@@ -58,19 +60,19 @@ pub(super) async fn compare(
     }
     let real = real(engine, &assigned);
     let (mut state, slots) = engine.current(machine);
-    state.ledger.reconcile(&slots, &real, before, fresh && engine.pods.known().is_some());
+    state.ledger.reconcile(&slots, &real, before, fresh && engine.pods.are_known());
     failures
 }
 
 /// The assignments with their pods' UIDs, where a live pod has that name.
 fn real(engine: &Engine, assigned: &[Assignment]) -> Vec<Real> {
     let pods = engine.pods.known().unwrap_or_default();
-    let uid = |name: &str| {
-        let live = pods.iter().filter(|pod| !pod.pod.terminal);
-        live.map(|pod| &pod.pod).find(|pod| pod.full_name() == name).map(|pod| pod.uid.clone())
-    };
+    let mut uids = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| !pod.pod.terminal) {
+        uids.entry(pod.pod.full_name()).or_insert(&pod.pod.uid);
+    }
     let real = |assignment: &Assignment| Real {
-        uid: uid(&assignment.pod),
+        uid: uids.get(&assignment.pod).map(|uid| (*uid).clone()),
         container: assignment.container.clone(),
         resource: assignment.unit,
         cores: assignment.cores,

@@ -4,7 +4,7 @@ use runtime::reached;
 
 use crate::allocation::engine::Engine;
 use crate::hardware::machine::Machine;
-use crate::ledger::slot::Slot;
+use crate::ledger::slot::{NodePod, Slot};
 use crate::pods::PodsError;
 use crate::report::correction::correction;
 use crate::report::failure::Failure;
@@ -14,12 +14,23 @@ const ATTEMPTS: usize = 4;
 
 /// Corrects the record of every live pod that got something else. Gives what could not be corrected.
 pub(super) async fn correct(engine: &Engine, node: &str, machine: &Machine) -> Vec<Failure> {
-    let pods = engine.pods.known().unwrap_or_default();
     let mut failures = Vec::new();
-    for pod in pods.into_iter().filter(|pod| !pod.pod.terminal) {
-        failures.extend(correct_pod(engine, node, machine, &pod.pod.uid).await.err());
+    for uid in wrong(engine, node, machine) {
+        failures.extend(correct_pod(engine, node, machine, &uid).await.err());
     }
     failures
+}
+
+/// The UIDs of the live pods whose records are wrong, told from one look at the ledger for all of them.
+fn wrong(engine: &Engine, node: &str, machine: &Machine) -> Vec<String> {
+    let pods = engine.pods.known().unwrap_or_default();
+    let (state, slots) = engine.current(machine);
+    let is_wrong = |pod: &&NodePod| {
+        let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == pod.pod.uid).collect();
+        correction(node, &machine.topology, &state.ledger, pod, &own).is_some()
+    };
+    let wrong = pods.iter().filter(|pod| !pod.pod.terminal).filter(is_wrong);
+    wrong.map(|pod| pod.pod.uid.clone()).collect()
 }
 
 async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) -> Result<(), Failure> {
