@@ -6,6 +6,10 @@ use clap::Parser as _;
 use neuron_e2e::command::Arguments;
 use neuron_e2e::report::print;
 
+/// A simulation makes and drops JSON all the time: with glibc's allocator it takes a quarter longer.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match neuron_e2e::command::run(Arguments::parse()) {
         Ok(code) => code,

@@ -29,6 +29,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::kinds::table::NAMESPACES;
+pub use self::object::text;
 pub use self::store::Observed;
 use self::store::{Key, Store};
 use self::verbs::create;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fake_cluster::api::text;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::Controllers;
-use super::owners::{LABEL, has_ended, is_deleting};
-use crate::observer::text;
+use super::owners::{has_ended, is_deleting, owner_of};
 
 /// Time between two collections (kube-controller-manager's own).
 pub(super) const PERIOD: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ impl Controllers {
             let is_old = |pod: &&Arc<Value>| {
                 has_ended(pod)
                     && !is_deleting(pod)
-                    && owner(pod).is_none()
+                    && owner_of(pod).is_none()
                     && ended_at(pod).is_none_or(|ended| now.duration_since(ended) > KEPT)
             };
             let waits = |pod: &&Arc<Value>| {
@@ -52,14 +52,10 @@ impl Controllers {
             self.delete(client, pod, None).await;
         }
         // The owner would make it anew.
-        for owner in waiting.iter().filter_map(|pod| owner(pod)) {
+        for owner in waiting.iter().filter_map(|pod| owner_of(pod)) {
             self.delete_owner(owner);
         }
     }
-}
-
-fn owner(pod: &Value) -> Option<&str> {
-    pod.pointer("/metadata/labels")?.get(LABEL)?.as_str()
 }
 
 /// When the last of its containers ended; none where no status says it.

@@ -1,8 +1,9 @@
 //! Jobs: so many pods run at a time until so many have succeeded, or too many have failed.
 
+use fake_cluster::api::text;
+
 use super::Controllers;
 use super::owners::{has_ended, is_deleting};
-use crate::observer::text;
 
 /// A Job gives up after so many failed pods (`backoffLimit`).
 const MOST_FAILURES: u32 = 6;

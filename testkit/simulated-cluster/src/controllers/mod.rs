@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fake_cluster::Clock;
+use fake_cluster::api::text;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -20,7 +21,6 @@ use tokio::time::{Instant, interval};
 
 use self::owners::Owners;
 use crate::names::NAMESPACE;
-use crate::observer::text;
 use crate::watcher::Watcher;
 
 /// Time between two looks at nodes and at pods that nobody needs.

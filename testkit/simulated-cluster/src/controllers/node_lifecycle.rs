@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fake_cluster::api::text;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::Controllers;
 use super::owners::is_deleting;
-use crate::observer::text;
 
 /// How long a Lease may go without being renewed (`--node-monitor-grace-period`).
 const GRACE: SignedDuration = SignedDuration::from_secs(50);

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fake_cluster::api::text;
 use serde_json::Value;
 
 use super::Controllers;
-use crate::observer::text;
+use crate::names::NAMESPACE;
 
 /// The label with an owner's name.
 pub(super) const LABEL: &str = "simulated-owner";
@@ -67,16 +68,21 @@ impl Controllers {
         }
     }
 
-    /// The pods of an owner, by name.
+    /// The pods of an owner, by name, which begins with the owner's.
     pub(super) fn pods_of(&self, owner: &str) -> BTreeMap<String, Arc<Value>> {
         let state = self.watcher.state();
-        let pods = state.mirror.pods.iter();
-        let own = pods.filter(|(_, pod)| {
-            pod.pointer("/metadata/labels").and_then(|labels| labels.get(LABEL)).and_then(Value::as_str)
-                == Some(owner)
-        });
+        let first = (NAMESPACE.to_owned(), format!("{owner}-"));
+        let named = state.mirror.pods.range(&first..);
+        let named = named
+            .take_while(|((namespace, name), _)| (namespace, name.starts_with(&first.1)) == (&first.0, true));
+        let own = named.filter(|(_, pod)| owner_of(pod) == Some(owner));
         own.map(|((_, name), pod)| (name.clone(), Arc::clone(pod))).collect()
     }
+}
+
+/// The name of the pod's owner.
+pub(super) fn owner_of(pod: &Value) -> Option<&str> {
+    pod.pointer("/metadata/labels")?.get(LABEL)?.as_str()
 }
 
 /// Whether the pod's phase is a last one.

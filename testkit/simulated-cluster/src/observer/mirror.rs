@@ -40,8 +40,3 @@ fn put<K: Ord>(objects: &mut BTreeMap<K, Arc<Value>>, key: K, after: Option<Arc<
         None => drop(objects.remove(&key)),
     }
 }
-
-/// The text at a pointer, empty if there is none.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}

@@ -5,7 +5,6 @@ mod mirror;
 mod truth;
 mod violation;
 
-pub(crate) use self::mirror::text;
 pub use self::mirror::{Key, Mirror};
 pub use self::truth::{ContainerTruth, PodTruth, Truth};
 pub(crate) use self::violation::without_numbers;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fake_cluster::api::text;
 use fake_cluster::kubelet::ContainerStart;
 use serde_json::Value;
 
-use super::mirror::{Key, text};
+use super::mirror::Key;
 use crate::units::Units;
 
 /// Everything that is known.

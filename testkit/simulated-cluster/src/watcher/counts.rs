@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use fake_cluster::api::Observed;
-
-use crate::observer::text;
+use fake_cluster::api::text;
 
 /// What became of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

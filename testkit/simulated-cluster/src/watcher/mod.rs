@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fake_cluster::api::Observed;
+use fake_cluster::api::text;
 use fake_cluster::{ApiServer, Kubelet};
 use simulator::Simulation;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use self::counts::Counts;
 use self::counts::is_refusal;
-use crate::observer::{Mirror, Truth, Violation, Violations, text};
+use crate::observer::{Mirror, Truth, Violation, Violations};
 use crate::plan::NodePlan;
 use crate::suite::Suite;
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fake_cluster::api::text;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{World, locked};
 use crate::names::NAMESPACE;
-use crate::observer::{Violation, text};
+use crate::observer::Violation;
 use crate::plan::{Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
 

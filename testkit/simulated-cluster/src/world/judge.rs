@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fake_cluster::api::text;
 use simulator::Activity;
 use tokio::time::sleep;
 
 use super::World;
-use crate::observer::{PodTruth, Truth, Violation, text, without_numbers};
+use crate::observer::{PodTruth, Truth, Violation, without_numbers};
 use crate::plan::{NodePlan, Place};
 use crate::suite::{NodeTruth, Size};
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use runtime::system::FileKind;
+use rustc_hash::FxBuildHasher;
 
 use super::lock::Inode;
 
@@ -23,7 +24,7 @@ pub(crate) struct Tree {
         clippy::disallowed_types,
         reason = "never iterated, as folders know what is in them, and looked up all the time"
     )]
-    entries: std::collections::HashMap<Box<[u8]>, Entry>,
+    entries: std::collections::HashMap<Box<[u8]>, Entry, FxBuildHasher>,
     inodes: u64,
 }
 
