@@ -19,6 +19,8 @@ struct NodeState {
     node: Option<Arc<Node>>,
     pods: BTreeMap<String, Amounts>,
     used: Amounts,
+    /// What cycles see of it, until it changes: most nodes do not between two of them.
+    info: Option<Arc<NodeInfo>>,
 }
 
 struct Assigned {
@@ -27,7 +29,6 @@ struct Assigned {
 }
 
 /// One node as a scheduling cycle sees it (kube-scheduler's NodeInfo).
-#[derive(Clone)]
 pub(crate) struct NodeInfo {
     pub(crate) name: String,
     pub(crate) node: Arc<Node>,
@@ -39,13 +40,16 @@ pub(crate) struct NodeInfo {
 
 impl Cache {
     pub(crate) fn set_node(&mut self, name: &str, node: Arc<Node>) {
-        self.nodes.entry(name.to_owned()).or_default().node = Some(node);
+        let state = self.nodes.entry(name.to_owned()).or_default();
+        state.node = Some(node);
+        state.info = None;
     }
 
     /// Removes the node; pods that the API server still shows on it are kept.
     pub(crate) fn remove_node(&mut self, name: &str) {
         if let Some(state) = self.nodes.get_mut(name) {
             state.node = None;
+            state.info = None;
         }
     }
 
@@ -84,31 +88,40 @@ impl Cache {
             && let Some(request) = state.pods.remove(uid)
         {
             state.used.subtract(&request);
+            state.info = None;
         }
         true
     }
 
     /// All nodes by name.
-    pub(crate) fn snapshot(&self) -> Vec<NodeInfo> {
-        let existing = |(name, state): (&String, &NodeState)| {
-            let node = state.node.clone()?;
-            let status = node.status.as_ref();
-            Some(NodeInfo {
-                name: name.clone(),
-                allocatable: Amounts::of(status.and_then(|status| status.allocatable.as_ref())),
-                used: state.used.clone(),
-                pods: state.pods.values().cloned().collect(),
-                node,
-            })
-        };
-        self.nodes.iter().filter_map(existing).collect()
+    pub(crate) fn snapshot(&mut self) -> Vec<Arc<NodeInfo>> {
+        self.nodes.iter_mut().filter_map(|(name, state)| state.info(name)).collect()
     }
 
     fn insert(&mut self, uid: &str, pod: &Pod, node: &str, assumed: bool) {
         let request = pod.spec.as_ref().map(pod_request).unwrap_or_default();
         let state = self.nodes.entry(node.to_owned()).or_default();
         state.used.add(&request);
+        state.info = None;
         state.pods.insert(uid.to_owned(), request);
         self.assigned.insert(uid.to_owned(), Assigned { node: node.to_owned(), assumed });
+    }
+}
+
+impl NodeState {
+    /// The node as a cycle sees it; none while only its pods are known.
+    fn info(&mut self, name: &str) -> Option<Arc<NodeInfo>> {
+        let node = self.node.clone()?;
+        let make = || {
+            let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+            Arc::new(NodeInfo {
+                name: name.to_owned(),
+                allocatable: Amounts::of(allocatable),
+                used: self.used.clone(),
+                pods: self.pods.values().cloned().collect(),
+                node,
+            })
+        };
+        Some(Arc::clone(self.info.get_or_insert_with(make)))
     }
 }

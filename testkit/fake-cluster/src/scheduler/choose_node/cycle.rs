@@ -1,6 +1,7 @@
 //! One scheduling cycle: the node for a pod, or why there is none. It changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -38,7 +39,7 @@ impl Cycle<'_> {
         &self,
         pod: &Pod,
         name: &str,
-        nodes: Vec<NodeInfo>,
+        nodes: Vec<Arc<NodeInfo>>,
         start: usize,
     ) -> (usize, Result<String, CycleError>) {
         if nodes.is_empty() {
@@ -64,10 +65,10 @@ impl Cycle<'_> {
     fn pass_in_tree_filters(
         &self,
         spec: &PodSpec,
-        mut nodes: Vec<NodeInfo>,
+        mut nodes: Vec<Arc<NodeInfo>>,
         start: usize,
         diagnosis: &mut Diagnosis,
-    ) -> Vec<NodeInfo> {
+    ) -> Vec<Arc<NodeInfo>> {
         let wanted = enough_feasible(nodes.len());
         let start = start % nodes.len().max(1);
         nodes.rotate_left(start);
@@ -89,7 +90,7 @@ impl Cycle<'_> {
             match checked {
                 Ok(()) => feasible.push(node),
                 Err(refusal) => {
-                    diagnosis.refusals.insert(node.name, refusal);
+                    diagnosis.refusals.insert(node.name.clone(), refusal);
                 }
             }
         }
@@ -100,9 +101,9 @@ impl Cycle<'_> {
     async fn ask_extenders(
         &self,
         pod: &Pod,
-        mut feasible: Vec<NodeInfo>,
+        mut feasible: Vec<Arc<NodeInfo>>,
         diagnosis: &mut Diagnosis,
-    ) -> Result<Vec<NodeInfo>, ExtenderError> {
+    ) -> Result<Vec<Arc<NodeInfo>>, ExtenderError> {
         let before = feasible.len();
         for extender in self.extenders.iter().filter(|extender| extender.is_interested(pod)) {
             if feasible.is_empty() {
@@ -129,7 +130,7 @@ impl Cycle<'_> {
         Ok(feasible)
     }
 
-    async fn scores(&self, pod: &Pod, spec: &PodSpec, nodes: &[NodeInfo]) -> Vec<(String, i64)> {
+    async fn scores(&self, pod: &Pod, spec: &PodSpec, nodes: &[Arc<NodeInfo>]) -> Vec<(String, i64)> {
         let interested = self.extenders.iter().filter(|extender| extender.is_interested(pod));
         let answers = join_all(interested.map(|extender| extender.prioritize(pod, nodes))).await;
         let mut extra: BTreeMap<String, i64> = BTreeMap::new();
@@ -145,7 +146,7 @@ impl Cycle<'_> {
             }
         }
         let request = pod_request(spec);
-        let total = |node: &NodeInfo| {
+        let total = |node: &Arc<NodeInfo>| {
             let extra = extra.get(&node.name).copied().unwrap_or(0);
             (node.name.clone(), score::least_allocated(&request, node).saturating_add(extra))
         };

@@ -1,6 +1,7 @@
 //! One configured extender: when it is asked, and what its answers mean. Called by `choose_node` and `bind`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use runtime::System;
@@ -19,7 +20,7 @@ pub(crate) struct Extender {
 
 /// What filter left: the nodes that passed and the texts for those that did not.
 pub(crate) struct Filtered {
-    pub(crate) passed: Vec<NodeInfo>,
+    pub(crate) passed: Vec<Arc<NodeInfo>>,
     pub(crate) failed: BTreeMap<String, String>,
     pub(crate) unresolvable: BTreeMap<String, String>,
 }
@@ -51,7 +52,11 @@ impl Extender {
     }
 
     /// Asks which of `nodes` take the pod. An answer that names any other node is an error.
-    pub(crate) async fn filter(&self, pod: &Pod, nodes: Vec<NodeInfo>) -> Result<Filtered, ExtenderError> {
+    pub(crate) async fn filter(
+        &self,
+        pod: &Pod,
+        nodes: Vec<Arc<NodeInfo>>,
+    ) -> Result<Filtered, ExtenderError> {
         let Some(verb) = &self.config.filter_verb else {
             return Ok(Filtered { passed: nodes, failed: BTreeMap::new(), unresolvable: BTreeMap::new() });
         };
@@ -74,7 +79,7 @@ impl Extender {
     pub(crate) async fn prioritize(
         &self,
         pod: &Pod,
-        nodes: &[NodeInfo],
+        nodes: &[Arc<NodeInfo>],
     ) -> Result<Vec<(String, i64)>, ExtenderError> {
         let Some(verb) = &self.config.prioritize_verb else { return Ok(Vec::new()) };
         let scores = wire::decode_scores(&self.transport.post(verb, &self.args(pod, nodes)).await?)?;
@@ -89,7 +94,7 @@ impl Extender {
         if error.is_empty() { Ok(()) } else { Err(ExtenderError::Answered(error)) }
     }
 
-    fn args(&self, pod: &Pod, nodes: &[NodeInfo]) -> ExtenderArgs {
+    fn args(&self, pod: &Pod, nodes: &[Arc<NodeInfo>]) -> ExtenderArgs {
         let names = || nodes.iter().map(|node| node.name.clone()).collect();
         let by_name = self.config.node_cache_capable;
         ExtenderArgs {
