@@ -16,6 +16,9 @@ use crate::suite::Suite;
 use crate::watcher::Counts;
 use crate::world::World;
 
+/// The grace of the pods of a known violation, in seconds.
+const HEAL_GRACE: u32 = 1;
+
 /// Is told how far a run is.
 pub type TellProgress = Box<dyn FnMut(&Summary) + Send>;
 
@@ -176,14 +179,15 @@ impl Run {
         }
     }
 
-    /// Takes away what a known violation has left.
+    /// Takes away what a known violation has left. Not by force: a pod made anew under the name would meet the containers of the
+    /// one before, and so on without end.
     fn heal(&self, world: &Arc<World>, violation: &Violation) {
         for pod in &violation.pods {
             self.simulation.event("observer", format_args!("heals by deleting {pod}"));
             if let Some((_, name)) = pod.split_once('/') {
                 let (world, name) = (Arc::clone(world), name.to_owned());
                 let again = Arc::clone(&world);
-                world.spawn(async move { again.delete(&name, Some(0)).await });
+                world.spawn(async move { again.delete(&name, Some(HEAL_GRACE)).await });
             }
         }
     }

@@ -1,0 +1,96 @@
+//! What simulated time costs (`docs/performance.md`):
+//!
+//! ```sh
+//! cargo bench --profile simulation -p neuron-e2e-simulation
+//! cargo bench --profile simulation -p neuron-e2e-simulation -- -o json
+//! ```
+//!
+//! Absolute figures are the machine's; what counts is how they change, and that memory does not grow with simulated time.
+#![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
+#![expect(clippy::disallowed_methods, reason = "what is measured is this machine's time")]
+
+use std::time::{Duration, Instant};
+
+use neuron_e2e_simulation::{Neuron, known, run_plan};
+use serde_json::{Map, Value, json};
+use simulated_cluster::{Profile, RunOptions, Seeded, Summary};
+
+/// The allocator of `neuron-e2e`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const MACHINE: &str = "trn1.32xlarge";
+const HOUR: Duration = Duration::from_secs(3600);
+const DAYS: u32 = 3;
+
+fn main() {
+    let mut figures = Map::new();
+    let mut note = |name: &str, figure: f64| {
+        eprintln!("{figure:>10.1}  {name}");
+        figures.insert(name.to_owned(), json!((figure * 10.0).round() / 10.0));
+    };
+
+    let (hours, nodes) = (6, 20);
+    let (idle, _) = idle(nodes, hours * HOUR);
+    let node_hour = idle.as_secs_f64() / f64::from(hours) / nodes as f64;
+    note("ms per idle node-hour", node_hour * 1000.0);
+
+    let (took, summary) = churn(nodes, 2 * HOUR, None);
+    let pods = took.as_secs_f64() - node_hour * 2.0 * nodes as f64;
+    note("ms per pod, 20 nodes", pods * 1000.0 / summary.created as f64);
+    note("times real time, churn on 20 nodes", 7200.0 / took.as_secs_f64());
+
+    let (took, _) = churn(500, HOUR / 6, None);
+    note("times real time, churn on 500 nodes", 600.0 / took.as_secs_f64());
+
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut hours_told = 0;
+    // It is told once an hour.
+    let progress = move |_: &Summary| {
+        hours_told += 1;
+        if hours_told % 24 == 0 {
+            // Nobody waits for it once the run is over.
+            let _ = sender.send(resident());
+        }
+    };
+    churn(3, DAYS * 24 * HOUR, Some(Box::new(progress)));
+    for (day, mebibytes) in (1..).zip(receiver) {
+        note(&format!("MiB after day {day}, 3 nodes"), mebibytes);
+    }
+
+    if std::env::args().any(|argument| argument == "json") {
+        println!("{:#}", Value::Object(figures));
+    }
+}
+
+/// Nodes on which nothing happens.
+fn idle(nodes: usize, time: Duration) -> (Duration, Summary) {
+    let seeded = Seeded::new(1, Profile::Calm, vec![MACHINE; nodes], time);
+    let plan = seeded.plan(&Neuron::default());
+    measured(|| run_plan(&plan, RunOptions::default()))
+}
+
+fn churn(
+    nodes: usize,
+    time: Duration,
+    progress: Option<simulated_cluster::TellProgress>,
+) -> (Duration, Summary) {
+    let seeded = Seeded::new(1, Profile::Churn, vec![MACHINE; nodes], time);
+    let known = known().expect("the list of known violations can be read");
+    measured(|| seeded.run(Neuron::default(), RunOptions { known, progress, ..RunOptions::default() }))
+}
+
+fn measured(run: impl FnOnce() -> anyhow::Result<Summary>) -> (Duration, Summary) {
+    let began = Instant::now();
+    let summary = run().expect("the simulation runs");
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    (began.elapsed(), summary)
+}
+
+/// What the process has in memory, in MiB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kibibytes.unwrap_or(f64::NAN) / 1024.0
+}
