@@ -57,7 +57,7 @@ pub(crate) fn judge_binding(
 /// The units that the extender must know to be a pod's: those that it was bound to, that its record still says and that kubelet
 /// has given it, if it has given it anything. Which of two equal pods has which set an extender learns only later.
 fn certain(machine: &Machine, truth: &Truth, pod: &PodTruth, books: &Books) -> Units {
-    // The plugin may report of a container without its hardware what another pod was given.
+    // A container that kubelet started without hardware holds nothing, although its pod's record still says so.
     if !truth.has_what_it_asks_for(pod) {
         return Units::new();
     }

@@ -179,8 +179,8 @@ impl Run {
         }
     }
 
-    /// Takes away what a known violation has left. Not by force: a pod made anew under the name would meet the containers of the
-    /// one before, and so on without end.
+    /// Deletes the pods of a known violation. Deletion by force would repeat it without end: a StatefulSet's next pod would meet
+    /// the containers of the one before.
     fn heal(&self, world: &Arc<World>, violation: &Violation) {
         for pod in &violation.pods {
             self.simulation.event("observer", format_args!("heals by deleting {pod}"));

@@ -58,7 +58,7 @@ impl World {
                 Some((node.name.as_str(), violation))
             })
             .collect();
-        // What follows from a wrong report is no violation of its own.
+        // A wrong report is one violation: texts and waiting pods that follow from it are not judged too.
         let is_known = |name: &str| is_up(name) && !of_nodes.contains_key(name);
         let mut found = if of_nodes.is_empty() { self.judge_texts(&truth, is_up) } else { Vec::new() };
         for pod in truth.pods.values() {
@@ -153,7 +153,7 @@ impl World {
         let settled: Vec<&PodTruth> = truth.live_on(&node.name).filter(is_settled).collect();
         let (cause, text) = self.suite.judge_node(truth, &self.truth_of(truth, node), object, &settled)?;
         let text = format!("{}: {text}", node.name);
-        // Where it is known, nothing is left of which the node could say what is wrong.
+        // A known violation is healed by deleting these pods: then the report has nothing left to be wrong about.
         let pods = truth.live_on(&node.name).map(PodTruth::name).collect();
         Some(Violation { invariant: "agreement", cause, text, pods })
     }
