@@ -2,7 +2,8 @@
 //! placement, `place` one that is good already.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+
+use rustc_hash::FxHashSet;
 
 use super::free_runs::{self, Demand};
 use super::hand_down::HandDown;
@@ -32,7 +33,7 @@ pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>) -> Option
         problem,
         scorer,
         left,
-        failed: HashSet::new(),
+        failed: FxHashSet::default(),
         moves: Vec::with_capacity(order.len()),
         order,
     };
@@ -74,7 +75,7 @@ struct DepthFirst<'p> {
     demands: Vec<Vec<Demand>>,
     /// Whether from each place of `order` on every step takes a set inside one device, any of its size.
     inside_devices: Vec<bool>,
-    failed: HashSet<State>,
+    failed: FxHashSet<State>,
     moves: Vec<Move>,
 }
 

@@ -4,6 +4,7 @@
 mod branch_and_bound;
 mod depth_first;
 mod diagnose;
+mod equal_nodes;
 mod free_runs;
 mod free_sets;
 mod hand_down;
@@ -12,6 +13,7 @@ mod plan;
 mod problem;
 mod refusal;
 
+pub use self::equal_nodes::EqualNodes;
 pub use self::keys::Keys;
 pub use self::refusal::Refusal;
 
@@ -176,15 +178,20 @@ pub fn best_set(
 
 /// Whether the pod fits. One container that requests one resource, the common case, allocates nothing.
 fn is_possible(request: &PodRequest, occupancy: &Occupancy, kubelets_choice: KubeletsChoice) -> bool {
-    if let [only] = request.containers.as_slice() {
-        match (only.devices, only.cores) {
-            (devices, 0) => return any_free(occupancy, Resource::Device, devices),
-            (0, cores) => return any_free(occupancy, Resource::Core, cores),
-            _ => {}
-        }
+    any_free_for_one(request, occupancy).unwrap_or_else(|| {
+        Problem::new(request, occupancy, kubelets_choice)
+            .is_some_and(|problem| depth_first::find(&problem, None).is_some())
+    })
+}
+
+/// Whether a pod of one container that requests one resource fits; nothing of any other pod.
+fn any_free_for_one(request: &PodRequest, occupancy: &Occupancy) -> Option<bool> {
+    let [only] = request.containers.as_slice() else { return None };
+    match (only.devices, only.cores) {
+        (devices, 0) => Some(any_free(occupancy, Resource::Device, devices)),
+        (0, cores) => Some(any_free(occupancy, Resource::Core, cores)),
+        _ => None,
     }
-    Problem::new(request, occupancy, kubelets_choice)
-        .is_some_and(|problem| depth_first::find(&problem, None).is_some())
 }
 
 fn placement(request: &PodRequest, problem: &Problem<'_>, scorer: &mut Scorer, moves: &[Move]) -> Placement {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use neuron_core::holders::{Settled, Source};
-use neuron_core::placement::Refusal;
+use neuron_core::placement::{EqualNodes, Refusal};
 use neuron_core::pod::BoundPod;
 use runtime::reached;
 
@@ -104,8 +104,9 @@ fn refused_by_every_node(index: &Index, pod: &BoundPod) -> Option<(&'static str,
         Err(error) => return Some((UNSUPPORTED, error.to_string())),
     };
     let nodes = index.views().filter(|view| view.is_neuron());
+    let mut equal_nodes = EqualNodes::new(request);
     let refusals: Option<Vec<(&str, NodeRefusal)>> =
-        nodes.map(|view| Some((view.name.as_str(), view.fits(request).err()?))).collect();
+        nodes.map(|view| Some((view.name.as_str(), view.fits(&mut equal_nodes).err()?))).collect();
     let refusals = refusals?;
     if !refusals.is_empty() && refusals.iter().all(|(_, refusal)| refusal.is_permanent()) {
         let texts: BTreeSet<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();

@@ -6,7 +6,7 @@ use neuron_core::claim::Claim;
 use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, Placement};
+use neuron_core::placement::{self, EqualNodes, Placement};
 use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
@@ -126,9 +126,9 @@ impl NodeView {
     /// # Errors
     /// Why it does not. A node with an unknown holder takes no pod, but where even the empty node would not take it, that is
     /// the answer.
-    pub(crate) fn fits(&self, request: &PodRequest) -> Result<(), NodeRefusal> {
+    pub(crate) fn fits(&self, pod: &mut EqualNodes<'_>) -> Result<(), NodeRefusal> {
         let (occupancy, unknown_holder) = self.known()?;
-        match (placement::fits(request, occupancy), unknown_holder) {
+        match (pod.fits(occupancy), unknown_holder) {
             (Err(refusal), Some(_)) if refusal.is_permanent() => Err(refusal.into()),
             (_, Some(unknown_holder)) => Err(unknown_holder.clone()),
             (fits, None) => Ok(fits?),

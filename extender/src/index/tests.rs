@@ -1,6 +1,7 @@
 //! The index as its readers see it: what fits where, after what the watches showed and what binds reserved.
 
 use neuron_core::catalog::Catalog;
+use neuron_core::placement::EqualNodes;
 use neuron_core::pod::PodSpec;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::{NodeTopologyError, Policy};
@@ -69,7 +70,7 @@ fn request(devices: u32) -> PodRequest {
 
 /// Whether so many devices are free, and linked, on the node.
 fn fits(index: &Index, node: &str, devices: u32) -> bool {
-    index.view(node).unwrap().fits(&request(devices)).is_ok()
+    index.view(node).unwrap().fits(&mut EqualNodes::new(&request(devices))).is_ok()
 }
 
 fn reserve(index: &mut Index, uid: &str, node: &str, first_core: u8, cores: u8) {
@@ -307,7 +308,7 @@ fn a_node_whose_topology_is_not_known_takes_nothing() {
     index.change_nodes(Change::Applied(broken));
     let told = |name: &str| {
         let view = index.view(name).unwrap();
-        let refusal = view.fits(&request(1)).err();
+        let refusal = view.fits(&mut EqualNodes::new(&request(1))).err();
         assert_eq!(view.place(&request(1)).err(), refusal);
         assert_eq!(view.topology().is_some(), refusal.is_none());
         (view.is_neuron(), refusal.map(|refusal| refusal.is_permanent()))
@@ -326,15 +327,15 @@ fn an_unknown_holder_closes_the_node_but_for_what_it_could_never_take() {
     index.change_pods(Change::Applied(by_hand("a")));
     let view = index.view("n1").unwrap();
     let unknown = NodeRefusal::UnknownHolder { pods: "default/a, default/b".to_owned() };
-    assert_eq!(view.fits(&request(1)), Err(unknown.clone()));
-    assert_eq!(view.fits(&request(5)), Err(unknown.clone()));
+    assert_eq!(view.fits(&mut EqualNodes::new(&request(1))), Err(unknown.clone()));
+    assert_eq!(view.fits(&mut EqualNodes::new(&request(5))), Err(unknown.clone()));
     assert!(unknown.is_indeterminate() && !unknown.is_permanent());
-    let never = view.fits(&request(7)).unwrap_err();
+    let never = view.fits(&mut EqualNodes::new(&request(7))).unwrap_err();
     assert!(never.is_permanent() && !never.is_indeterminate(), "{never}");
     assert_eq!(view.place(&request(1)).unwrap_err(), unknown);
     // What others hold may be free soon, the unknown holder's too.
     index.change_pods(Change::Applied(bound("full", "n1", &[0, 1, 2, 3, 4, 5])));
-    assert_eq!(index.view("n1").unwrap().fits(&request(1)), Err(unknown));
+    assert_eq!(index.view("n1").unwrap().fits(&mut EqualNodes::new(&request(1))), Err(unknown));
 }
 
 #[test]
@@ -369,7 +370,8 @@ fn a_record_of_a_pod_is_one_that_is_read_and_counts() {
 #[test]
 fn a_refusal_is_permanent_where_no_end_of_a_pod_lifts_it() {
     let index = index_of(&[("n1", "inf2.24xlarge")]);
-    let refusal = |devices| index.view("n1").unwrap().fits(&request(devices)).unwrap_err();
+    let refusal =
+        |devices| index.view("n1").unwrap().fits(&mut EqualNodes::new(&request(devices))).unwrap_err();
     assert!(refusal(7).is_permanent());
     assert!(NodeRefusal::UnknownNode.is_permanent());
     assert!(!NodeRefusal::UnknownNode.is_no_neuron_node());

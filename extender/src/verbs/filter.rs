@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use neuron_core::claim::Claim;
+use neuron_core::placement::EqualNodes;
 use neuron_core::request::{PodRequest, RequestError};
 use runtime::reached;
 use serde_json::value::RawValue;
@@ -64,7 +65,7 @@ impl Filter {
         let mut call = Call {
             cluster: &self.cluster,
             uid,
-            request: &request,
+            equal_nodes: request.as_ref().map(EqualNodes::new),
             claim: claim.as_ref(),
             reasons: Reasons::default(),
             unknown_holders: Vec::new(),
@@ -120,7 +121,7 @@ fn fitting(answer: &FilterResult<'_>) -> usize {
 struct Call<'c> {
     cluster: &'c Cluster,
     uid: &'c str,
-    request: &'c Result<PodRequest, RequestError>,
+    equal_nodes: Result<EqualNodes<'c>, &'c RequestError>,
     claim: Option<&'c Claim>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
@@ -174,8 +175,9 @@ impl Call<'_> {
         });
     }
 
-    fn check(&self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), NodeRefusal> {
-        let request = self.request.as_ref().map_err(Clone::clone)?;
+    fn check(&mut self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), NodeRefusal> {
+        let equal_nodes = self.equal_nodes.as_mut().map_err(|error| error.clone())?;
+        let request = equal_nodes.request();
         if request.is_empty() && self.claim.is_none() {
             return Ok(());
         }
@@ -193,6 +195,6 @@ impl Call<'_> {
             reached("extender: filter of a pod with a reservation");
             return Ok(());
         }
-        view.fits(request)
+        view.fits(equal_nodes)
     }
 }

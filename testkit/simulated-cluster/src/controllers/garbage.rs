@@ -14,8 +14,8 @@ use super::owners::{has_ended, is_deleting, owner_of};
 pub(super) const PERIOD: Duration = Duration::from_secs(20);
 /// How long pods without an owner stay after their end. Kubernetes counts them; people delete them.
 const KEPT: SignedDuration = SignedDuration::from_mins(10);
-/// How long a pod may wait for a node before its author gives up. With `chaos` each pod then still waits when the next rest is
-/// judged, at most 55 minutes after it came; a pod that waits in vain is not deleted unseen.
+/// How long a pod may wait for a node before its author gives up. The next rest is judged at most 55 minutes after a pod came, so
+/// that none which waits in vain is deleted unseen.
 const GIVEN_UP: SignedDuration = SignedDuration::from_mins(60);
 
 impl Controllers {

@@ -14,7 +14,7 @@ use simulator::random::{Rng, stream};
 use crate::plan::{Event, EventSource, NodePlan, PLAN_VERSION, Plan, What};
 use crate::suite::Suite;
 
-/// How much happens.
+/// How much happens. Each hour ends with a rest, after which everything is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Few pods, and nothing goes wrong.
@@ -22,7 +22,7 @@ pub enum Profile {
     /// 30 pods an hour and node, and now and then a part is restarted.
     #[default]
     Churn,
-    /// Half as many pods, and everything goes wrong, with a rest each hour.
+    /// 10 pods an hour and node, and everything goes wrong.
     Chaos,
 }
 
@@ -45,15 +45,7 @@ impl Profile {
         match self {
             Profile::Calm => 3,
             Profile::Churn => 30,
-            Profile::Chaos => 15,
-        }
-    }
-
-    /// Whether there is a rest in this hour.
-    fn rests(self, hour: u64) -> bool {
-        match self {
-            Profile::Calm | Profile::Churn => hour % 6 == 5,
-            Profile::Chaos => true,
+            Profile::Chaos => 10,
         }
     }
 }
@@ -123,13 +115,9 @@ impl EventSource for Generated {
         if begins >= self.seconds * 1000 {
             return None;
         }
-        let rests = self.profile.rests(self.hour);
-        let busy = if rests { REST_BEGINS } else { HOUR };
-        let mut events = self.pods_of_hour(busy);
-        events.extend(self.faults_of_hour(busy));
-        if rests {
-            events.push(Event { at: REST_BEGINS, what: What::Rest { seconds: REST } });
-        }
+        let mut events = self.pods_of_hour(REST_BEGINS);
+        events.extend(self.faults_of_hour(REST_BEGINS));
+        events.push(Event { at: REST_BEGINS, what: What::Rest { seconds: REST } });
         // The order of equal times is that in which they were made.
         events.sort_by_key(|event| event.at);
         for event in &mut events {

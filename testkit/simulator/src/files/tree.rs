@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -62,11 +62,7 @@ impl Tree {
     /// What is at the path, itself and not what it links to.
     pub(crate) fn get(&self, path: &Path) -> Option<&Entry> {
         let at = |path: &Path| self.entries.get(path.as_os_str().as_bytes());
-        let found = at(path);
-        // A folder that is there under this very name has no link before it. Most that is not there is looked for in one.
-        let in_folder =
-            || path.parent().and_then(at).is_some_and(|entry| matches!(entry.content, Content::Folder(_)));
-        if found.is_some() || in_folder() { found } else { at(&self.resolved(path)?) }
+        at(path).or_else(|| at(&self.resolved(path)?))
     }
 
     /// The file's bytes, links followed.
@@ -188,14 +184,20 @@ impl Tree {
 
     /// The path with links among its folders followed; none if there are none.
     fn resolved(&self, path: &Path) -> Option<PathBuf> {
-        let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
-        ancestors.reverse();
-        for folder in ancestors {
-            let entry = self.entries.get(folder.as_os_str().as_bytes());
-            if let Some(Entry { content: Content::Link(target), .. }) = entry {
-                let rest = path.strip_prefix(folder).ok()?;
-                let followed = joined(folder.parent().unwrap_or(folder), target).join(rest);
-                return Some(self.resolved(&followed).unwrap_or(followed));
+        let bytes = path.as_os_str().as_bytes();
+        let mut end = bytes.len();
+        while let Some(slash) = bytes[..end].iter().rposition(|byte| *byte == b'/') {
+            let folder = &bytes[..slash.max(1)];
+            match self.entries.get(folder).map(|entry| &entry.content) {
+                None if slash > 0 => end = slash,
+                Some(Content::Link(target)) => {
+                    let rest = OsStr::from_bytes(&bytes[slash + 1..]);
+                    let folder = Path::new(OsStr::from_bytes(folder));
+                    let followed = joined(folder.parent().unwrap_or(folder), target).join(rest);
+                    return Some(self.resolved(&followed).unwrap_or(followed));
+                }
+                // A folder that is there under this very name has no link before it.
+                _ => return None,
             }
         }
         None

@@ -1,0 +1,65 @@
+//! What equal nodes answer about one pod, worked out once for all of them: most nodes of a large cluster are empty, full
+//! or held alike. Asked by the extender, which looks at every node of a call.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Refusal, any_free_for_one, fits};
+use crate::ids::{CoreSet, DeviceSet};
+use crate::occupancy::Occupancy;
+use crate::request::PodRequest;
+use crate::topology::Topology;
+
+/// Whether one pod fits, for any number of nodes.
+#[derive(Debug)]
+pub struct EqualNodes<'r> {
+    request: &'r PodRequest,
+    /// Those met so far: as many as the cluster has kinds of nodes.
+    topologies: Vec<Arc<Topology>>,
+    answers: FxHashMap<Equal, Result<(), Refusal>>,
+}
+
+/// All of a node that decides the answer.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Equal {
+    /// Index in `topologies`.
+    topology: usize,
+    held: CoreSet,
+    unhealthy: DeviceSet,
+}
+
+impl<'r> EqualNodes<'r> {
+    /// Nothing is known yet.
+    pub fn new(request: &'r PodRequest) -> Self {
+        Self { request, topologies: Vec::new(), answers: FxHashMap::default() }
+    }
+
+    /// What the pod requests.
+    pub fn request(&self) -> &'r PodRequest {
+        self.request
+    }
+
+    /// What [`fits`](super::fits) answers about a node with this occupancy.
+    ///
+    /// # Errors
+    /// The refusal of [`fits`](super::fits).
+    pub fn fits(&mut self, occupancy: &Occupancy) -> Result<(), Refusal> {
+        // Keeping the commonest answer would cost more than working it out.
+        if any_free_for_one(self.request, occupancy) == Some(true) {
+            return Ok(());
+        }
+        let request = self.request;
+        let topology = self.index(occupancy.topology());
+        let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
+        self.answers.entry(equal).or_insert_with(|| fits(request, occupancy)).clone()
+    }
+
+    fn index(&mut self, topology: &Arc<Topology>) -> usize {
+        let known = self.topologies.iter().position(|known| Arc::ptr_eq(known, topology));
+        known.unwrap_or_else(|| {
+            self.topologies.push(Arc::clone(topology));
+            self.topologies.len() - 1
+        })
+    }
+}
