@@ -184,6 +184,7 @@ mod amounts;
 pub mod api;
 mod api_client;
 mod branches;
+mod calls;
 pub mod clock;
 pub mod kubelet;
 mod quantity;
@@ -193,6 +194,7 @@ mod watch_backoff;
 
 pub use api::ApiServer;
 pub use branches::BRANCHES;
+pub use calls::CALLS;
 pub use clock::Clock;
 pub use kubelet::Kubelet;
 pub use runtime::{System, system};

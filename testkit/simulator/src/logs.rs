@@ -13,22 +13,29 @@ use crate::process::Shared;
 /// The log of a simulating thread.
 pub(crate) struct Logs {
     shared: Arc<Shared>,
+    /// The target whose lines are events, at whatever level.
+    events: &'static str,
 }
 
 impl Logs {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(crate) fn new(shared: Arc<Shared>, events: &'static str) -> Self {
+        Self { shared, events }
     }
 }
 
 impl Subscriber for Logs {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO
+        *metadata.level() <= Level::INFO || metadata.target() == self.events
     }
 
     fn event(&self, event: &Event<'_>) {
         let Some(part) = current_part() else { return };
         let Shared { parts, trace, .. } = &*self.shared;
+        if event.metadata().target() == self.events {
+            let mut line = String::new();
+            event.record(&mut Words(&mut line));
+            return trace.event(&parts.name(part), format_args!("{}", line.trim_start()));
+        }
         parts.count_log_line(part);
         if trace.wants_remarks() {
             let mut line = format!("{}", event.metadata().level());

@@ -14,6 +14,8 @@ pub struct Options {
     pub order: Order,
     /// Where events go, if anybody reads them.
     pub trace: Option<Sink>,
+    /// Log lines of this target are events, at whatever level; all others are remarks, which the hash leaves out.
+    pub events: &'static str,
     /// Parts that are killed before a poll of their tasks, by its number over all processes of the part, from 1.
     pub kills: Vec<(String, u64)>,
     /// Is told, on another thread, when a poll does not return for so long in real time.
@@ -23,6 +25,6 @@ pub struct Options {
 impl Options {
     /// A seeded order, no kills, nobody who watches.
     pub fn new(seed: u64) -> Self {
-        Self { seed, order: Order::Seeded, trace: None, kills: Vec::new(), watchdog: None }
+        Self { seed, order: Order::Seeded, trace: None, events: "", kills: Vec::new(), watchdog: None }
     }
 }

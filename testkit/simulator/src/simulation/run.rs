@@ -67,7 +67,7 @@ where
         fastrand::seed(shared.stream("fastrand").u64(..));
         runtime::count_branches();
         panics::catch_on_this_thread();
-        let _logs = tracing::subscriber::set_default(Logs::new(Arc::clone(&shared)));
+        let _logs = tracing::subscriber::set_default(Logs::new(Arc::clone(&shared), options.events));
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let result = runtime.ok().and_then(|runtime| {
             let simulation = Simulation::new(Arc::clone(&shared));

@@ -17,6 +17,7 @@ use super::hand_down::HandDown;
 use super::plugins::Ids;
 use super::rpc_error::rpc_error;
 use crate::amounts::Amounts;
+use crate::calls::called;
 use crate::kubelet::device_mount::DeviceMount;
 use crate::kubelet::shared::{Shared, locked};
 
@@ -70,6 +71,13 @@ async fn assign(shared: &Shared, request: &DeviceRequest<'_>, ids: Ids) -> Resul
         },
         _ => Err(AllocateError::Stopped(request.resource.to_owned())),
     };
+    let DeviceRequest { pod_uid, container, resource, .. } = request;
+    match &answer {
+        Ok(_) => called(format_args!("Allocate {ids:?} of {resource} for {container} of {pod_uid}: done")),
+        Err(error) => {
+            called(format_args!("Allocate {ids:?} of {resource} for {container} of {pod_uid}: {error}"))
+        }
+    }
     let mut devices = locked(&shared.devices);
     let answer = match answer {
         Ok(answer) => answer.into_inner(),

@@ -7,6 +7,7 @@ use runtime::reached;
 use super::allocate_error::AllocateError;
 use super::plugins::{Ids, Plugin};
 use super::rpc_error::rpc_error;
+use crate::calls::called;
 use crate::kubelet::shared::{Shared, locked};
 
 /// One container's request of one resource.
@@ -136,5 +137,8 @@ async fn preferred_ids(
     let answer =
         answer.map_err(|error| AllocateError::Preference(rpc_error(&error, &plugin.socket)))?.into_inner();
     let first = answer.container_responses.into_iter().next();
-    Ok(first.into_iter().flat_map(|first| first.device_i_ds).collect())
+    let preferred: Ids = first.into_iter().flat_map(|first| first.device_i_ds).collect();
+    let DeviceRequest { pod_uid, container, resource, .. } = request;
+    called(format_args!("preferred of {resource} for {container} of {pod_uid}: {preferred:?}"));
+    Ok(preferred)
 }

@@ -11,6 +11,7 @@ use runtime::system::FileKind;
 use tonic::{Request, Response, Status};
 
 use super::endpoint;
+use crate::calls::called;
 use crate::kubelet::shared::Shared;
 
 /// The registration service.
@@ -30,12 +31,16 @@ impl Registration for Registrar {
             return Err(Status::unknown(format!("the ResourceName {resource_name:?} is invalid")));
         }
         let socket = self.0.config.plugins_dir().join(endpoint);
-        tokio::select! {
+        let registered = tokio::select! {
             biased;
             () = self.0.stopping.cancelled() => Err(Status::unavailable("kubelet is stopping")),
             connected = endpoint::connect(&self.0, &resource_name, &socket) => connected,
-        }?;
-        Ok(Response::new(Empty {}))
+        };
+        match &registered {
+            Ok(()) => called(format_args!("Register {resource_name} at {}: done", socket.display())),
+            Err(error) => called(format_args!("Register {resource_name} at {}: {error}", socket.display())),
+        }
+        registered.map(|()| Response::new(Empty {}))
     }
 }
 

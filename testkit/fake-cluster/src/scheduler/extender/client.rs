@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt as _;
 use runtime::System;
 
 use super::error::ExtenderError;
 use super::transport::Transport;
 use super::wire::{self, BindingArgs, ExtenderArgs, FilterResult, NodeList};
+use crate::calls::called;
 use crate::scheduler::cache::NodeInfo;
 use crate::scheduler::config::ExtenderConfig;
 
@@ -60,6 +62,24 @@ impl Extender {
         let Some(verb) = &self.config.filter_verb else {
             return Ok(Filtered { passed: nodes, failed: BTreeMap::new(), unresolvable: BTreeMap::new() });
         };
+        let answer = self.ask_filter(verb, pod, nodes).await;
+        let name = pod.name_any();
+        match &answer {
+            Ok(Filtered { passed, failed, unresolvable }) => {
+                let refused = failed.len() + unresolvable.len();
+                called(format_args!("filter {name}: {} nodes pass, {refused} do not", passed.len()));
+            }
+            Err(error) => called(format_args!("filter {name}: {error}")),
+        }
+        answer
+    }
+
+    async fn ask_filter(
+        &self,
+        verb: &str,
+        pod: &Pod,
+        nodes: Vec<Arc<NodeInfo>>,
+    ) -> Result<Filtered, ExtenderError> {
         let answer = FilterResult::decode(&self.transport.post(verb, &self.args(pod, &nodes)).await?)?;
         if !answer.error.is_empty() {
             return Err(ExtenderError::Answered(answer.error));
@@ -90,6 +110,15 @@ impl Extender {
     /// Asks the extender to bind the pod.
     pub(crate) async fn bind(&self, args: &BindingArgs<'_>) -> Result<(), ExtenderError> {
         let verb = self.config.bind_verb.as_deref().unwrap_or_default();
+        let answer = self.ask_bind(verb, args).await;
+        match &answer {
+            Ok(()) => called(format_args!("bind {} to {}: done", args.pod_name, args.node)),
+            Err(error) => called(format_args!("bind {} to {}: {error}", args.pod_name, args.node)),
+        }
+        answer
+    }
+
+    async fn ask_bind(&self, verb: &str, args: &BindingArgs<'_>) -> Result<(), ExtenderError> {
         let error = wire::decode_error(&self.transport.post(verb, args).await?)?;
         if error.is_empty() { Ok(()) } else { Err(ExtenderError::Answered(error)) }
     }
