@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use fake_neuron::{Blueprint, MachineSpec};
 use neuron_core::catalog::{Catalog, InstanceType};
+use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
 use neuron_documented_rules::Node;
 use neuron_e2e_engine::invariants::documented_node;
 use simulated_cluster::plan::NodePlan;
@@ -72,6 +73,24 @@ impl Machine {
         let spec =
             MachineSpec { instance_id: Some(format!("i-{node}")), ..Self::spec(&self.model.name, self.lnc) };
         Blueprint::of(&spec, Catalog::embedded()).map_err(|error| error.to_string())
+    }
+
+    /// A report that could be true: nobody holds anything, and the first device is unhealthy.
+    pub(crate) fn wrong_report(&self) -> String {
+        let device = |(id, links): (usize, &Vec<u8>)| {
+            let health = if id == 0 { Health::Unhealthy } else { Health::Healthy };
+            // A node has at most 64 devices.
+            DeviceReport { id: id as u8, links: links.iter().copied().collect(), health }
+        };
+        let report = NodeReport {
+            v: REPORT_VERSION,
+            instance_type: self.model.name.clone(),
+            lnc: self.lnc.unwrap_or(self.model.default_lnc),
+            cores_per_device: None,
+            devices: self.model.links.iter().enumerate().map(device).collect(),
+            holders: Vec::new(),
+        };
+        report.to_json()
     }
 
     fn spec(name: &str, lnc: Option<u8>) -> MachineSpec {

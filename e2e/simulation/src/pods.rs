@@ -33,7 +33,7 @@ fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value
     let mut shapes = Shapes { draws, devices, cores, size: u32::from(machine.cores()) };
     let usual = shapes.request();
     let apps = if shapes.draws.u8(..5) == 0 { shapes.draws.usize(2..=3) } else { 1 };
-    let containers: Vec<Value> = (0..apps)
+    let mut containers: Vec<Value> = (0..apps)
         .map(|number| {
             let request = if number == 0 || shapes.draws.bool() { usual.clone() } else { shapes.request() };
             let name = if number == 0 { "main".to_owned() } else { format!("app{number}") };
@@ -44,13 +44,19 @@ fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value
     if shapes.draws.u8(..6) == 0 {
         // A hand-down that fits asks for the same count; others are refused, which must be said.
         let request = if shapes.draws.u8(..8) > 0 { usual.clone() } else { shapes.request() };
-        inits.push(container("init", request, Some(1)));
+        inits.push(container("init", request.clone(), Some(1)));
+        if shapes.draws.u8(..4) == 0 {
+            inits.push(container("init2", request, Some(1)));
+        }
     }
     if shapes.draws.u8(..12) == 0 {
         let request = shapes.request();
         let mut sidecar = container("side", request, None);
         sidecar["restartPolicy"] = "Always".into();
-        inits.push(sidecar);
+        inits.insert(shapes.draws.usize(..=inits.len()), sidecar);
+    }
+    if shapes.draws.u8(..10) == 0 {
+        containers.insert(shapes.draws.usize(..=containers.len()), container("log", json!({}), ends_after));
     }
     let mut spec = json!({"containers": containers, "restartPolicy": "Never"});
     if !inits.is_empty() {

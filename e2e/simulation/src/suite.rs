@@ -27,6 +27,8 @@ use crate::{binding, containers, judge, node_report, pods, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
+/// What a label says whose type is another one; a machine of the first says the second.
+const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
 /// The extender's port.
 const PORT: u16 = 12345;
 
@@ -115,7 +117,7 @@ impl Suite for Neuron {
     }
 
     fn edits(&self) -> Vec<&'static str> {
-        vec!["label", "report removed", "report garbled"]
+        vec!["label removed", "label of another type", "report removed", "report garbled", "report wrong"]
     }
 
     fn draw_settings(&self, draws: &mut Rng) -> BTreeMap<String, u64> {
@@ -175,9 +177,14 @@ impl Suite for Neuron {
         let report = |value: Value| json!({"metadata": {"annotations": {NODE_REPORT: value}}});
         let right = Machine::of(node).map(|machine| machine.model.name.clone()).ok()?;
         Some(match what {
-            "label" => (label(Value::Null), label(right.into())),
+            "label removed" => (label(Value::Null), label(right.into())),
+            "label of another type" => {
+                let other = if right == OTHER_TYPES[0] { OTHER_TYPES[1] } else { OTHER_TYPES[0] };
+                (label(other.into()), label(right.into()))
+            }
             // The plugin writes it again.
             "report removed" => (report(Value::Null), json!({})),
+            "report wrong" => (report(Machine::of(node).ok()?.wrong_report().into()), json!({})),
             "report garbled" => (report("{".into()), report(Value::Null)),
             _ => return None,
         })

@@ -83,7 +83,14 @@ pub fn run(
     }
     let RunOptions { known, trace, watchdog, progress, .. } = options;
     let order = if plan.settings.seeded_order { Order::Seeded } else { Order::ByAge };
-    let simulated = Options { seed: plan.seed, order, trace, kills: plan.kills.clone(), watchdog };
+    let simulated = Options {
+        seed: plan.seed,
+        order,
+        trace,
+        events: fake_cluster::CALLS,
+        kills: plan.kills.clone(),
+        watchdog,
+    };
     let (plan, known_there) = (plan.clone(), known.clone());
     let finished = simulator::run(simulated, move |simulation| {
         // This is the simulation's own thread.
@@ -187,7 +194,9 @@ impl Run {
             if let Some((_, name)) = pod.split_once('/') {
                 let (world, name) = (Arc::clone(world), name.to_owned());
                 let again = Arc::clone(&world);
-                world.spawn(async move { again.delete(&name, Some(HEAL_GRACE)).await });
+                world.spawn(async move {
+                    again.delete(&name, Some(HEAL_GRACE)).await;
+                });
             }
         }
     }

@@ -224,7 +224,7 @@ mod tests {
 
     fn plan() -> Plan {
         let pod = |name: &str| json!({"metadata": {"name": name}});
-        let kill = |node| What::Kill { part: "kubelet".to_owned(), on: Place::Node(node) };
+        let kill = |node| What::Kill { part: "kubelet".to_owned(), on: Place::Node(node), after_polls: None };
         let whats = [
             What::Create { pods: vec![pod("a"), pod("b"), pod("c")] },
             kill(0),
@@ -262,7 +262,10 @@ mod tests {
         let shrunk = shrink(plan(), Duration::from_secs(60), fails).plan;
         let expected = [
             Event { at: 0, what: What::Create { pods: vec![json!({"metadata": {"name": "b"}})] } },
-            Event { at: 0, what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0) } },
+            Event {
+                at: 0,
+                what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0), after_polls: None },
+            },
         ];
         assert_eq!((shrunk.events.as_slice(), shrunk.nodes.len()), (expected.as_slice(), 1));
         assert_eq!((shrunk.settings.link_loss, shrunk.settings.adversarial), (0.5, false));

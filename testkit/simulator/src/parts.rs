@@ -54,6 +54,11 @@ impl Parts {
         activity.polls
     }
 
+    /// How often the part was polled.
+    pub(crate) fn polls(&self, place: usize) -> u64 {
+        self.state().all[place].activity.polls
+    }
+
     pub(crate) fn count_log_line(&self, place: usize) {
         self.state().all[place].activity.log_lines += 1;
     }

@@ -27,6 +27,8 @@ use crate::plan::Place;
 /// What all ways to the API server share.
 pub(crate) struct ApiServerHost {
     pub(crate) simulation: Simulation,
+    /// Carries out what its sender may not wait for.
+    pub(crate) harness: Process,
     pub(crate) routes: Router,
     /// The same, whose lists and watches may begin with an older state where Kubernetes allows that.
     pub(crate) stale_routes: Router,
@@ -46,7 +48,6 @@ pub(crate) enum Answers {
 #[derive(Clone)]
 struct Way {
     api: Arc<ApiServerHost>,
-    process: Process,
     part: Arc<str>,
     place: Place,
     answers: Answers,
@@ -67,8 +68,8 @@ impl ApiServerHost {
         let part: Arc<str> = process.part().into();
         let draws = self.simulation.stream(&format!("API {part} at {place} {}", process.number()));
         let draws = Arc::new(Mutex::new(draws));
-        let (api, process) = (Arc::clone(self), process.clone());
-        let way = Way { api, process, part, place, answers, links, draws };
+        let api = Arc::clone(self);
+        let way = Way { api, part, place, answers, links, draws };
         kube::Client::new(RetryLayer::new(RetryPolicy::default()).layer(way), "default")
     }
 }

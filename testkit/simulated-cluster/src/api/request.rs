@@ -1,13 +1,15 @@
 //! One request on its way to the API server and back.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use http::{Method, Request, Response, StatusCode, header};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 use tower::{BoxError, ServiceExt as _};
 
 use super::watch_body::watch_body;
@@ -16,6 +18,15 @@ use crate::plan::ApiRates;
 
 /// How long a kernel sends again what nobody acknowledges, before it gives a connection up (tcp_retries2).
 const GIVEN_UP: Duration = Duration::from_secs(924);
+
+/// How long a kernel sends again what a process has sent that does not wait any more: eight times (tcp_orphan_retries), first
+/// after 200 ms, then twice as late each time.
+const ORPHANED: Duration = Duration::from_secs(102);
+/// Kinds of faults that one request may meet.
+const KINDS: usize = 6;
+
+/// What came of a request, with the fault that it has met.
+type Outcome = Result<(Response<Body>, Option<Fault>), BoxError>;
 
 /// A request under way.
 pub(super) struct Call {
@@ -60,50 +71,86 @@ impl Call {
         resets.mark_unchanged();
         tokio::select! {
             biased;
-            _ = resets.changed() => Err(broken("Connection reset by peer")),
+            _ = resets.changed() => Err(reset()),
             answer = timeout(GIVEN_UP, self.pass()) => answer.unwrap_or_else(|_| Err(broken("Connection timed out"))),
         }
     }
 
     async fn pass(self) -> Result<Response<Body>, BoxError> {
-        let Self { way, request, what } = self;
-        let [there, back] = way.links.clone();
-        if what.is_write {
+        let [_, back] = self.way.links.clone();
+        let (way, is_watch) = (self.way.clone(), self.what.is_watch);
+        let (answer, fault) = if self.what.is_write {
             way.api.conditions.wrote(&way.part);
+            self.sent().await?
+        } else {
+            self.way.links[0].pass().await;
+            self.arrives().await?
+        };
+        match fault {
+            Some(Fault::Lost) => return Err(reset()),
+            Some(Fault::Timeout) => {
+                back.pass().await;
+                return Ok(refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout"));
+            }
+            _ => back.pass().await,
         }
-        there.pass().await;
+        if is_watch && answer.status() == StatusCode::OK {
+            return Ok(answer.map(|body| watch_body(&way, body, back)));
+        }
+        Ok(answer)
+    }
+
+    /// Hands it to the kernel, which sends it whatever becomes of its process: one that gave up or was killed meanwhile may find
+    /// later that it was carried out.
+    async fn sent(self) -> Outcome {
+        let (mut answer, answered) = oneshot::channel();
+        let harness = self.way.api.harness.system();
+        let mut resets = self.way.api.conditions.resets(self.way.place);
+        resets.mark_unchanged();
+        let on_its_way = async move {
+            let there = Arc::clone(&self.way.links[0]);
+            tokio::select! {
+                biased;
+                _ = resets.changed() => return,
+                () = orphaned(&mut answer) => return,
+                () = there.pass() => {}
+            }
+            if answer.is_closed() {
+                self.way.api.conditions.met("request late");
+                self.way.event(&self.what, "arrives after its sender has given up");
+            }
+            // Nobody may wait for it any more.
+            drop(answer.send(self.arrives().await));
+        };
+        drop(harness.spawn(on_its_way));
+        answered.await.unwrap_or_else(|_| Err(reset()))
+    }
+
+    /// It has reached the API server.
+    async fn arrives(self) -> Outcome {
+        let Self { way, request, what } = self;
         let fault = what.fault(&way);
-        if way.process.has_ended() {
-            // Its kernel sends nothing any more.
-            std::future::pending::<()>().await;
-        }
         let answer = match fault {
             Some(Fault::Refused) => {
                 way.event(&what, "connection broken, not carried out");
-                return Err(broken("Connection reset by peer"));
+                return Err(reset());
             }
             Some(Fault::Answer(code, reason)) => refusal(code, reason),
             Some(Fault::Stale) => carry_out(&way.api.stale_routes, request).await,
             _ => carry_out(&way.api.routes, request).await,
         };
         way.event(&what, answer.status().as_str());
-        match fault {
-            Some(Fault::Lost) => {
-                way.event(&what, "answer lost");
-                return Err(broken("Connection reset by peer"));
-            }
-            Some(Fault::Timeout) => {
-                back.pass().await;
-                return Ok(refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout"));
-            }
-            _ => {}
+        if let Some(Fault::Lost) = fault {
+            way.event(&what, "answer lost");
         }
-        back.pass().await;
-        if what.is_watch && answer.status() == StatusCode::OK {
-            return Ok(answer.map(|body| watch_body(&way, body, back)));
-        }
-        Ok(answer)
+        Ok((answer, fault))
     }
+}
+
+/// Returns when the kernel gives up what a process that no longer waits has sent.
+async fn orphaned(answer: &mut oneshot::Sender<Outcome>) {
+    answer.closed().await;
+    sleep(ORPHANED).await;
 }
 
 impl What {
@@ -115,9 +162,14 @@ impl What {
             // It is right to show an older state where nothing else was asked for.
             rates = ApiRates { stale: rates.stale, ..ApiRates::default() };
         }
-        let mut draws = way.draws();
+        // Each kind is drawn each time, so that a plan without one kind is the same otherwise.
+        let drawn: [f64; KINDS] = {
+            let mut draws = way.draws();
+            std::array::from_fn(|_| draws.f64())
+        };
+        let mut drawn = drawn.into_iter();
         let mut happens = |rate: f64, name| {
-            let happens = rate > 0.0 && draws.f64() < rate;
+            let happens = drawn.next().is_some_and(|drawn| drawn < rate);
             if happens {
                 conditions.met(name);
             }
@@ -132,22 +184,19 @@ impl What {
         if happens(rates.internal, "500") {
             return Some(Fault::Answer(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"));
         }
-        if self.is_write && happens(rates.conflict, "409") {
-            return Some(Fault::Answer(StatusCode::CONFLICT, "Conflict"));
-        }
-        if !self.is_write && happens(rates.gone, "410") {
-            return Some(Fault::Answer(StatusCode::GONE, "Expired"));
-        }
         if happens(rates.lost, "answer lost") {
             return Some(Fault::Lost);
         }
-        if self.is_write && happens(rates.timeout, "504") {
-            return Some(Fault::Timeout);
+        if self.is_write {
+            if happens(rates.conflict, "409") {
+                return Some(Fault::Answer(StatusCode::CONFLICT, "Conflict"));
+            }
+            return happens(rates.timeout, "504").then_some(Fault::Timeout);
         }
-        if !self.is_write && happens(rates.stale, "stale list") {
-            return Some(Fault::Stale);
+        if happens(rates.gone, "410") {
+            return Some(Fault::Answer(StatusCode::GONE, "Expired"));
         }
-        None
+        happens(rates.stale, "stale list").then_some(Fault::Stale)
     }
 }
 
@@ -175,6 +224,10 @@ fn refusal(code: StatusCode, reason: &str) -> Response<Body> {
     let json = http::HeaderValue::from_static("application/json");
     answer.headers_mut().insert(header::CONTENT_TYPE, json);
     answer
+}
+
+fn reset() -> BoxError {
+    broken("Connection reset by peer")
 }
 
 pub(super) fn broken(why: &str) -> BoxError {

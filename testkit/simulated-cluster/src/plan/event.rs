@@ -29,6 +29,7 @@ pub const FAULTS: &[&str] = &[
     "one-way cut",
     "power loss",
     "request broken",
+    "request late",
     "skew",
     "stale list",
     "watch ended",
@@ -108,6 +109,9 @@ pub enum What {
         part: String,
         /// Where.
         on: Place,
+        /// How many more times its tasks are polled before, if they are within a minute; none: it is killed at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_polls: Option<u64>,
     },
     /// A part is stopped where it is, and goes on.
     Freeze {

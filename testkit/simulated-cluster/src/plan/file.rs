@@ -123,7 +123,10 @@ mod tests {
     fn a_plan_is_read_as_it_was_written() {
         let events = vec![
             Event { at: 5, what: What::Create { pods: vec![json!({"metadata": {"name": "p"}})] } },
-            Event { at: 9, what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0) } },
+            Event {
+                at: 9,
+                what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0), after_polls: None },
+            },
             Event { at: 10, what: What::Compact },
         ];
         for plan in [plan(events), plan(Vec::new())] {

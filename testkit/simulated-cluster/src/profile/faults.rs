@@ -10,6 +10,61 @@ use crate::suite::RunsOn;
 /// Longest fault, in seconds.
 const LONGEST: u32 = 600;
 
+/// One kind in so many does not exist for a seed: what is always there hides what others do.
+const ABSENT: u8 = 4;
+/// One device in so many that breaks does so for good: until its machine is replaced.
+const FOR_GOOD: u8 = 8;
+
+/// What may go wrong with `chaos`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Kill,
+    Freeze,
+    FreezeNode,
+    Second,
+    Skew,
+    PowerLoss,
+    ReplaceNode,
+    Cut,
+    ApiDown,
+    Compact,
+    ApiFaults,
+    WatchLag,
+    Device,
+    ForeignList,
+    CheckpointLost,
+    Edit,
+}
+
+impl Kind {
+    /// Each kind, with how often it comes beside the others.
+    const ALL: [(Kind, usize); 16] = [
+        (Kind::Kill, 4),
+        (Kind::Freeze, 2),
+        (Kind::FreezeNode, 1),
+        (Kind::Second, 1),
+        (Kind::Skew, 1),
+        (Kind::PowerLoss, 1),
+        (Kind::ReplaceNode, 1),
+        (Kind::Cut, 3),
+        (Kind::ApiDown, 1),
+        (Kind::Compact, 1),
+        (Kind::ApiFaults, 2),
+        (Kind::WatchLag, 2),
+        (Kind::Device, 3),
+        (Kind::ForeignList, 1),
+        (Kind::CheckpointLost, 1),
+        (Kind::Edit, 2),
+    ];
+
+    /// Those that exist for a seed, each as often as it comes.
+    pub(super) fn of_seed(draws: &mut Rng) -> Vec<Kind> {
+        let exists = |_: &(Kind, usize)| draws.u8(..ABSENT) > 0;
+        let all = Kind::ALL.into_iter().filter(exists);
+        all.flat_map(|(kind, often)| std::iter::repeat_n(kind, often)).collect()
+    }
+}
+
 impl Generated {
     /// Faults that begin within `busy` milliseconds and are over by then.
     pub(super) fn faults_of_hour(&mut self, busy: u64) -> Vec<Event> {
@@ -65,42 +120,42 @@ impl Generated {
 
     fn fault(&self, draws: &mut Rng, left: u32) -> Option<What> {
         let seconds = self.seconds(draws, left)?;
-        Some(match draws.u8(..27) {
-            0..4 => self.kill(draws),
-            4 | 5 => {
+        let kind = *draws.choice(&self.kinds)?;
+        Some(match kind {
+            Kind::Kill => self.kill(draws),
+            Kind::Freeze => {
                 let (part, on) = self.part(draws);
                 What::Freeze { part, on, seconds: seconds.min(120) }
             }
-            6 => {
+            Kind::Second => {
                 let (part, on) = self.program(draws)?;
                 What::Second { part, on, seconds: seconds.min(180) }
             }
-            7 => {
+            Kind::Skew => {
                 let (part, on) = self.part(draws);
                 What::Skew { part, on, milliseconds: draws.i64(-600_000..=600_000) }
             }
-            8 => What::PowerLoss { node: self.node(draws), seconds },
-            9 => What::ReplaceNode { node: self.node(draws), seconds },
-            10..13 => {
+            Kind::PowerLoss => What::PowerLoss { node: self.node(draws), seconds },
+            Kind::ReplaceNode => What::ReplaceNode { node: self.node(draws), seconds },
+            Kind::Cut => {
                 let (from, to) = self.link(draws);
                 What::Cut { from, to, both: draws.u8(..3) > 0, reset: draws.bool(), seconds }
             }
-            13 => What::ApiDown { seconds: seconds.min(60) },
-            14 => What::Compact,
-            15 | 16 => What::ApiFaults { rates: rates(draws, 0.2), seconds },
-            17..19 => {
+            Kind::ApiDown => What::ApiDown { seconds: seconds.min(60) },
+            Kind::Compact => What::Compact,
+            Kind::ApiFaults => What::ApiFaults { rates: rates(draws, 0.2), seconds },
+            Kind::WatchLag => {
                 let on = self.link(draws).0;
                 What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds }
             }
-            19..22 => self.device(draws, seconds)?,
-            22 => What::Freeze {
-                part: "node".to_owned(),
-                on: Place::Node(self.node(draws)),
-                seconds: seconds.min(120),
-            },
-            23 => What::ForeignList { node: self.node(draws) },
-            24 => What::CheckpointLost { node: self.node(draws) },
-            _ => {
+            Kind::Device => self.device(draws, seconds)?,
+            Kind::FreezeNode => {
+                let on = Place::Node(self.node(draws));
+                What::Freeze { part: "node".to_owned(), on, seconds: seconds.min(120) }
+            }
+            Kind::ForeignList => What::ForeignList { node: self.node(draws) },
+            Kind::CheckpointLost => What::CheckpointLost { node: self.node(draws) },
+            Kind::Edit => {
                 let edits = self.suite.edits();
                 let what = (*draws.choice(&edits)?).to_owned();
                 What::Edit { node: self.node(draws), what, seconds: seconds.min(120) }
@@ -120,7 +175,8 @@ impl Generated {
         let faults = self.suite.device_faults(plan);
         let fault = (*draws.choice(&faults)?).to_owned();
         let device = draws.u32(..self.suite.devices(plan).max(1));
-        Some(What::Device { node, device, fault, seconds: Some(seconds) })
+        let seconds = (draws.u8(..FOR_GOOD) > 0).then_some(seconds);
+        Some(What::Device { node, device, fault, seconds })
     }
 
     /// The ends of a link between parts that talk.
@@ -135,7 +191,13 @@ impl Generated {
 
     fn kill(&self, draws: &mut Rng) -> What {
         let (part, on) = self.part(draws);
-        What::Kill { part, on }
+        // Half of the time between two steps, which a time would hardly meet: all of one answer is done within a millisecond.
+        let after_polls = match draws.u8(..4) {
+            0 => Some(draws.u64(1..=30)),
+            1 => Some(draws.u64(1..=1000)),
+            _ => None,
+        };
+        What::Kill { part, on, after_polls }
     }
 
     fn node(&self, draws: &mut Rng) -> usize {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use simulator::random::{Rng, stream};
 
+use self::faults::Kind;
 use crate::plan::{Event, EventSource, NodePlan, PLAN_VERSION, Plan, What};
 use crate::suite::Suite;
 
@@ -80,6 +81,8 @@ pub struct Generated {
     suite: Arc<dyn Suite>,
     hour: u64,
     seconds: u64,
+    /// What may go wrong.
+    kinds: Vec<Kind>,
     /// Pods named so far.
     named: u64,
     /// Pods that run until they are deleted.
@@ -98,6 +101,7 @@ impl Generated {
             suite,
             hour: 0,
             seconds: plan.seconds,
+            kinds: Kind::of_seed(&mut stream(plan.seed, "kinds of faults")),
             named: 0,
             staying: VecDeque::new(),
             owners: VecDeque::new(),

@@ -20,34 +20,56 @@ use crate::observer::Violation;
 use crate::plan::{Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
 
+/// How long a part that is to be killed before one of its next polls may have none, in seconds.
+const KILLED_WITHIN: u32 = 60;
+
 impl World {
     /// Carries out an event at its time. `began` is the beginning of the simulation.
     pub(crate) async fn happens(self: &Arc<Self>, event: Event, began: Instant) {
         sleep_until(began + event.time()).await;
-        if let Some(fault) = event.what.fault() {
+        self.tell(&event.what);
+        let fault = event.what.fault();
+        if self.carry_out(event.what).await
+            && let Some(fault) = fault
+        {
             *locked(&self.fault_counts).entry(fault).or_default() += 1;
         }
-        self.tell(&event.what);
-        match event.what {
+    }
+
+    /// Whether there was what it happens to.
+    async fn carry_out(self: &Arc<Self>, what: What) -> bool {
+        match what {
             What::Create { pods } => self.create(pods).await,
-            What::Delete { pod, grace } => self.delete(&pod, grace).await,
+            What::Delete { pod, grace } => return self.delete(&pod, grace).await,
             What::Job { name, pod, parallelism, completions } => {
                 self.controllers.job(&name, pod, parallelism, completions);
             }
             What::StatefulSet { name, pod, replicas } => self.controllers.stateful_set(&name, pod, replicas),
             What::DeleteOwner { name } => self.controllers.delete_owner(&name),
             What::Compact => self.api.compact(),
-            What::Kill { part, on } => self.with_part(&part, on, |part| part.kill()),
+            What::Kill { part, on, after_polls: None } => {
+                return self.with_part(&part, on, |part| part.kill());
+            }
+            What::Kill { part, on, after_polls: Some(polls) } => {
+                let is_there = self.with_part(&part, on, |part| part.kill_after(polls));
+                self.fault_lasts(KILLED_WITHIN, move |world| {
+                    world.with_part(&part, on, |part| part.kill_after(u64::MAX));
+                });
+                return is_there;
+            }
             What::Freeze { part, on, seconds } => {
-                self.with_part(&part, on, |part| part.freeze());
-                self.fault_lasts(seconds, move |world| world.with_part(&part, on, |part| part.thaw()));
+                let is_there = self.with_part(&part, on, |part| part.freeze());
+                self.fault_lasts(seconds, move |world| {
+                    world.with_part(&part, on, |part| part.thaw());
+                });
+                return is_there;
             }
             What::ForeignList { node } => self.list_as_a_stranger(node),
             What::CheckpointLost { node } => self.lose_checkpoint(node),
-            What::Second { part, on, seconds } => self.second(&part, on, seconds),
+            What::Second { part, on, seconds } => return self.second(&part, on, seconds),
             What::Skew { part, on, milliseconds } => {
                 let nanoseconds = milliseconds.saturating_mul(1_000_000);
-                self.with_part(&part, on, |part| part.set_skew(nanoseconds));
+                return self.with_part(&part, on, |part| part.set_skew(nanoseconds));
             }
             What::PowerLoss { node, seconds } => {
                 self.power_off(node);
@@ -74,9 +96,10 @@ impl World {
                     self.fault_lasts(seconds, move |world| world.set_device(node, device, &fault, false));
                 }
             }
-            What::Edit { node, what, seconds } => self.edit(node, &what, seconds),
+            What::Edit { node, what, seconds } => return self.edit(node, &what, seconds),
             What::Rest { seconds } => self.rest(Duration::from_secs(seconds.into())).await,
         }
+        true
     }
 
     fn tell(&self, what: &What) {
@@ -103,26 +126,28 @@ impl World {
         }
     }
 
-    pub(crate) async fn delete(&self, pod: &str, grace: Option<u32>) {
+    /// Deletes a pod. Whether there was one.
+    pub(crate) async fn delete(&self, pod: &str, grace: Option<u32>) -> bool {
         let api: Api<Pod> = Api::namespaced(self.api.client(), NAMESPACE);
         let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
-        if let Err(error) = api.delete(pod, &parameters).await {
+        let deleted = api.delete(pod, &parameters).await;
+        if let Err(error) = &deleted {
             self.simulation.event("plan", format_args!("not deleted: {error}"));
         }
+        deleted.is_ok()
     }
 
-    fn with_part(&self, name: &str, place: Place, change: impl Fn(&super::Part)) {
-        if name == "node" {
-            return self.parts_at(place).iter().for_each(|part| change(part));
-        }
-        match self.part(name, place) {
-            Some(part) => change(&part),
-            None => self.simulation.event("plan", format_args!("there is no {name} at {place}")),
-        }
+    /// Changes a part, or with `node` all at a place. Whether any runs.
+    fn with_part(&self, name: &str, place: Place, change: impl Fn(&super::Part)) -> bool {
+        let mut parts = self.parts_at(place);
+        parts.retain(|part| name == "node" || part.name == name);
+        let runs = parts.iter().any(|part| part.runs());
+        parts.iter().for_each(|part| change(part));
+        runs
     }
 
-    fn second(self: &Arc<Self>, name: &str, place: Place, seconds: u32) {
-        let Some(part) = self.part(name, place) else { return };
+    fn second(self: &Arc<Self>, name: &str, place: Place, seconds: u32) -> bool {
+        let Some(part) = self.part(name, place) else { return false };
         let time = Duration::from_secs(seconds.into());
         let now = self.simulation.elapsed();
         let until = now + time;
@@ -130,7 +155,7 @@ impl World {
         let doubled = state.truth.doubled.entry(name.to_owned()).or_default();
         // A third one would find its port taken: there is one host more than the first one's.
         if place == Place::Control && *doubled > now {
-            return;
+            return false;
         }
         *doubled = until.max(*doubled);
         drop(state);
@@ -141,6 +166,7 @@ impl World {
                 second.kill();
             }
         });
+        true
     }
 
     fn list_as_a_stranger(self: &Arc<Self>, node: usize) {
@@ -172,6 +198,8 @@ impl World {
         self.parts_at(place).iter().for_each(|part| part.set_on(false));
         let host = self.host(place);
         host.lose_power();
+        // What its kernel was still sending is lost.
+        self.conditions.reset(place);
         host.files().remove_all(Path::new(super::node::CONTAINERS));
         if let Some(node) = self.nodes.get(node) {
             self.watcher.containers_vanish(&node.name);
@@ -235,9 +263,9 @@ impl World {
         }
     }
 
-    fn edit(self: &Arc<Self>, place: usize, what: &str, seconds: u32) {
-        let Some(node) = self.nodes.get(place) else { return };
-        let Some((wrong, right)) = self.suite.edit(&node.plan, what) else { return };
+    fn edit(self: &Arc<Self>, place: usize, what: &str, seconds: u32) -> bool {
+        let Some(node) = self.nodes.get(place) else { return false };
+        let Some((wrong, right)) = self.suite.edit(&node.plan, what) else { return false };
         self.patch_node(node.name.clone(), wrong);
         let name = node.name.clone();
         let again = Arc::downgrade(self);
@@ -246,6 +274,7 @@ impl World {
                 world.patch_node(name, right);
             }
         });
+        true
     }
 
     fn patch_node(self: &Arc<Self>, name: String, patch: Value) {

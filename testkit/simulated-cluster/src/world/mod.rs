@@ -86,8 +86,10 @@ impl World {
         let plans = nodes.iter().map(|node: &Node| (node.name.clone(), node.plan.clone())).collect();
         let watcher = Arc::new(Watcher::new(simulation.clone(), Arc::clone(&suite), plans));
         watcher.observe(&api);
+        let harness = scheduler_host.process("harness");
         let api_host = Arc::new(ApiServerHost {
             simulation: simulation.clone(),
+            harness: harness.clone(),
             routes: api.router(),
             stale_routes: api.lagging_router(STALE),
             conditions: Arc::clone(&conditions),
@@ -97,7 +99,7 @@ impl World {
             settings: plan.settings.clone(),
             conditions,
             api_host,
-            harness: scheduler_host.process("harness"),
+            harness,
             scheduler_host,
             control,
             other_control,

@@ -99,9 +99,19 @@ impl Part {
         Self { is_second: true, ..Self::new(&self.name, self.place, Arc::clone(&self.start)) }
     }
 
+    /// Whether a process of it runs.
+    pub(super) fn runs(&self) -> bool {
+        locked(&self.running).iter().any(|process| !process.has_ended())
+    }
+
     /// Kills what runs of it.
     pub(super) fn kill(&self) {
         self.each(Process::kill);
+    }
+
+    /// Kills what runs of it once its tasks were polled so many times more.
+    pub(super) fn kill_after(&self, polls: u64) {
+        self.each(|process| process.kill_after(polls));
     }
 
     /// Stops what runs of it where it is.

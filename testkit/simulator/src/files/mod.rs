@@ -84,6 +84,8 @@ impl FileSystem {
     /// Removes what is at the path, and all that is below it. Nothing there is no error.
     pub fn remove_all(&self, path: &Path) {
         let mut state = self.state();
+        // What comes in its place is another file.
+        state.hung.retain(|hung| !hung.starts_with(path));
         if state.tree.remove_all(path) {
             state.tell(path);
         }

@@ -44,6 +44,11 @@ impl Process {
         self.state.end(Ending::Killed);
     }
 
+    /// Kills it once the tasks of its part were polled so many times more; a later call replaces an earlier one.
+    pub fn kill_after(&self, polls: u64) {
+        self.state.kill_after(polls);
+    }
+
     /// Ends it as a program that returns from its main function: what it still runs ends, its connections are closed.
     pub fn exit(&self) {
         self.state.end(Ending::Exited);

@@ -102,6 +102,12 @@ impl ProcessState {
         MayBePolled::Yes
     }
 
+    /// Has it killed once its part was polled so many times more.
+    pub(super) fn kill_after(&self, polls: u64) {
+        let next = self.shared.parts.polls(self.place).saturating_add(polls).saturating_add(1);
+        self.kill_before.store(next.min(self.shared.parts.next_kill(self.place)), Ordering::Relaxed);
+    }
+
     /// Ends it, unless it has ended.
     pub(crate) fn end(self: &Arc<Self>, how: Ending) {
         if self.life.end() {
