@@ -78,7 +78,7 @@ pub fn run(
     suite: Arc<dyn Suite>,
     options: RunOptions,
 ) -> anyhow::Result<Summary> {
-    if let Some(problem) = plan.problem() {
+    if let Some(problem) = plan.problem_with(&*suite) {
         anyhow::bail!(problem);
     }
     let RunOptions { known, trace, watchdog, progress, .. } = options;
