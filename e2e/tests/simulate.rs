@@ -45,7 +45,12 @@ fn the_same_seed_is_the_same_run_in_another_process_folder_and_build() {
 #[case::form(&["--nodes", "trn1.32xlarge"], "is not TYPE=NUMBER")]
 #[case::machine(&["--nodes", "trn1.31xlarge=1"], "did you mean one of trn1.32xlarge")]
 #[case::time(&["--for", "24"], "24")]
-#[case::no_plan(&["--replay", "no-such-plan.json"], "cannot read the plan no-such-plan.json")]
+#[case::no_time(&["--for", "0s"], "nothing happens in no time; the shortest is 1s")]
+#[case::part(&["--kill", "extendr:5"], "there is no part \"extendr\"; there is extender, plugin/n1 to plugin/n3")]
+#[case::part_of_seeds(&["--kill", "plugin:5", "--seeds", "0..3"], "there is no part \"plugin\"")]
+#[case::poll(&["--kill", "extender:0"], "is not PART:POLL")]
+#[case::violation(&["--unknown", "NOSUCH"], "no such violation is known; known is \"")]
+#[case::no_plan(&["--replay", "no-such-plan.json"], "the plan no-such-plan.json cannot be run: cannot read it: No such file")]
 fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told: &str) {
     let output = simulate(PROGRAM, arguments, Path::new("."));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -55,12 +60,26 @@ fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told
 
 #[rstest]
 #[case::other_version(r#"{"v": 99}"#, "99")]
-#[case::no_plan("pods: 3", "expected")]
+#[case::no_plan("pods: 3", "this is no plan: expected")]
+#[case::field(r#"{"v": 1}"#, "this is no plan: missing field `seed` at line 1")]
+#[case::part(&with(r#"{"at": 5, "do": "kill", "part": "extendr", "on": "control"}"#), "event at 5: there is no \"extendr\" at control")]
+#[case::device(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#), "n1 has no device 99; it has 0 to 15")]
+#[case::machine(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#).replace("trn1.32", "trn1.31"), "trn1.31xlarge")]
+#[case::setting(&with("").replace("\"poll\"", "\"bindDeadlin\""), "the programs have no \"bindDeadlin\"; there is apiTimeout, bindDeadline")]
 fn a_plan_that_cannot_be_run_is_misuse(#[case] plan: &str, #[case] told: &str) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("plan.json"), plan).unwrap();
     let output = simulate(PROGRAM, &["--replay", "plan.json"], folder.path());
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("the plan plan.json cannot be run") && text.contains(told), "{text}");
+    assert!(text.contains("the plan plan.json cannot be run") && text.matches(told).count() == 1, "{text}");
+}
+
+/// A plan of one node in which this happens.
+fn with(event: &str) -> String {
+    format!(
+        r#"{{"v": 1, "seed": 1, "kubernetes": "1.37", "seconds": 60, "nodes": [{{"machine": "trn1.32xlarge"}}],
+        "settings": {{"linkMilliseconds": [0, 0], "linkLoss": 0, "api": {{}}, "restartMilliseconds": [1, 1], "seededOrder": true,
+        "statusSeconds": 1, "adversarial": false, "programs": {{"poll": 1000}}}}, "events": [{event}]}}"#
+    )
 }

@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use neuron_e2e_engine::embedded::Version;
-use neuron_e2e_simulation::Nodes;
+use neuron_e2e_simulation::{Neuron, Nodes};
 use simulated_cluster::observer::Known;
+use simulated_cluster::plan::Plan;
 use simulated_cluster::profile::Profile;
 use simulated_cluster::{RunOptions, Seeded};
 
@@ -33,7 +34,7 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "TIME", value_parser = time, requires = "seeds")]
     within: Option<Duration>,
     /// Simulated time, such as 24h, 90m or 30d.
-    #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = some_time)]
     time: Duration,
     /// The nodes, such as trn1.32xlarge=10,trn2.48xlarge:lnc1=2.
     #[arg(long, default_value = "trn1.32xlarge=2,inf2.48xlarge=1", value_name = "TYPE=NUMBER,..")]
@@ -67,7 +68,7 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "NAME", value_parser = planted::names())]
     planted: Option<String>,
     /// Treats a violation that is known, by its signature, as if it were not: its plan is kept and made smaller.
-    #[arg(long, value_name = "SIGNATURE")]
+    #[arg(long, value_name = "SIGNATURE", value_parser = known_signature)]
     unknown: Vec<String>,
     /// Fails if a fault or a recovery branch was never reached.
     #[arg(long)]
@@ -83,9 +84,20 @@ pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
     if arguments.planted.as_deref() == Some(planted::LIST) {
         return planted::list(arguments.output);
     }
+    if arguments.replay.is_none() {
+        possible(&arguments.seeded(arguments.seed).plan(&Neuron::default()))?;
+    }
     match &arguments.seeds {
         Some(seeds) => many::run(&arguments, seeds.clone()),
         None => one::run(&arguments),
+    }
+}
+
+/// Looks whether a plan asks for what there is, before anything is run or written.
+fn possible(plan: &Plan) -> anyhow::Result<()> {
+    match plan.problem_with(&Neuron::default()) {
+        Some(problem) => anyhow::bail!(problem),
+        None => Ok(()),
     }
 }
 
@@ -179,6 +191,23 @@ fn time(text: &str) -> anyhow::Result<Duration> {
         _ => anyhow::bail!(wrong()),
     };
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+fn some_time(text: &str) -> anyhow::Result<Duration> {
+    let time = time(text)?;
+    anyhow::ensure!(!time.is_zero(), "nothing happens in no time; the shortest is 1s");
+    Ok(time)
+}
+
+fn known_signature(text: &str) -> anyhow::Result<String> {
+    let known = neuron_e2e_simulation::known()?;
+    let all = || known.iter().map(|known| format!("{:?}", known.signature)).collect::<Vec<_>>().join(", ");
+    anyhow::ensure!(
+        known.iter().any(|known| known.is(text)),
+        "no such violation is known; known is {}",
+        all()
+    );
+    Ok(text.to_owned())
 }
 
 fn kill(text: &str) -> anyhow::Result<(String, u64)> {

@@ -14,8 +14,8 @@ use simulated_cluster::{RunOptions, Summary};
 use simulator::Stuck;
 use simulator::trace::Sink;
 
-use super::SimulateArguments;
 use super::show::{Row, exit_code, table};
+use super::{SimulateArguments, possible};
 use crate::report::{Output, print};
 
 /// How long a poll may take in real time; one that takes longer does not return.
@@ -23,13 +23,13 @@ const POLL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs it, and makes the plan of what fails smaller.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
-    let plan = arguments.replay.as_deref().map(read).transpose()?;
+    let plan = arguments.replay.as_deref().map(read).transpose().with_context(|| cannot_be_run(arguments))?;
     let seconds = plan.as_ref().map_or(arguments.time.as_secs(), |plan| plan.seconds);
     let bar = bar(seconds)?;
     let began = Instant::now();
     let options = options(arguments, &bar)?;
     let summary = match &plan {
-        Some(plan) => run_plan(plan, options)?,
+        Some(plan) => run_plan(plan, options).with_context(|| cannot_be_run(arguments))?,
         None => arguments.seeded(arguments.seed).run(Neuron::default(), options)?,
     };
     bar.finish_and_clear();
@@ -59,9 +59,14 @@ fn show(output: Output, row: &Row) -> anyhow::Result<()> {
 }
 
 fn read(path: &std::path::Path) -> anyhow::Result<Plan> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {}", path.display()))?;
-    Plan::parse(&text).with_context(|| format!("the plan {} cannot be run", path.display()))
+    let text = std::fs::read_to_string(path).context("cannot read it")?;
+    let plan = Plan::parse(&text)?;
+    possible(&plan)?;
+    Ok(plan)
+}
+
+fn cannot_be_run(arguments: &SimulateArguments) -> String {
+    format!("the plan {} cannot be run", arguments.replay.clone().unwrap_or_default().display())
 }
 
 fn bar(seconds: u64) -> anyhow::Result<ProgressBar> {
