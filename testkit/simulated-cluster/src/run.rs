@@ -54,6 +54,8 @@ pub struct Summary {
     pub ended: u64,
     /// Processes that were killed or ended, and started again.
     pub restarts: u64,
+    /// Processes that were killed.
+    pub kills: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,
     /// What must not be, by signature.
@@ -101,6 +103,12 @@ pub fn run(
     };
     summary.seconds = finished.elapsed.as_secs();
     summary.restarts = finished.activity.values().map(|part| part.starts.saturating_sub(1)).sum();
+    for (part, activity) in &finished.activity {
+        summary.kills += activity.kills;
+        if activity.kills_by_poll > 0 {
+            *summary.faults.entry(format!("kill {}", kind(part))).or_default() += activity.kills_by_poll;
+        }
+    }
     summary.hash = format!("{:016x}", finished.hash);
     summary.events = finished.events;
     summary.branches = finished.branches.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();

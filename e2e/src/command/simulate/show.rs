@@ -112,6 +112,7 @@ fn totals(rows: &[Row]) -> String {
             sum(|row| row.ended)
         ),
     );
+    row("kills", sum(|row| row.kills).to_string());
     row("restarts", sum(|row| row.restarts).to_string());
     row("events", sum(|row| row.events).to_string());
     if let [only] = rows {

@@ -41,7 +41,7 @@ impl Process {
     /// Kills it: none of its tasks is polled again, its connections are reset, its locks are free. One that has ended stays as it
     /// is.
     pub fn kill(&self) {
-        self.state.end(Ending::Killed);
+        self.state.kill(false);
     }
 
     /// Ends it as a program that returns from its main function: what it still runs ends, its connections are closed.
