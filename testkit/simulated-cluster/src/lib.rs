@@ -34,6 +34,6 @@ mod watcher;
 mod world;
 
 pub use self::names::SCHEDULER;
-pub use self::run::{RunOptions, Summary, TellProgress, run};
+pub use self::run::{RunOptions, STUCK, Summary, TellProgress, run};
 pub use self::seeded::Seeded;
 pub use self::suite::Suite;

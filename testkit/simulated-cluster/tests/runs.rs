@@ -56,3 +56,18 @@ fn kills_are_counted_and_those_by_poll_are_faults_where_they_happen() -> anyhow:
     assert_eq!(summary.faults["kill extender"], 3);
     Ok(())
 }
+
+#[test]
+fn a_poll_that_does_not_return_is_a_violation_with_the_events_before_it() -> anyhow::Result<()> {
+    let suite = Wakes { spins_after: Some(2), ..Wakes::default() };
+    let let_go = Arc::clone(&suite.let_go);
+    let options = RunOptions { poll_limit: Duration::from_secs(1), ..RunOptions::default() };
+    let summary = seeded().run(suite, options)?;
+    let_go.store(true, Ordering::Relaxed);
+    assert_eq!(summary.unknown, ["stuck: extender: a poll does not return"]);
+    let seen = &summary.violations.0[&summary.unknown[0]];
+    assert_eq!(seen.text, "a poll of extender has not returned for 1s");
+    assert!((120_000..130_000).contains(&seen.first), "{seen:?}");
+    assert!(seen.last_events.iter().any(|event| event.ends_with("extender: starts on control")), "{seen:?}");
+    Ok(())
+}

@@ -8,18 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use neuron_e2e_simulation::{Neuron, plan_of, run_plan, smaller};
-use simulated_cluster::observer::{Seen, Violations};
 use simulated_cluster::plan::Plan;
-use simulated_cluster::{RunOptions, Summary};
-use simulator::Stuck;
+use simulated_cluster::{RunOptions, STUCK, Summary};
 use simulator::trace::Sink;
 
 use super::show::{Row, exit_code, table};
 use super::{SimulateArguments, possible};
 use crate::report::{Output, print};
-
-/// How long a poll may take in real time; one that takes longer does not return.
-const POLL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs it, and makes the plan of what fails smaller.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
@@ -90,39 +85,13 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
         told.set_position(summary.seconds);
         told.set_message(format!("{} pods placed", summary.placed));
     };
-    let (command, output) = (command(arguments), arguments.output);
-    let tell = move |stuck: Stuck| {
-        let code = if show(output, &stuck_row(&command, &stuck)).is_ok() { 1 } else { 2 };
-        #[allow(clippy::disallowed_methods, reason = "nothing else ends a thread that does not yield")]
-        std::process::exit(code);
-    };
     #[allow(clippy::needless_update, reason = "a build with planted bugs has one more")]
     Ok(RunOptions {
         known: arguments.known()?,
         trace,
-        watchdog: Some((POLL_LIMIT, Box::new(tell))),
         progress: Some(Box::new(progress)),
         ..arguments.options()
     })
-}
-
-/// What is told of a poll that does not return: all that is known of the run.
-fn stuck_row(command: &str, stuck: &Stuck) -> Row {
-    let kind = stuck.part.split('/').next().unwrap_or_default();
-    let signature = format!("stuck: {kind}: a poll does not return");
-    let seen = Seen {
-        count: 1,
-        first: u64::try_from(stuck.elapsed.as_millis()).unwrap_or(u64::MAX),
-        text: format!("a poll of {} has not returned for {POLL_LIMIT:?}", stuck.part),
-        last_events: Vec::new(),
-    };
-    let summary = Summary {
-        seconds: stuck.elapsed.as_secs(),
-        violations: Violations([(signature.clone(), seen)].into()),
-        unknown: vec![signature],
-        ..Summary::default()
-    };
-    Row { command: command.to_owned(), real_seconds: POLL_LIMIT.as_secs_f64(), plan: None, summary }
 }
 
 /// Keeps the plan of what failed, made smaller.
@@ -135,6 +104,11 @@ fn failed(
     let until = Duration::from_secs(row.summary.seconds + 1);
     let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), until));
     let plan = if arguments.shrink_for.is_zero() {
+        plan
+    } else if signature.starts_with(STUCK) {
+        print::progress(format_args!(
+            "{signature}: the plan is not made smaller; none that is tried would return"
+        ));
         plan
     } else {
         print::progress(format_args!("{signature}: the plan is made smaller for {:?}", arguments.shrink_for));

@@ -131,7 +131,7 @@ fn unknown(row: &Row) -> String {
     }
     let _ = write!(text, "  again: {}", row.command);
     if let Some(plan) = &row.plan {
-        let _ = write!(text, "\n  smaller: neuron-e2e simulate --replay {}", plan.display());
+        let _ = write!(text, "\n  its plan: neuron-e2e simulate --replay {}", plan.display());
     }
     text
 }
