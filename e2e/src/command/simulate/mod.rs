@@ -48,10 +48,10 @@ pub(super) struct SimulateArguments {
     /// Kills a part before a poll of its tasks, by its number from 1, such as extender:1234 or plugin/n1:500.
     #[arg(long = "kill", value_name = "PART:POLL", value_parser = kill)]
     kills: Vec<(String, u64)>,
-    /// Runs a plan from a file in place of a seed's.
-    #[arg(long, value_name = "FILE")]
+    /// Runs a plan from a file in place of a seed's; kills are added to its own.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["time", "nodes", "profile", "kubernetes"])]
     replay: Option<PathBuf>,
-    /// Writes every event to a file.
+    /// Writes every event to a file, after a line that says what was run.
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     trace: Option<PathBuf>,
     /// Leaves out events of the trace before this time.
@@ -132,13 +132,14 @@ impl SimulateArguments {
         if self.kubernetes != Version::default() {
             command.push_str(&format!(" --kubernetes {}", self.kubernetes));
         }
-        for (part, poll) in &self.kills {
-            command.push_str(&format!(" --kill {part}:{poll}"));
-        }
-        for signature in &self.unknown {
-            command.push_str(&format!(" --unknown '{signature}'"));
-        }
-        command + &self.planting()
+        command + &self.besides()
+    }
+
+    /// What is added to a seed or a plan, as on the command line.
+    fn besides(&self) -> String {
+        let kills = self.kills.iter().map(|(part, poll)| format!(" --kill {part}:{poll}"));
+        let unknown = self.unknown.iter().map(|signature| format!(" --unknown '{signature}'"));
+        kills.chain(unknown).collect::<String>() + &self.planting()
     }
 
     /// What a run needs beside its plan.

@@ -1,11 +1,12 @@
 //! One simulation, in this process.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use neuron_e2e_simulation::{Neuron, plan_of, run_plan, smaller};
 use simulated_cluster::plan::Plan;
@@ -16,9 +17,15 @@ use super::show::{Row, exit_code, table};
 use super::{SimulateArguments, possible};
 use crate::report::{Output, print};
 
+/// What the first line of a trace begins with, before the number of its form.
+const TRACE: &str = "neuron-e2e trace v";
+/// The form of traces that this release writes.
+const TRACE_VERSION: u32 = 1;
+
 /// Runs it, and makes the plan of what fails smaller.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
-    let plan = arguments.replay.as_deref().map(read).transpose().with_context(|| cannot_be_run(arguments))?;
+    let plan = arguments.replay.as_deref().map(|path| read(path, &arguments.kills)).transpose();
+    let plan = plan.with_context(|| cannot_be_run(arguments))?;
     let seconds = plan.as_ref().map_or(arguments.time.as_secs(), |plan| plan.seconds);
     let bar = bar(seconds)?;
     let began = Instant::now();
@@ -41,7 +48,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
 /// The command that runs it again.
 fn command(arguments: &SimulateArguments) -> String {
     match &arguments.replay {
-        Some(path) => format!("neuron-e2e simulate --replay {}{}", path.display(), arguments.planting()),
+        Some(path) => format!("neuron-e2e simulate --replay {}{}", path.display(), arguments.besides()),
         None => arguments.command(arguments.seed),
     }
 }
@@ -53,9 +60,16 @@ fn show(output: Output, row: &Row) -> anyhow::Result<()> {
     }
 }
 
-fn read(path: &std::path::Path) -> anyhow::Result<Plan> {
+/// Reads a plan, to whose kills these are added.
+fn read(path: &Path, kills: &[(String, u64)]) -> anyhow::Result<Plan> {
     let text = std::fs::read_to_string(path).context("cannot read it")?;
-    let plan = Plan::parse(&text)?;
+    if let Some(version) = text.strip_prefix(TRACE).and_then(|text| text.split_whitespace().next()) {
+        bail!(
+            "it is a trace (v{version}), which tells what happened; plans are in the folder of --keep-failures"
+        );
+    }
+    let mut plan = Plan::parse(&text)?;
+    plan.kills.extend_from_slice(kills);
     possible(&plan)?;
     Ok(plan)
 }
@@ -73,10 +87,10 @@ fn bar(seconds: u64) -> anyhow::Result<ProgressBar> {
 fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<RunOptions> {
     let trace = match &arguments.trace {
         Some(path) => {
-            let file =
-                File::create(path).with_context(|| format!("cannot write the trace {}", path.display()))?;
-            let from = arguments.trace_from.unwrap_or_default();
-            Some(Sink { to: Box::new(BufWriter::new(file)), from })
+            let told = || format!("cannot write the trace {}", path.display());
+            let mut to = BufWriter::new(File::create(path).with_context(told)?);
+            writeln!(to, "{TRACE}{TRACE_VERSION} of {}", command(arguments)).with_context(told)?;
+            Some(Sink { to: Box::new(to), from: arguments.trace_from.unwrap_or_default() })
         }
         None => None,
     };
