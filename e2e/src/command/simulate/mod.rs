@@ -73,6 +73,9 @@ pub(super) struct SimulateArguments {
     /// Fails if a fault or a recovery branch was never reached.
     #[arg(long)]
     every_branch: bool,
+    /// Says nothing of how far it is: nobody reads what each of many seeds would say.
+    #[arg(long, hide = true)]
+    no_progress: bool,
     /// How to print what came of it.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use simulator::trace::Sink;
 
 use super::show::{Row, exit_code, table};
 use super::{SimulateArguments, possible};
+use crate::command::progress;
 use crate::report::{Output, print};
 
 /// What the first line of a trace begins with, before the number of its form.
@@ -29,11 +30,17 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let seconds = plan.as_ref().map_or(arguments.time.as_secs(), |plan| plan.seconds);
     let bar = bar(seconds)?;
     let began = Instant::now();
+    let say = |bar: &ProgressBar| {
+        let share = 100 * bar.position() / bar.length().unwrap_or_default().max(1);
+        format!("{share} % of the simulated time, {}", bar.message())
+    };
+    let lines = (!arguments.no_progress).then(|| progress::lines(&bar, say));
     let options = options(arguments, &bar)?;
     let summary = match &plan {
         Some(plan) => run_plan(plan, options).with_context(|| cannot_be_run(arguments))?,
         None => arguments.seeded(arguments.seed).run(Neuron::default(), options)?,
     };
+    drop(lines);
     bar.finish_and_clear();
     let row =
         Row { command: command(arguments), real_seconds: began.elapsed().as_secs_f64(), plan: None, summary };
@@ -128,9 +135,42 @@ fn failed(
         print::progress(format_args!("{signature}: the plan is made smaller for {:?}", arguments.shrink_for));
         smaller(plan, signature, arguments.shrink_for, || arguments.options()).plan
     };
-    let folder = &arguments.keep_failures;
+    Ok(Row { plan: Some(keep(&arguments.keep_failures, &plan)?), ..row })
+}
+
+/// Writes a plan to a file of its own: other plans of its seed stay.
+fn keep(folder: &Path, plan: &Plan) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let path = folder.join(format!("seed-{}.json", plan.seed));
-    std::fs::write(&path, plan.to_text()).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Row { plan: Some(path), ..row })
+    let text = plan.to_text();
+    let name = format!("seed-{}-{}", plan.seed, plan.kubernetes);
+    let mut path = folder.join(format!("{name}.json"));
+    let mut number = 1;
+    while std::fs::read_to_string(&path).is_ok_and(|there| there != text) {
+        number += 1;
+        path = folder.join(format!("{name}-{number}.json"));
+    }
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_e2e_simulation::Neuron;
+    use simulated_cluster::Seeded;
+    use simulated_cluster::profile::Profile;
+
+    use super::*;
+
+    #[test]
+    fn a_kept_plan_overwrites_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = |kubernetes: &str, seconds| {
+            let seeded = Seeded::new(7, Profile::Calm, ["trn1.2xlarge"], Duration::from_secs(seconds));
+            Seeded { kubernetes: kubernetes.to_owned(), ..seeded }.plan(&Neuron::default())
+        };
+        let plans = [plan("1.37", 60), plan("1.34", 60), plan("1.37", 61), plan("1.37", 60)];
+        let kept = plans.map(|plan| keep(folder.path(), &plan).unwrap());
+        let names = kept.map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
+        assert_eq!(names, ["seed-7-1.37.json", "seed-7-1.34.json", "seed-7-1.37-2.json", "seed-7-1.37.json"]);
+    }
 }
