@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_neuron-e2e");
 /// Names an optimised build of the program.
@@ -45,7 +45,16 @@ fn the_same_seed_is_the_same_run_in_another_process_folder_and_build() {
 #[case::form(&["--nodes", "trn1.32xlarge"], "is not TYPE=NUMBER")]
 #[case::machine(&["--nodes", "trn1.31xlarge=1"], "did you mean one of trn1.32xlarge")]
 #[case::time(&["--for", "24"], "24")]
-#[case::no_plan(&["--replay", "no-such-plan.json"], "cannot read the plan no-such-plan.json")]
+#[case::no_time(&["--for", "0s"], "nothing happens in no time; the shortest is 1s")]
+#[case::part(&["--kill", "extendr:5"], "there is no part \"extendr\"; there is extender, plugin/n1 to plugin/n3")]
+#[case::part_of_seeds(&["--kill", "plugin:5", "--seeds", "0..3"], "there is no part \"plugin\"")]
+#[case::poll(&["--kill", "extender:0"], "is not PART:POLL")]
+#[case::violation(&["--unknown", "NOSUCH"], "no such violation is known; known is \"")]
+#[case::replay_for(&["--replay", "no-such-plan.json", "--for", "1h"], "cannot be used with '--for <TIME>'")]
+#[case::replay_nodes(&["--replay", "no-such-plan.json", "--nodes", "trn1.2xlarge=1"], "cannot be used with '--nodes")]
+#[case::replay_profile(&["--replay", "no-such-plan.json", "--profile", "calm"], "cannot be used with '--profile")]
+#[case::replay_version(&["--replay", "no-such-plan.json", "--kubernetes", "1.34"], "cannot be used with '--kubernetes")]
+#[case::no_plan(&["--replay", "no-such-plan.json"], "the plan no-such-plan.json cannot be run: cannot read it: No such file")]
 fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told: &str) {
     let output = simulate(PROGRAM, arguments, Path::new("."));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -54,13 +63,50 @@ fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told
 }
 
 #[rstest]
-#[case::other_version(r#"{"v": 99}"#, "99")]
-#[case::no_plan("pods: 3", "expected")]
+#[case::other_version(r#"{"v": 99}"#, "this plan is of version 99; this release runs version 1")]
+#[case::trace("neuron-e2e trace v2 of ..\n", "it is a trace (v2), which tells what happened")]
+#[case::no_plan("pods: 3", "this is no plan: expected")]
+#[case::field(r#"{"v": 1}"#, "this is no plan: missing field `seed` at line 1")]
+#[case::part(&with(r#"{"at": 5, "do": "kill", "part": "extendr", "on": "control"}"#), "event at 5: there is no \"extendr\" at control")]
+#[case::device(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#), "n1 has no device 99; it has 0 to 15")]
+#[case::machine(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#).replace("trn1.32", "trn1.31"), "trn1.31xlarge")]
+#[case::setting(&with("").replace("\"poll\"", "\"bindDeadlin\""), "the programs have no \"bindDeadlin\"; there is apiTimeout, bindDeadline")]
 fn a_plan_that_cannot_be_run_is_misuse(#[case] plan: &str, #[case] told: &str) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("plan.json"), plan).unwrap();
     let output = simulate(PROGRAM, &["--replay", "plan.json"], folder.path());
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("the plan plan.json cannot be run") && text.contains(told), "{text}");
+    assert!(text.contains("the plan plan.json cannot be run") && text.matches(told).count() == 1, "{text}");
+}
+
+#[test]
+fn kills_are_added_to_a_plan_and_counted_and_a_trace_says_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("plan.json"), with("")).unwrap();
+    let run = ["--replay", "plan.json", "--trace", "trace.txt"];
+    let counts = |arguments: &[&str]| {
+        let output = simulate(PROGRAM, &[&run, arguments, &["-o", "json"]].concat(), folder.path());
+        let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (row["kills"].clone(), row["faults"]["kill plugin"].clone())
+    };
+    assert_eq!(counts(&[]), (json!(0), Value::Null));
+    assert_eq!(counts(&["--kill", "plugin/n1:20"]), (json!(1), json!(1)));
+    let trace = std::fs::read_to_string(folder.path().join("trace.txt")).unwrap();
+    let told = "neuron-e2e trace v1 of neuron-e2e simulate --replay plan.json --kill plugin/n1:20";
+    assert_eq!(trace.lines().next(), Some(told));
+    assert!(trace.contains("plugin/n1: is killed"), "{trace}");
+    let output = simulate(PROGRAM, &["--replay", "trace.txt"], folder.path());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("the plan trace.txt cannot be run: it is a trace (v1)"), "{text}");
+}
+
+/// A plan of one node in which this happens.
+fn with(event: &str) -> String {
+    format!(
+        r#"{{"v": 1, "seed": 1, "kubernetes": "1.37", "seconds": 60, "nodes": [{{"machine": "trn1.32xlarge"}}],
+        "settings": {{"linkMilliseconds": [0, 0], "linkLoss": 0, "api": {{}}, "restartMilliseconds": [1, 1], "seededOrder": true,
+        "statusSeconds": 1, "adversarial": false, "programs": {{"poll": 1000}}}}, "events": [{event}]}}"#
+    )
 }

@@ -81,23 +81,3 @@ fn a_pod_that_waits_in_vain_is_judged_at_a_rest_and_given_up_after_an_hour() {
     assert!((70 * 60..71 * 60).contains(&given_up), "given up after {given_up} s");
     assert_eq!(lines.seconds_of("DELETE /api/v1/namespaces/default/pods/all"), None);
 }
-
-#[test]
-fn what_heals_a_known_violation_does_not_repeat_it() {
-    let time = Duration::from_secs(3600);
-    let plan = Seeded::new(1, Profile::Calm, ["trn1.32xlarge"], time).plan(&Neuron::default());
-    let minute = |minute: u64, what| Event { at: minute * 60_000, what };
-    let events = vec![
-        minute(5, What::StatefulSet { name: "set".to_owned(), pod: manifest(16), replicas: 1 }),
-        // The next pod of this name is given what the containers of this one still have.
-        minute(10, What::Delete { pod: "set-0".to_owned(), grace: Some(0) }),
-    ];
-    let (summary, lines) = traced(&Plan { events, ..plan });
-    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
-    assert!(
-        lines.seconds_of("heals by deleting default/set-0").is_some(),
-        "it is known no longer: take another"
-    );
-    let counts: Vec<u64> = summary.violations.0.values().map(|seen| seen.count).collect();
-    assert_eq!(counts, [1], "{:#?}", summary.violations);
-}

@@ -13,7 +13,7 @@
 //! | how is it run? | [`Seeded`] by a seed, [`run`](fn@run) by a plan |
 //!
 //! Rooms, each knowing only those before it: `units` and `names`; [`plan`]; [`observer`], what is true; `resource`, the plain case
-//! of hardware and pods; [`suite`]; `watcher`, which keeps the truth and judges it; `api`, the way to the API server; `controllers`;
+//! of hardware and pods; [`suite`]; `problem`, whether a plan fits one; `watcher`, which keeps the truth and judges it; `api`, the way to the API server; `controllers`;
 //! `world`, the cluster itself; `run`. Beside them [`profile`] draws plans, `seeded` runs them and [`shrink`](mod@shrink) makes
 //! them smaller.
 
@@ -22,6 +22,7 @@ mod controllers;
 mod names;
 pub mod observer;
 pub mod plan;
+mod problem;
 pub mod profile;
 mod resource;
 mod run;
@@ -33,6 +34,6 @@ mod watcher;
 mod world;
 
 pub use self::names::SCHEDULER;
-pub use self::run::{RunOptions, Summary, TellProgress, run};
+pub use self::run::{RunOptions, STUCK, Summary, TellProgress, run};
 pub use self::seeded::Seeded;
 pub use self::suite::Suite;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use simulator::executor::Order;
 use simulator::trace::Sink;
-use simulator::{Options, Simulation, TellStuck};
+use simulator::{Options, POLL_LIMIT, Simulation};
 use tokio::time::{Instant, sleep_until};
 
 use crate::observer::{Known, Seen, Violation, Violations, without_numbers};
@@ -16,6 +16,10 @@ use crate::suite::Suite;
 use crate::watcher::Counts;
 use crate::world::World;
 
+/// The invariant that every poll returns, with which the signatures of its violations begin. Nothing ends what does not return: a
+/// plan that shows it cannot be tried again and again in one process.
+pub const STUCK: &str = "stuck";
+
 /// The grace of the pods of a known violation, in seconds.
 const HEAL_GRACE: u32 = 1;
 
@@ -23,19 +27,32 @@ const HEAL_GRACE: u32 = 1;
 pub type TellProgress = Box<dyn FnMut(&Summary) + Send>;
 
 /// How a plan is run.
-#[derive(Default)]
 pub struct RunOptions {
     /// Violations that are known: they are counted, and the run goes on from a cluster that is well again.
     pub known: Vec<Known>,
     /// Where events go, if anybody reads them.
     pub trace: Option<Sink>,
-    /// Is told, in real time, of a poll that does not return for so long.
-    pub watchdog: Option<(Duration, TellStuck)>,
+    /// How long a poll may take in real time; one that takes longer ends the run.
+    pub poll_limit: Duration,
     /// Is told, each simulated hour, how far the run is.
     pub progress: Option<TellProgress>,
     /// The bug that the programs have.
     #[cfg(planted)]
     pub planted: Option<String>,
+}
+
+impl Default for RunOptions {
+    /// Nothing is known, nobody looks on, and a poll may take a minute.
+    fn default() -> Self {
+        Self {
+            known: Vec::new(),
+            trace: None,
+            poll_limit: POLL_LIMIT,
+            progress: None,
+            #[cfg(planted)]
+            planted: None,
+        }
+    }
 }
 
 /// What came of a run.
@@ -54,6 +71,8 @@ pub struct Summary {
     pub ended: u64,
     /// Processes that were killed or ended, and started again.
     pub restarts: u64,
+    /// Processes that were killed.
+    pub kills: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,
     /// What must not be, by signature.
@@ -78,10 +97,10 @@ pub fn run(
     suite: Arc<dyn Suite>,
     options: RunOptions,
 ) -> anyhow::Result<Summary> {
-    if let Some(problem) = plan.problem() {
+    if let Some(problem) = plan.problem_with(&*suite) {
         anyhow::bail!(problem);
     }
-    let RunOptions { known, trace, watchdog, progress, .. } = options;
+    let RunOptions { known, trace, poll_limit, progress, .. } = options;
     let order = if plan.settings.seeded_order { Order::Seeded } else { Order::ByAge };
     let simulated = Options {
         seed: plan.seed,
@@ -89,7 +108,7 @@ pub fn run(
         trace,
         events: fake_cluster::CALLS,
         kills: plan.kills.clone(),
-        watchdog,
+        poll_limit,
     };
     let (plan, known_there) = (plan.clone(), known.clone());
     let finished = simulator::run(simulated, move |simulation| {
@@ -108,16 +127,28 @@ pub fn run(
     };
     summary.seconds = finished.elapsed.as_secs();
     summary.restarts = finished.activity.values().map(|part| part.starts.saturating_sub(1)).sum();
+    for (part, activity) in &finished.activity {
+        summary.kills += activity.kills;
+        if activity.kills_by_poll > 0 {
+            *summary.faults.entry(format!("kill {}", kind(part))).or_default() += activity.kills_by_poll;
+        }
+    }
     summary.hash = format!("{:016x}", finished.hash);
     summary.events = finished.events;
     summary.branches = finished.branches.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
-    for panic in finished.panics {
-        let signature = format!("panic: {}: {}", kind(&panic.part), without_numbers(&panic.message));
-        let text = format!("{} panicked at {}: {}", panic.part, panic.location, panic.message);
-        let first = finished.elapsed.as_millis() as u64;
+    let first = finished.elapsed.as_millis() as u64;
+    let mut ends_with = |signature: String, text: String| {
         let last_events = finished.last_events.clone();
         let seen = || Seen { count: 0, first, text, last_events };
         summary.violations.0.entry(signature).or_insert_with(seen).count += 1;
+    };
+    for panic in finished.panics {
+        let signature = format!("panic: {}: {}", kind(&panic.part), without_numbers(&panic.message));
+        ends_with(signature, format!("{} panicked at {}: {}", panic.part, panic.location, panic.message));
+    }
+    if let Some(stuck) = finished.stuck {
+        let text = format!("a poll of {} has not returned for {:?}", stuck.part, stuck.limit);
+        ends_with(format!("{STUCK}: {}: a poll does not return", kind(&stuck.part)), text);
     }
     let is_unknown = |signature: &&String| !known.iter().any(|known| known.is(signature));
     summary.unknown = summary.violations.0.keys().filter(is_unknown).cloned().collect();

@@ -1,9 +1,9 @@
-//! Makes a plan that fails smaller, for as long as the same goes wrong: fewer events, pods and nodes, less time, fewer ways in
-//! which things go wrong by chance.
+//! Makes a plan that fails smaller, for as long as the same goes wrong: fewer kills, events, pods and nodes, less time, fewer ways
+//! in which things go wrong by chance.
 
 use std::time::{Duration, Instant};
 
-use crate::plan::{ApiRates, Event, EventSource, Place, Plan, Settings, What};
+use crate::plan::{ApiRates, Event, EventSource, Place, Plan, Settings, What, node_name};
 
 /// A plan being made smaller.
 pub struct Shrinker<F> {
@@ -44,6 +44,7 @@ pub fn shrink(plan: Plan, time: Duration, fails: impl FnMut(&Plan) -> bool) -> S
     let mut shrinker = Shrinker { plan, fails, until, tried: 0 };
     loop {
         let before = shrinker.plan.clone();
+        shrinker.fewer_kills();
         shrinker.fewer_events();
         shrinker.fewer_pods();
         shrinker.fewer_nodes();
@@ -72,6 +73,15 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
             self.plan = smaller;
         }
         fails
+    }
+
+    /// Leaves out kills before polls, the last first.
+    fn fewer_kills(&mut self) {
+        for kill in (0..self.plan.kills.len()).rev() {
+            let mut smaller = self.plan.clone();
+            smaller.kills.remove(kill);
+            self.takes(smaller);
+        }
     }
 
     /// Leaves out parts of the events, ever smaller ones.
@@ -117,6 +127,8 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
             let mut smaller = self.plan.clone();
             smaller.nodes.remove(node);
             smaller.events.retain_mut(|event| without_node(&mut event.what, node));
+            let nodes = self.plan.nodes.len();
+            smaller.kills.retain_mut(|(part, _)| part_without_node(part, node, nodes));
             self.takes(smaller);
         }
     }
@@ -185,6 +197,18 @@ fn merged(now: &Settings, trial: &Settings, calm: &Settings) -> Settings {
         merged.programs.clear();
     }
     merged
+}
+
+/// Whether there is the part of a kill without a node; its name is then that of what is left.
+fn part_without_node(part: &mut String, gone: usize, nodes: usize) -> bool {
+    let Some((kind, node)) = part.split_once('/') else { return true };
+    if node == node_name(gone) {
+        return false;
+    }
+    if let Some(after) = (gone + 1..nodes).find(|after| node == node_name(*after)) {
+        *part = format!("{kind}/{}", node_name(after - 1));
+    }
+    true
 }
 
 /// Whether the event can happen without a node; its nodes' places are then those of what is left.
@@ -272,8 +296,18 @@ mod tests {
     }
 
     #[test]
+    fn kills_that_do_not_matter_are_left_out_and_follow_their_node() {
+        let kill = |part: &str, poll| (part.to_owned(), poll);
+        let kills = vec![kill("extender", 9), kill("plugin/n3", 7), kill("kubelet/n1", 5)];
+        let fails =
+            |plan: &Plan| plan.kills.iter().any(|(part, poll)| part.starts_with("plugin/") && *poll == 7);
+        let shrunk = shrink(Plan { kills, ..plan() }, Duration::from_secs(60), fails).plan;
+        assert_eq!((shrunk.kills, shrunk.nodes.len()), (vec![kill("plugin/n1", 7)], 1));
+    }
+
+    #[test]
     fn a_plan_that_needs_everything_stays_as_it_is() {
-        let whole = plan();
+        let whole = Plan { kills: vec![("extender".to_owned(), 9)], ..plan() };
         let mut tried = 0;
         let shrunk = shrink(whole.clone(), Duration::from_secs(60), |smaller| {
             tried += 1;

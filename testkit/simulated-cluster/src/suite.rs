@@ -128,7 +128,7 @@ pub trait Suite: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The programs' own time-outs and the like, in milliseconds.
+    /// The programs' own time-outs and the like, in milliseconds: each time the same names, which are those that a plan may have.
     fn draw_settings(&self, _draws: &mut Rng) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }

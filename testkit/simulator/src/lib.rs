@@ -61,5 +61,5 @@ pub use self::host::Host;
 pub use self::panics::Panic;
 pub use self::parts::Activity;
 pub use self::process::Process;
-pub use self::simulation::{Finished, Options, Simulation, run};
-pub use self::watchdog::{Stuck, TellStuck};
+pub use self::simulation::{Finished, Options, POLL_LIMIT, Simulation, run};
+pub use self::watchdog::Stuck;

@@ -13,6 +13,10 @@ pub struct Activity {
     pub log_lines: u64,
     /// Processes started.
     pub starts: u64,
+    /// Processes killed.
+    pub kills: u64,
+    /// How many of them before a poll that [`Options::kills`](crate::Options::kills) names.
+    pub kills_by_poll: u64,
 }
 
 /// All parts, by their places: a part's place is its number in the order of their first starts, from 0.
@@ -57,6 +61,13 @@ impl Parts {
     /// How often the part was polled.
     pub(crate) fn polls(&self, place: usize) -> u64 {
         self.state().all[place].activity.polls
+    }
+
+    /// Counts a process that is killed, and whether it is for the number of its poll.
+    pub(crate) fn count_kill(&self, place: usize, by_poll: bool) {
+        let activity = &mut self.state().all[place].activity;
+        activity.kills += 1;
+        activity.kills_by_poll += u64::from(by_poll);
     }
 
     pub(crate) fn count_log_line(&self, place: usize) {

@@ -85,6 +85,8 @@ fn a_process_is_killed_before_the_poll_that_was_chosen() {
         }
         counts
     });
+    let activity = finished.activity["p"];
+    assert_eq!((activity.starts, activity.kills, activity.kills_by_poll), (3, 2, 2));
     assert_eq!(finished.result.unwrap(), [(2, true), (1, true), (10, false)]);
 }
 

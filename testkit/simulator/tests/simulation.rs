@@ -88,21 +88,24 @@ fn panics_are_told_with_their_part() {
 }
 
 #[test]
-fn a_poll_that_does_not_return_is_told_in_real_time() {
-    let (tell, told) = mpsc::channel();
+fn a_poll_that_does_not_return_ends_the_run_in_real_time() {
     let (go_on, stuck) = mpsc::channel::<()>();
-    let tell = move |stuck: Stuck| tell.send(stuck).unwrap();
-    let watchdog = Some((Duration::from_millis(20), Box::new(tell) as Box<dyn Fn(_) + Send>));
-    let running = std::thread::spawn(move || {
-        run(Options { watchdog, ..Options::new(1) }, async move |simulation: Simulation| {
-            sleep(Duration::from_secs(5)).await;
-            simulation.host("h").process("p").system().spawn(async move { stuck.recv().unwrap() }).await
-        })
+    let (over, is_over) = mpsc::channel::<()>();
+    let options = Options { poll_limit: Duration::from_millis(100), ..Options::new(1) };
+    let limit = options.poll_limit;
+    let finished = run(options, async move |simulation: Simulation| {
+        let _over = over;
+        sleep(Duration::from_secs(5)).await;
+        simulation.event("p", format_args!("spins"));
+        simulation.host("h").process("p").system().spawn(async move { stuck.recv().unwrap() }).await
     });
-    let stuck = told.recv_timeout(Duration::from_secs(20)).unwrap();
-    assert_eq!((stuck.part.as_str(), stuck.elapsed), ("p", Duration::from_secs(5)));
+    assert_eq!(finished.stuck, Some(Stuck { part: "p".to_owned(), limit }));
+    assert_eq!((finished.result, finished.elapsed), (None, Duration::from_secs(5)));
+    assert_eq!(finished.last_events[0], "0d 00:00:05.000 p: spins");
+    // When the poll returns after all, its thread ends.
     go_on.send(()).unwrap();
-    assert_eq!(running.join().unwrap().result, Some(Ok(())));
+    let ended = is_over.recv_timeout(Duration::from_secs(20));
+    assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{available_parallelism, scope};
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 
 use super::{SimulateArguments, counted, show};
 use crate::command::progress;
@@ -17,6 +17,7 @@ use crate::report::{Output, print};
 pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::Result<ExitCode> {
     let bar = progress::bar(seeds.end - seeds.start)?;
     let (began, next) = (Instant::now(), AtomicU64::new(seeds.start));
+    let _lines = progress::lines(&bar, |bar| format!("{} seeds have run", bar.position()));
     let in_time = || arguments.within.is_none_or(|time| began.elapsed() < time);
     let rows = Mutex::new(Vec::new());
     let workers = available_parallelism().map_or(1, usize::from);
@@ -40,19 +41,37 @@ pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::R
     bar.finish_and_clear();
     let mut rows = rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     rows.sort_by_key(|(seed, _)| *seed);
-    let rows = rows.into_iter().map(|(_, row)| row).collect::<anyhow::Result<Vec<show::Row>>>()?;
+    let (rows, broken) = apart(rows.into_iter().map(|(_, row)| row));
     match arguments.output {
         Output::Json => print::json(&rows)?,
         Output::Table => print::line(show::table(&rows))?,
     }
-    show::exit_code(arguments, &rows)
+    let code = show::exit_code(arguments, &rows)?;
+    match broken {
+        Some(told) => bail!(told),
+        None => Ok(code),
+    }
+}
+
+/// The rows of those that ran, and what is to be told of those that did not.
+fn apart(rows: impl IntoIterator<Item = anyhow::Result<show::Row>>) -> (Vec<show::Row>, Option<String>) {
+    let (mut ran, mut broken) = (Vec::new(), Vec::new());
+    for row in rows {
+        match row {
+            Ok(row) => ran.push(row),
+            Err(error) => broken.push(format!("{error:#}")),
+        }
+    }
+    let all = ran.len() + broken.len();
+    let told = format!("{} of {all} seeds broke off:\n  {}", broken.len(), broken.join("\n  "));
+    (ran, (!broken.is_empty()).then_some(told))
 }
 
 /// Runs one seed in a process of its own.
 fn one(arguments: &SimulateArguments, seed: u64) -> anyhow::Result<show::Row> {
     let program = std::env::current_exe().context("where this program is, is not known")?;
     let mut command = Command::new(program);
-    command.args(["simulate", "-o", "json", "--seed", &seed.to_string()]);
+    command.args(["simulate", "-o", "json", "--no-progress", "--seed", &seed.to_string()]);
     command.args(["--for", &format!("{}s", arguments.time.as_secs())]);
     command.args(["--nodes", &counted(&arguments.nodes).join(",")]);
     command.args(["--profile", &arguments.profile.to_string()]);
@@ -71,4 +90,25 @@ fn one(arguments: &SimulateArguments, seed: u64) -> anyhow::Result<show::Row> {
         let told = String::from_utf8_lossy(&output.stderr);
         anyhow!("seed {seed} broke off ({}): {}; {}", output.status, told.trim(), arguments.command(seed))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use simulated_cluster::Summary;
+
+    use super::*;
+
+    #[test]
+    fn seeds_that_break_off_do_not_take_the_others_with_them() {
+        let row = |command: &str| show::Row {
+            command: command.to_owned(),
+            real_seconds: 1.0,
+            plan: None,
+            summary: Summary::default(),
+        };
+        let (rows, told) = apart([Ok(row("a")), Err(anyhow!("seed 1 broke off")), Ok(row("c"))]);
+        assert_eq!(rows.iter().map(|row| &*row.command).collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(told.as_deref(), Some("1 of 3 seeds broke off:\n  seed 1 broke off"));
+        assert_eq!(apart([Ok(row("a"))]).1, None);
+    }
 }

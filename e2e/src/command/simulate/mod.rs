@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use neuron_e2e_engine::embedded::Version;
-use neuron_e2e_simulation::Nodes;
+use neuron_e2e_simulation::{Neuron, Nodes};
 use simulated_cluster::observer::Known;
+use simulated_cluster::plan::Plan;
 use simulated_cluster::profile::Profile;
 use simulated_cluster::{RunOptions, Seeded};
 
@@ -33,7 +34,7 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "TIME", value_parser = time, requires = "seeds")]
     within: Option<Duration>,
     /// Simulated time, such as 24h, 90m or 30d.
-    #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = some_time)]
     time: Duration,
     /// The nodes, such as trn1.32xlarge=10,trn2.48xlarge:lnc1=2.
     #[arg(long, default_value = "trn1.32xlarge=2,inf2.48xlarge=1", value_name = "TYPE=NUMBER,..")]
@@ -47,10 +48,10 @@ pub(super) struct SimulateArguments {
     /// Kills a part before a poll of its tasks, by its number from 1, such as extender:1234 or plugin/n1:500.
     #[arg(long = "kill", value_name = "PART:POLL", value_parser = kill)]
     kills: Vec<(String, u64)>,
-    /// Runs a plan from a file in place of a seed's.
-    #[arg(long, value_name = "FILE")]
+    /// Runs a plan from a file in place of a seed's; kills are added to its own.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["time", "nodes", "profile", "kubernetes"])]
     replay: Option<PathBuf>,
-    /// Writes every event to a file.
+    /// Writes every event to a file, after a line that says what was run.
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     trace: Option<PathBuf>,
     /// Leaves out events of the trace before this time.
@@ -67,11 +68,14 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "NAME", value_parser = planted::names())]
     planted: Option<String>,
     /// Treats a violation that is known, by its signature, as if it were not: its plan is kept and made smaller.
-    #[arg(long, value_name = "SIGNATURE")]
+    #[arg(long, value_name = "SIGNATURE", value_parser = known_signature)]
     unknown: Vec<String>,
     /// Fails if a fault or a recovery branch was never reached.
     #[arg(long)]
     every_branch: bool,
+    /// Says nothing of how far it is: nobody reads what each of many seeds would say.
+    #[arg(long, hide = true)]
+    no_progress: bool,
     /// How to print what came of it.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -83,9 +87,20 @@ pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
     if arguments.planted.as_deref() == Some(planted::LIST) {
         return planted::list(arguments.output);
     }
+    if arguments.replay.is_none() {
+        possible(&arguments.seeded(arguments.seed).plan(&Neuron::default()))?;
+    }
     match &arguments.seeds {
         Some(seeds) => many::run(&arguments, seeds.clone()),
         None => one::run(&arguments),
+    }
+}
+
+/// Looks whether a plan asks for what there is, before anything is run or written.
+fn possible(plan: &Plan) -> anyhow::Result<()> {
+    match plan.problem_with(&Neuron::default()) {
+        Some(problem) => anyhow::bail!(problem),
+        None => Ok(()),
     }
 }
 
@@ -120,13 +135,14 @@ impl SimulateArguments {
         if self.kubernetes != Version::default() {
             command.push_str(&format!(" --kubernetes {}", self.kubernetes));
         }
-        for (part, poll) in &self.kills {
-            command.push_str(&format!(" --kill {part}:{poll}"));
-        }
-        for signature in &self.unknown {
-            command.push_str(&format!(" --unknown '{signature}'"));
-        }
-        command + &self.planting()
+        command + &self.besides()
+    }
+
+    /// What is added to a seed or a plan, as on the command line.
+    fn besides(&self) -> String {
+        let kills = self.kills.iter().map(|(part, poll)| format!(" --kill {part}:{poll}"));
+        let unknown = self.unknown.iter().map(|signature| format!(" --unknown '{signature}'"));
+        kills.chain(unknown).collect::<String>() + &self.planting()
     }
 
     /// What a run needs beside its plan.
@@ -179,6 +195,23 @@ fn time(text: &str) -> anyhow::Result<Duration> {
         _ => anyhow::bail!(wrong()),
     };
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+fn some_time(text: &str) -> anyhow::Result<Duration> {
+    let time = time(text)?;
+    anyhow::ensure!(!time.is_zero(), "nothing happens in no time; the shortest is 1s");
+    Ok(time)
+}
+
+fn known_signature(text: &str) -> anyhow::Result<String> {
+    let known = neuron_e2e_simulation::known()?;
+    let all = || known.iter().map(|known| format!("{:?}", known.signature)).collect::<Vec<_>>().join(", ");
+    anyhow::ensure!(
+        known.iter().any(|known| known.is(text)),
+        "no such violation is known; known is {}",
+        all()
+    );
+    Ok(text.to_owned())
 }
 
 fn kill(text: &str) -> anyhow::Result<(String, u64)> {

@@ -1,37 +1,46 @@
 //! One simulation, in this process.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use neuron_e2e_simulation::{Neuron, plan_of, run_plan, smaller};
-use simulated_cluster::observer::{Seen, Violations};
 use simulated_cluster::plan::Plan;
-use simulated_cluster::{RunOptions, Summary};
-use simulator::Stuck;
+use simulated_cluster::{RunOptions, STUCK, Summary};
 use simulator::trace::Sink;
 
-use super::SimulateArguments;
 use super::show::{Row, exit_code, table};
+use super::{SimulateArguments, possible};
+use crate::command::progress;
 use crate::report::{Output, print};
 
-/// How long a poll may take in real time; one that takes longer does not return.
-const POLL_LIMIT: Duration = Duration::from_secs(60);
+/// What the first line of a trace begins with, before the number of its form.
+const TRACE: &str = "neuron-e2e trace v";
+/// The form of traces that this release writes.
+const TRACE_VERSION: u32 = 1;
 
 /// Runs it, and makes the plan of what fails smaller.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
-    let plan = arguments.replay.as_deref().map(read).transpose()?;
+    let plan = arguments.replay.as_deref().map(|path| read(path, &arguments.kills)).transpose();
+    let plan = plan.with_context(|| cannot_be_run(arguments))?;
     let seconds = plan.as_ref().map_or(arguments.time.as_secs(), |plan| plan.seconds);
     let bar = bar(seconds)?;
     let began = Instant::now();
+    let say = |bar: &ProgressBar| {
+        let share = 100 * bar.position() / bar.length().unwrap_or_default().max(1);
+        format!("{share} % of the simulated time, {}", bar.message())
+    };
+    let lines = (!arguments.no_progress).then(|| progress::lines(&bar, say));
     let options = options(arguments, &bar)?;
     let summary = match &plan {
-        Some(plan) => run_plan(plan, options)?,
+        Some(plan) => run_plan(plan, options).with_context(|| cannot_be_run(arguments))?,
         None => arguments.seeded(arguments.seed).run(Neuron::default(), options)?,
     };
+    drop(lines);
     bar.finish_and_clear();
     let row =
         Row { command: command(arguments), real_seconds: began.elapsed().as_secs_f64(), plan: None, summary };
@@ -46,7 +55,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
 /// The command that runs it again.
 fn command(arguments: &SimulateArguments) -> String {
     match &arguments.replay {
-        Some(path) => format!("neuron-e2e simulate --replay {}{}", path.display(), arguments.planting()),
+        Some(path) => format!("neuron-e2e simulate --replay {}{}", path.display(), arguments.besides()),
         None => arguments.command(arguments.seed),
     }
 }
@@ -58,10 +67,22 @@ fn show(output: Output, row: &Row) -> anyhow::Result<()> {
     }
 }
 
-fn read(path: &std::path::Path) -> anyhow::Result<Plan> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {}", path.display()))?;
-    Plan::parse(&text).with_context(|| format!("the plan {} cannot be run", path.display()))
+/// Reads a plan, to whose kills these are added.
+fn read(path: &Path, kills: &[(String, u64)]) -> anyhow::Result<Plan> {
+    let text = std::fs::read_to_string(path).context("cannot read it")?;
+    if let Some(version) = text.strip_prefix(TRACE).and_then(|text| text.split_whitespace().next()) {
+        bail!(
+            "it is a trace (v{version}), which tells what happened; plans are in the folder of --keep-failures"
+        );
+    }
+    let mut plan = Plan::parse(&text)?;
+    plan.kills.extend_from_slice(kills);
+    possible(&plan)?;
+    Ok(plan)
+}
+
+fn cannot_be_run(arguments: &SimulateArguments) -> String {
+    format!("the plan {} cannot be run", arguments.replay.clone().unwrap_or_default().display())
 }
 
 fn bar(seconds: u64) -> anyhow::Result<ProgressBar> {
@@ -73,10 +94,10 @@ fn bar(seconds: u64) -> anyhow::Result<ProgressBar> {
 fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<RunOptions> {
     let trace = match &arguments.trace {
         Some(path) => {
-            let file =
-                File::create(path).with_context(|| format!("cannot write the trace {}", path.display()))?;
-            let from = arguments.trace_from.unwrap_or_default();
-            Some(Sink { to: Box::new(BufWriter::new(file)), from })
+            let told = || format!("cannot write the trace {}", path.display());
+            let mut to = BufWriter::new(File::create(path).with_context(told)?);
+            writeln!(to, "{TRACE}{TRACE_VERSION} of {}", command(arguments)).with_context(told)?;
+            Some(Sink { to: Box::new(to), from: arguments.trace_from.unwrap_or_default() })
         }
         None => None,
     };
@@ -85,39 +106,13 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
         told.set_position(summary.seconds);
         told.set_message(format!("{} pods placed", summary.placed));
     };
-    let (command, output) = (command(arguments), arguments.output);
-    let tell = move |stuck: Stuck| {
-        let code = if show(output, &stuck_row(&command, &stuck)).is_ok() { 1 } else { 2 };
-        #[allow(clippy::disallowed_methods, reason = "nothing else ends a thread that does not yield")]
-        std::process::exit(code);
-    };
     #[allow(clippy::needless_update, reason = "a build with planted bugs has one more")]
     Ok(RunOptions {
         known: arguments.known()?,
         trace,
-        watchdog: Some((POLL_LIMIT, Box::new(tell))),
         progress: Some(Box::new(progress)),
         ..arguments.options()
     })
-}
-
-/// What is told of a poll that does not return: all that is known of the run.
-fn stuck_row(command: &str, stuck: &Stuck) -> Row {
-    let kind = stuck.part.split('/').next().unwrap_or_default();
-    let signature = format!("stuck: {kind}: a poll does not return");
-    let seen = Seen {
-        count: 1,
-        first: u64::try_from(stuck.elapsed.as_millis()).unwrap_or(u64::MAX),
-        text: format!("a poll of {} has not returned for {POLL_LIMIT:?}", stuck.part),
-        last_events: Vec::new(),
-    };
-    let summary = Summary {
-        seconds: stuck.elapsed.as_secs(),
-        violations: Violations([(signature.clone(), seen)].into()),
-        unknown: vec![signature],
-        ..Summary::default()
-    };
-    Row { command: command.to_owned(), real_seconds: POLL_LIMIT.as_secs_f64(), plan: None, summary }
 }
 
 /// Keeps the plan of what failed, made smaller.
@@ -131,13 +126,51 @@ fn failed(
     let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), until));
     let plan = if arguments.shrink_for.is_zero() {
         plan
+    } else if signature.starts_with(STUCK) {
+        print::progress(format_args!(
+            "{signature}: the plan is not made smaller; none that is tried would return"
+        ));
+        plan
     } else {
         print::progress(format_args!("{signature}: the plan is made smaller for {:?}", arguments.shrink_for));
         smaller(plan, signature, arguments.shrink_for, || arguments.options()).plan
     };
-    let folder = &arguments.keep_failures;
+    Ok(Row { plan: Some(keep(&arguments.keep_failures, &plan)?), ..row })
+}
+
+/// Writes a plan to a file of its own: other plans of its seed stay.
+fn keep(folder: &Path, plan: &Plan) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let path = folder.join(format!("seed-{}.json", plan.seed));
-    std::fs::write(&path, plan.to_text()).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Row { plan: Some(path), ..row })
+    let text = plan.to_text();
+    let name = format!("seed-{}-{}", plan.seed, plan.kubernetes);
+    let mut path = folder.join(format!("{name}.json"));
+    let mut number = 1;
+    while std::fs::read_to_string(&path).is_ok_and(|there| there != text) {
+        number += 1;
+        path = folder.join(format!("{name}-{number}.json"));
+    }
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_e2e_simulation::Neuron;
+    use simulated_cluster::Seeded;
+    use simulated_cluster::profile::Profile;
+
+    use super::*;
+
+    #[test]
+    fn a_kept_plan_overwrites_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = |kubernetes: &str, seconds| {
+            let seeded = Seeded::new(7, Profile::Calm, ["trn1.2xlarge"], Duration::from_secs(seconds));
+            Seeded { kubernetes: kubernetes.to_owned(), ..seeded }.plan(&Neuron::default())
+        };
+        let plans = [plan("1.37", 60), plan("1.34", 60), plan("1.37", 61), plan("1.37", 60)];
+        let kept = plans.map(|plan| keep(folder.path(), &plan).unwrap());
+        let names = kept.map(|path| path.file_name().unwrap().to_string_lossy().into_owned());
+        assert_eq!(names, ["seed-7-1.37.json", "seed-7-1.34.json", "seed-7-1.37-2.json", "seed-7-1.37.json"]);
+    }
 }

@@ -112,6 +112,7 @@ fn totals(rows: &[Row]) -> String {
             sum(|row| row.ended)
         ),
     );
+    row("kills", sum(|row| row.kills).to_string());
     row("restarts", sum(|row| row.restarts).to_string());
     row("events", sum(|row| row.events).to_string());
     if let [only] = rows {
@@ -130,7 +131,7 @@ fn unknown(row: &Row) -> String {
     }
     let _ = write!(text, "  again: {}", row.command);
     if let Some(plan) = &row.plan {
-        let _ = write!(text, "\n  smaller: neuron-e2e simulate --replay {}", plan.display());
+        let _ = write!(text, "\n  its plan: neuron-e2e simulate --replay {}", plan.display());
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Plans as JSON: what is wrong with one, and what would be right.
 
-use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::{ApiRates, Event, PLAN_VERSION, Place, Plan, What};
 
@@ -8,7 +8,7 @@ use super::{ApiRates, Event, PLAN_VERSION, Place, Plan, What};
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// It is not the JSON of a plan.
-    #[error("this is no plan: {0}")]
+    #[error("this is no plan")]
     NotAPlan(#[from] serde_json::Error),
     /// Another release has written it.
     #[error("this plan is of version {found}; this release runs version {PLAN_VERSION}")]
@@ -27,14 +27,15 @@ impl Plan {
     /// # Errors
     /// It is none, of another version, or asks for what cannot be.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
-        let value: serde_json::Value = serde_json::from_str(text)?;
-        if let Some(found) = value.get("v").and_then(serde_json::Value::as_u64)
+        let value: Value = serde_json::from_str(text)?;
+        if let Some(found) = value.get("v").and_then(Value::as_u64)
             && found != u64::from(PLAN_VERSION)
         {
             return Err(PlanError::Version { found });
         }
-        let plan = Plan::deserialize(value)?;
-        match plan.problem() {
+        // From the text, which has lines to name.
+        let plan: Plan = serde_json::from_str(text)?;
+        match plan.problem().or_else(|| plan.unknown_field(&value)) {
             Some(problem) => Err(PlanError::Impossible(problem)),
             None => Ok(plan),
         }
@@ -56,13 +57,44 @@ impl Plan {
         format!("{without_end}[\n{}\n  ]\n}}\n", events.join(",\n"))
     }
 
-    /// What is wrong with it, if anything is.
+    /// What is wrong with it whatever is simulated, if anything is.
     pub fn problem(&self) -> Option<String> {
         if self.nodes.is_empty() {
             return Some("a plan needs at least one node".to_owned());
         }
+        if self.seconds == 0 {
+            return Some("a plan runs for at least one second; seconds is 0".to_owned());
+        }
+        if let Some((part, _)) = self.kills.iter().find(|(_, poll)| *poll == 0) {
+            return Some(format!("kills: {part} has no poll 0; polls are counted from 1"));
+        }
         let mut events = self.events.iter();
-        self.settings.problem().or_else(|| events.find_map(|event| self.problem_of(event)))
+        self.settings
+            .problem()
+            .or_else(|| events.find_map(|event| self.problem_of(event)))
+            .or_else(|| self.problem_of_order())
+    }
+
+    fn problem_of_order(&self) -> Option<String> {
+        let mut pairs = self.events.iter().zip(self.events.iter().skip(1));
+        let (before, after) = pairs.find(|(before, after)| before.at > after.at)?;
+        Some(format!(
+            "event at {}: it stands after the one at {}; events are in the order of their times",
+            after.at, before.at
+        ))
+    }
+
+    /// A field of an event that there is not: serde takes any where fields are flattened. `written` is the plan as it was read.
+    fn unknown_field(&self, written: &Value) -> Option<String> {
+        let written = written.get("events")?.as_array()?;
+        self.events.iter().zip(written).find_map(|(event, written)| {
+            // What is written again has every field that there is.
+            let known = serde_json::to_value(event).ok()?;
+            let known = known.as_object()?;
+            let wrong = written.as_object()?.keys().find(|field| !known.contains_key(*field))?;
+            let all: Vec<&str> = known.keys().map(String::as_str).collect();
+            Some(format!("event at {}: it has no {wrong:?}; there is {}", event.at, all.join(", ")))
+        })
     }
 
     fn problem_of(&self, event: &Event) -> Option<String> {
@@ -150,9 +182,36 @@ mod tests {
         for (event, told) in wrong {
             assert_eq!(Plan::parse(&plan(vec![event]).to_text()).unwrap_err().to_string(), told);
         }
+        let compact = |at| Event { at, what: What::Compact };
+        let order = plan(vec![compact(5), compact(3)]);
+        let told = "event at 3: it stands after the one at 5; events are in the order of their times";
+        assert_eq!(Plan::parse(&order.to_text()).unwrap_err().to_string(), told);
+        let poll = Plan { kills: vec![("extender".to_owned(), 0)], ..plan(Vec::new()) };
+        let told = "kills: extender has no poll 0; polls are counted from 1";
+        assert_eq!(Plan::parse(&poll.to_text()).unwrap_err().to_string(), told);
         let newer = plan(Vec::new()).to_text().replace("\"v\": 1", "\"v\": 2");
         let told = Plan::parse(&newer).unwrap_err().to_string();
         assert_eq!(told, "this plan is of version 2; this release runs version 1");
+        let none = Plan { seconds: 0, ..plan(Vec::new()) };
+        assert!(Plan::parse(&none.to_text()).unwrap_err().to_string().ends_with("seconds is 0"));
         assert!(Plan::parse("{").is_err());
+    }
+
+    #[test]
+    fn a_field_that_there_is_not_is_told() {
+        let off = What::PowerLoss { node: 0, seconds: 1 };
+        let events = vec![Event { at: 2, what: What::Compact }, Event { at: 3, what: off }];
+        let right = plan(events).to_text();
+        for (from, to, told) in [
+            (
+                "\"node\":0",
+                "\"node\":0,\"nod\":1",
+                "event at 3: it has no \"nod\"; there is at, do, node, seconds",
+            ),
+            ("\"at\":2", "\"at\":2,\"node\":1", "event at 2: it has no \"node\"; there is at, do"),
+        ] {
+            let wrong = right.replace(from, to);
+            assert_eq!(Plan::parse(&wrong).unwrap_err().to_string(), told);
+        }
     }
 }

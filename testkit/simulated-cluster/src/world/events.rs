@@ -51,11 +51,12 @@ impl World {
                 return self.with_part(&part, on, |part| part.kill());
             }
             What::Kill { part, on, after_polls: Some(polls) } => {
-                let is_there = self.with_part(&part, on, |part| part.kill_after(polls));
+                self.with_part(&part, on, |part| part.kill_after(polls));
                 self.fault_lasts(KILLED_WITHIN, move |world| {
                     world.with_part(&part, on, |part| part.kill_after(u64::MAX));
                 });
-                return is_there;
+                // It is counted when it happens.
+                return false;
             }
             What::Freeze { part, on, seconds } => {
                 let is_there = self.with_part(&part, on, |part| part.freeze());
@@ -91,6 +92,9 @@ impl World {
                 self.fault_lasts(seconds, move |world| world.conditions.set_lag(on, Duration::ZERO));
             }
             What::Device { node, device, fault, seconds } => {
+                if self.is_broken(node, device) {
+                    return false;
+                }
                 self.set_device(node, device, &fault, true);
                 if let Some(seconds) = seconds {
                     self.fault_lasts(seconds, move |world| world.set_device(node, device, &fault, false));
@@ -238,6 +242,15 @@ impl World {
             ends.into_iter().for_each(|place| self.conditions.reset(place));
         }
         self.fault_lasts(seconds, move |_| links.iter().for_each(|link| link.set_cut(false)));
+    }
+
+    /// Whether something about the device is broken, as it may be for good.
+    fn is_broken(&self, place: usize, device: u32) -> bool {
+        self.nodes.get(place).is_some_and(|node| {
+            let units = self.suite.units_of_device(&node.plan, device);
+            let state = self.watcher.state();
+            state.truth.broken.get(&node.name).is_some_and(|broken| !broken.is_disjoint(&units))
+        })
     }
 
     fn set_device(&self, place: usize, device: u32, fault: &str, breaks: bool) {

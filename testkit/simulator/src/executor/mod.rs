@@ -134,7 +134,7 @@ impl<F: Future> Executor<F> {
         }
         CURRENT.set(Some(process.part()));
         self.edge.set_clocks(process.wall(), elapsed);
-        self.watchdog.poll_begins(process.part(), elapsed);
+        self.watchdog.poll_begins(process.part());
         self.tasks.poll(id);
         self.watchdog.poll_ends();
         CURRENT.set(None);
@@ -152,7 +152,7 @@ impl<F: Future> Executor<F> {
             self.shared.clock.set_elapsed(elapsed);
             self.take_changes();
             self.take_batch();
-            if self.batch.is_empty() && self.shared.changes.ready.is_empty() {
+            if self.watchdog.has_given_up() || self.batch.is_empty() && self.shared.changes.ready.is_empty() {
                 return Poll::Pending;
             }
             self.idle.polled = true;
@@ -170,13 +170,16 @@ impl<F: Future> Executor<F> {
 }
 
 impl<F: Future> Future for Executor<F> {
-    /// None if nothing will ever happen again.
+    /// None if nothing will ever happen again, or nobody waits for it any more.
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
         self.shared.changes.ready.polling(context.waker());
         let polled = self.poll_batches();
         self.shared.changes.ready.polled();
+        if self.watchdog.has_given_up() {
+            return Poll::Ready(None);
+        }
         if polled.is_pending() && self.idle.alarm.as_mut().poll(context).is_ready() {
             if !std::mem::take(&mut self.idle.polled) {
                 return Poll::Ready(None);

@@ -41,7 +41,7 @@ impl Process {
     /// Kills it: none of its tasks is polled again, its connections are reset, its locks are free. One that has ended stays as it
     /// is.
     pub fn kill(&self) {
-        self.state.end(Ending::Killed);
+        self.state.kill(false);
     }
 
     /// Kills it once the tasks of its part were polled so many times more; a later call replaces an earlier one.

@@ -96,7 +96,7 @@ impl ProcessState {
             Stage::Ended => return MayBePolled::Never,
         }
         if self.shared.parts.count_poll(self.place) >= self.kill_before.load(Ordering::Relaxed) {
-            self.end(Ending::Killed);
+            self.kill(true);
             return MayBePolled::Never;
         }
         MayBePolled::Yes
@@ -108,9 +108,17 @@ impl ProcessState {
         self.kill_before.store(next.min(self.shared.parts.next_kill(self.place)), Ordering::Relaxed);
     }
 
-    /// Ends it, unless it has ended.
-    pub(crate) fn end(self: &Arc<Self>, how: Ending) {
-        if self.life.end() {
+    /// Kills it, unless it has ended: by the number of its poll, or because somebody wants it.
+    pub(super) fn kill(self: &Arc<Self>, by_poll: bool) {
+        if self.end(Ending::Killed) {
+            self.shared.parts.count_kill(self.place, by_poll);
+        }
+    }
+
+    /// Ends it. Whether it had not ended before.
+    pub(crate) fn end(self: &Arc<Self>, how: Ending) -> bool {
+        let ends = self.life.end();
+        if ends {
             self.event(match how {
                 Ending::Killed => "is killed",
                 Ending::Exited => "exits",
@@ -119,6 +127,7 @@ impl ProcessState {
             self.shared.network.process_ends(self.id, how);
             self.shared.changes.end(Arc::clone(self));
         }
+        ends
     }
 
     pub(super) fn freeze(&self) {

@@ -9,7 +9,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::options::Options;
+pub use self::options::{Options, POLL_LIMIT};
 pub use self::run::{Finished, run};
 use crate::host::Host;
 use crate::network::{Link, LinkQuality};

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::executor::Order;
 use crate::trace::Sink;
-use crate::watchdog::TellStuck;
+
+/// How long a poll may take in real time, if nothing else is said.
+pub const POLL_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a simulation is made of.
 pub struct Options {
@@ -18,13 +20,20 @@ pub struct Options {
     pub events: &'static str,
     /// Parts that are killed before a poll of their tasks, by its number over all processes of the part, from 1.
     pub kills: Vec<(String, u64)>,
-    /// Is told, on another thread, when a poll does not return for so long in real time.
-    pub watchdog: Option<(Duration, TellStuck)>,
+    /// How long a poll may take in real time: one that has not returned then, or after twice that time, ends the run.
+    pub poll_limit: Duration,
 }
 
 impl Options {
-    /// A seeded order, no kills, nobody who watches.
+    /// A seeded order, no kills, nobody who reads the trace.
     pub fn new(seed: u64) -> Self {
-        Self { seed, order: Order::Seeded, trace: None, events: "", kills: Vec::new(), watchdog: None }
+        Self {
+            seed,
+            order: Order::Seeded,
+            trace: None,
+            events: "",
+            kills: Vec::new(),
+            poll_limit: POLL_LIMIT,
+        }
     }
 }
