@@ -9,6 +9,7 @@ use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::suite::Units;
 
 use crate::machine::Machine;
+use crate::naive::can_be_placed;
 
 /// Containers that ask, above which a naive search would take too long.
 const MOST_SEARCHED: usize = 3;
@@ -37,15 +38,9 @@ pub(crate) fn units_of_ids<'a>(
     Ok(units)
 }
 
-/// Whether disjoint candidate sets are free for all of a pod's containers. Pods with init containers that ask are not looked at.
+/// Whether candidate sets are free for all of a pod's containers, as far as a short search tells.
 pub(crate) fn can_run(machine: &Machine, pod: &Value, held: &Units) -> bool {
-    let containers = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let asks = |container: &Value| counts(container).iter().any(|(_, count)| *count > 0);
-    if containers("/spec/initContainers").any(asks) {
-        return false;
-    }
-    let requests: Vec<(Resource, u32)> = containers("/spec/containers").flat_map(counts).collect();
-    requests.len() <= MOST_SEARCHED && fits(machine, &requests, held)
+    can_be_placed(machine, pod, held) == Some(true)
 }
 
 /// Whether an empty machine could run a pod, as far as a short search tells: what init containers hand down is not looked at.

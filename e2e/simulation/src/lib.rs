@@ -9,11 +9,13 @@ mod failure;
 mod judge;
 mod known;
 mod machine;
+mod naive;
 mod node_report;
 mod nodes;
 #[cfg(planted)]
 mod planted;
 mod pods;
+mod reasons;
 mod sizes;
 mod suite;
 mod texts;

@@ -16,14 +16,14 @@ use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
-use simulated_cluster::suite::{Books, DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units};
+use simulated_cluster::suite::{Books, DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units, WaitingPod};
 use simulator::random::Rng;
 use simulator::{Host, files::FileSystem};
 use tokio_util::sync::CancellationToken;
 
 use crate::machine::Machine;
 use crate::texts::Facts;
-use crate::{binding, containers, judge, node_report, pods, sizes, texts};
+use crate::{binding, containers, judge, node_report, pods, reasons, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
@@ -223,13 +223,13 @@ impl Suite for Neuron {
         node_report::judge_node(&*Machine::of(node.node).ok()?, truth, node, object, settled)
     }
 
-    fn judge_text(&self, nodes: &[NodeTruth<'_>], message: &str) -> Option<String> {
+    fn judge_text(&self, waiting: &WaitingPod<'_>) -> Option<String> {
         let facts = |node: &NodeTruth<'_>| {
-            let taken = node.held.union(&node.broken).copied().collect();
-            Machine::of(node.node).ok().map(|machine| Facts { machine, taken })
+            let (held, broken) = (node.held.clone(), node.broken.clone());
+            Machine::of(node.node).ok().map(|machine| Facts { machine, held, broken })
         };
-        let facts: Vec<Facts> = nodes.iter().filter_map(facts).collect();
-        texts::judge(&facts, message)
+        let facts: Vec<Facts> = waiting.nodes.iter().filter_map(facts).collect();
+        texts::judge(&facts, waiting.message).or_else(|| reasons::judge(&facts, waiting))
     }
 
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {

@@ -228,8 +228,8 @@ pub trait Suite: Send + Sync + 'static {
     }
 
     /// What is wrong with the text by which a pod is told why it waits, in a cluster that nothing has changed for a while: the
-    /// cause. `nodes` are those that pods may be placed on, each with what is held and what is broken.
-    fn judge_text(&self, _nodes: &[NodeTruth<'_>], _message: &str) -> Option<String> {
+    /// cause.
+    fn judge_text(&self, _waiting: &WaitingPod<'_>) -> Option<String> {
         None
     }
 
@@ -239,8 +239,22 @@ pub trait Suite: Send + Sync + 'static {
     }
 }
 
+/// A pod that waits, and is told why.
+pub struct WaitingPod<'a> {
+    /// Everything that is known.
+    pub truth: &'a Truth,
+    /// The nodes that pods may be placed on.
+    pub nodes: &'a [NodeTruth<'a>],
+    /// The pod's object.
+    pub pod: &'a Value,
+    /// What it is told.
+    pub message: &'a str,
+}
+
 /// A node that pods may be placed on.
 pub struct NodeTruth<'a> {
+    /// Its name.
+    pub name: &'a str,
     /// What kind of node it is.
     pub node: &'a NodePlan,
     /// What pods hold.
