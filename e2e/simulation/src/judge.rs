@@ -82,31 +82,6 @@ pub(crate) fn counts(container: &Value) -> Vec<(Resource, u32)> {
     both.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// Why a pod's admission should not have been refused with this text.
-pub(crate) fn judge_refusal(
-    machine: &Machine,
-    pod: &PodTruth,
-    message: &str,
-    held: &Units,
-) -> Option<String> {
-    // What the plugin says of ids; any other text is kubelet's, which knows what it counts.
-    let (before, _) = message.split_once(" cannot be given: ")?;
-    let (ids, resource) = before.rsplit_once(" of ")?;
-    let ids: Vec<String> = ids.rsplit(' ').next()?.split(',').map(str::to_owned).collect();
-    let Ok(units) = units_of_ids(machine, resource, &ids) else {
-        return Some("a refusal that names what is no id".to_owned());
-    };
-    if message.contains(" holds ") {
-        return units.is_disjoint(held).then(|| "ids that nobody holds are refused as held".to_owned());
-    }
-    let is_set = machine.is_candidate(&units, resource == NEURON);
-    if is_set {
-        return Some("a candidate set is refused as none".to_owned());
-    }
-    // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
-    can_run(machine, &pod.object, held).then(|| "kubelet was advised no set although one is free".to_owned())
-}
-
 /// What is wrong with a pod that has run for a while.
 pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Option<(String, String)> {
     let record = pod.object.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION));

@@ -16,14 +16,17 @@ use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
-use simulated_cluster::suite::{Books, DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units, WaitingPod};
+use simulated_cluster::suite::{
+    Books, DeviceFault, NodeTruth, Program, RefusedPod, RunsOn, Size, Start, Suite, Units, WaitingPod,
+};
 use simulator::random::Rng;
 use simulator::{Host, files::FileSystem};
 use tokio_util::sync::CancellationToken;
 
+use crate::faults::DeviceFaults;
 use crate::machine::Machine;
 use crate::texts::Facts;
-use crate::{binding, containers, judge, node_report, pods, reasons, sizes, texts};
+use crate::{admission, binding, containers, judge, node_report, pods, reasons, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
@@ -37,11 +40,17 @@ pub struct Neuron {
     extender: neuron_extender::Probe,
     /// What the plugin of each node keeps.
     plugins: Mutex<BTreeMap<String, neuron_device_plugin::Probe>>,
+    /// What is broken of each node.
+    faults: Mutex<DeviceFaults>,
 }
 
 impl Neuron {
     fn plugins(&self) -> MutexGuard<'_, BTreeMap<String, neuron_device_plugin::Probe>> {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn faults(&self) -> MutexGuard<'_, DeviceFaults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,6 +107,7 @@ impl Suite for Neuron {
     }
 
     fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String> {
+        self.faults().replaced(name);
         let files = Machine::of(node)?.blueprint(name)?.files();
         write(host.files(), &files).map_err(|error| format!("{name}: {error}"))
     }
@@ -167,6 +177,7 @@ impl Suite for Neuron {
                 return Err(format!("a device cannot be {other}; it can be lost, unhealthy, or hang"));
             }
         }
+        self.faults().change(host.name(), device.into(), fault, breaks);
         Ok(())
     }
 
@@ -199,8 +210,10 @@ impl Suite for Neuron {
         Machine::of(node).is_ok_and(|machine| judge::can_run(&machine, pod, held))
     }
 
-    fn judge_refusal(&self, node: &NodePlan, pod: &PodTruth, message: &str, held: &Units) -> Option<String> {
-        judge::judge_refusal(&*Machine::of(node).ok()?, pod, message, held)
+    fn judge_refusal(&self, refused: &RefusedPod<'_>) -> Option<String> {
+        let machine = Machine::of(refused.node).ok()?;
+        let broken = self.faults().lately(&refused.pod.node, &machine, admission::LATELY);
+        admission::judge_refusal(&machine, refused, &broken)
     }
 
     fn judge_binding(

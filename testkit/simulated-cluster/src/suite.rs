@@ -185,15 +185,9 @@ pub trait Suite: Send + Sync + 'static {
         resource::can_run(&self.resources(node), pod, held)
     }
 
-    /// Why a pod should not have failed its admission with this text: the cause. None if what it was refused is held, or if
-    /// the text is Kubernetes' own. `held` is what other pods have on the node, by running containers or by kubelet's books.
-    fn judge_refusal(
-        &self,
-        _node: &NodePlan,
-        _pod: &PodTruth,
-        _message: &str,
-        _held: &Units,
-    ) -> Option<String> {
+    /// Why a pod should not have failed its admission with this text: the cause. None if the text is true, or if it is what
+    /// Kubernetes itself does now and then.
+    fn judge_refusal(&self, _refused: &RefusedPod<'_>) -> Option<String> {
         None
     }
 
@@ -237,6 +231,22 @@ pub trait Suite: Send + Sync + 'static {
     fn sizes(&self, _place: Place, _truth: &Truth) -> Vec<Size> {
         Vec::new()
     }
+}
+
+/// A pod that has failed its admission.
+pub struct RefusedPod<'a> {
+    /// Everything that is known.
+    pub truth: &'a Truth,
+    /// What kind of node it is on.
+    pub node: &'a NodePlan,
+    /// The pod.
+    pub pod: &'a PodTruth,
+    /// Why, as its status says.
+    pub message: &'a str,
+    /// What other pods have on the node, by running containers or by kubelet's books.
+    pub held: Units,
+    /// kubelet's books, which may still have what no pod is left of.
+    pub books: Books,
 }
 
 /// A pod that waits, and is told why.
