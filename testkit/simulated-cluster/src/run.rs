@@ -42,6 +42,8 @@ pub struct RunOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
+    /// The Kubernetes version that the cluster was.
+    pub kubernetes: String,
     /// Simulated time, in seconds.
     pub seconds: u64,
     /// Pods that were made.
@@ -84,7 +86,7 @@ pub fn run(
     let RunOptions { known, trace, watchdog, progress, .. } = options;
     let order = if plan.settings.seeded_order { Order::Seeded } else { Order::ByAge };
     let simulated = Options { seed: plan.seed, order, trace, kills: plan.kills.clone(), watchdog };
-    let (plan, known_there) = (plan.clone(), known.clone());
+    let (plan, known_there, kubernetes) = (plan.clone(), known.clone(), plan.kubernetes.clone());
     let finished = simulator::run(simulated, move |simulation| {
         // This is the simulation's own thread.
         #[cfg(planted)]
@@ -99,6 +101,7 @@ pub fn run(
         Some(result) => result?,
         None => Summary::default(),
     };
+    summary.kubernetes = kubernetes;
     summary.seconds = finished.elapsed.as_secs();
     summary.restarts = finished.activity.values().map(|part| part.starts.saturating_sub(1)).sum();
     summary.hash = format!("{:016x}", finished.hash);
