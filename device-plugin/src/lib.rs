@@ -28,8 +28,6 @@
 //! Nothing here asks the operating system but through the [`System`] that `run` was given, and nothing depends on the order of
 //! a hash map, so that a simulation sees the same run again. [`BRANCHES`] are what it should reach, [`Probe`] what it may watch.
 
-#![deny(clippy::iter_over_hash_type)]
-
 pub mod allocation;
 mod branches;
 pub mod config;

@@ -28,8 +28,6 @@
 //! Where things are: `server` takes calls, `verbs` answers them from the `index`, which the `watches` keep, and
 //! `events` explains to users what they would not see otherwise.
 
-#![warn(clippy::iter_over_hash_type)]
-
 mod branches;
 mod config;
 mod events;

@@ -44,6 +44,7 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test asks the machine itself")]
 mod tests {
     use tokio::net::{TcpSocket, TcpStream};
     use tokio::time::{Instant, timeout};

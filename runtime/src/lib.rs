@@ -47,7 +47,7 @@ pub mod system;
 mod watch;
 
 pub use api_server::client;
-pub use branches::{BranchCounts, count_branches, counted_branches, reached};
+pub use branches::{BRANCHES, BranchCounts, count_branches, counted_branches, reached};
 pub use calls::{CallError, read, write};
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};

@@ -140,4 +140,5 @@ impl Server {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test asks the machine itself")]
 mod tests;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// # Errors
 /// The signals cannot be listened for.
+#[allow(clippy::disallowed_methods, reason = "a simulation has no signals: programs are killed there")]
 pub fn until_signal() -> anyhow::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;

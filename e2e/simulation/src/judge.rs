@@ -9,6 +9,7 @@ use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::suite::Units;
 
 use crate::machine::Machine;
+use crate::naive::can_be_placed;
 
 /// Containers that ask, above which a naive search would take too long.
 const MOST_SEARCHED: usize = 3;
@@ -37,15 +38,9 @@ pub(crate) fn units_of_ids<'a>(
     Ok(units)
 }
 
-/// Whether disjoint candidate sets are free for all of a pod's containers. Pods with init containers that ask are not looked at.
+/// Whether candidate sets are free for all of a pod's containers, as far as a short search tells.
 pub(crate) fn can_run(machine: &Machine, pod: &Value, held: &Units) -> bool {
-    let containers = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let asks = |container: &Value| counts(container).iter().any(|(_, count)| *count > 0);
-    if containers("/spec/initContainers").any(asks) {
-        return false;
-    }
-    let requests: Vec<(Resource, u32)> = containers("/spec/containers").flat_map(counts).collect();
-    requests.len() <= MOST_SEARCHED && fits(machine, &requests, held)
+    can_be_placed(machine, pod, held) == Some(true)
 }
 
 /// Whether an empty machine could run a pod, as far as a short search tells: what init containers hand down is not looked at.
@@ -85,31 +80,6 @@ pub(crate) fn counts(container: &Value) -> Vec<(Resource, u32)> {
     };
     let both = [(Resource::Device, count(NEURON)), (Resource::Core, count(NEURONCORE))];
     both.into_iter().filter(|(_, count)| *count > 0).collect()
-}
-
-/// Why a pod's admission should not have been refused with this text.
-pub(crate) fn judge_refusal(
-    machine: &Machine,
-    pod: &PodTruth,
-    message: &str,
-    held: &Units,
-) -> Option<String> {
-    // What the plugin says of ids; any other text is kubelet's, which knows what it counts.
-    let (before, _) = message.split_once(" cannot be given: ")?;
-    let (ids, resource) = before.rsplit_once(" of ")?;
-    let ids: Vec<String> = ids.rsplit(' ').next()?.split(',').map(str::to_owned).collect();
-    let Ok(units) = units_of_ids(machine, resource, &ids) else {
-        return Some("a refusal that names what is no id".to_owned());
-    };
-    if message.contains(" holds ") {
-        return units.is_disjoint(held).then(|| "ids that nobody holds are refused as held".to_owned());
-    }
-    let is_set = machine.is_candidate(&units, resource == NEURON);
-    if is_set {
-        return Some("a candidate set is refused as none".to_owned());
-    }
-    // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
-    can_run(machine, &pod.object, held).then(|| "kubelet was advised no set although one is free".to_owned())
 }
 
 /// What is wrong with a pod that has run for a while.

@@ -2,18 +2,22 @@
 //! cluster ([`simulated_cluster`]), judged by the documented rules. Called by `neuron-e2e simulate` and by `cargo test`, which
 //! runs the kept plans of `plans/`.
 
+mod admission;
 mod binding;
 mod containers;
 mod coverage;
 mod failure;
+mod faults;
 mod judge;
 mod known;
 mod machine;
+mod naive;
 mod node_report;
 mod nodes;
 #[cfg(planted)]
 mod planted;
 mod pods;
+mod reasons;
 mod sizes;
 mod suite;
 mod texts;

@@ -16,14 +16,17 @@ use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
-use simulated_cluster::suite::{Books, DeviceFault, NodeTruth, Program, RunsOn, Size, Start, Suite, Units};
+use simulated_cluster::suite::{
+    Books, DeviceFault, NodeTruth, Program, RefusedPod, RunsOn, Size, Start, Suite, Units, WaitingPod,
+};
 use simulator::random::Rng;
 use simulator::{Host, files::FileSystem};
 use tokio_util::sync::CancellationToken;
 
+use crate::faults::DeviceFaults;
 use crate::machine::Machine;
 use crate::texts::Facts;
-use crate::{binding, containers, judge, node_report, pods, sizes, texts};
+use crate::{admission, binding, containers, judge, node_report, pods, reasons, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
@@ -39,11 +42,17 @@ pub struct Neuron {
     extender: neuron_extender::Probe,
     /// What the plugin of each node keeps.
     plugins: Mutex<BTreeMap<String, neuron_device_plugin::Probe>>,
+    /// What is broken of each node.
+    faults: Mutex<DeviceFaults>,
 }
 
 impl Neuron {
     fn plugins(&self) -> MutexGuard<'_, BTreeMap<String, neuron_device_plugin::Probe>> {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn faults(&self) -> MutexGuard<'_, DeviceFaults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,6 +109,7 @@ impl Suite for Neuron {
     }
 
     fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String> {
+        self.faults().replaced(name);
         let files = Machine::of(node)?.blueprint(name)?.files();
         write(host.files(), &files).map_err(|error| format!("{name}: {error}"))
     }
@@ -169,6 +179,7 @@ impl Suite for Neuron {
                 return Err(format!("a device cannot be {other}; it can be lost, unhealthy, or hang"));
             }
         }
+        self.faults().change(host.name(), device.into(), fault, breaks);
         Ok(())
     }
 
@@ -206,8 +217,10 @@ impl Suite for Neuron {
         Machine::of(node).is_ok_and(|machine| judge::can_run(&machine, pod, held))
     }
 
-    fn judge_refusal(&self, node: &NodePlan, pod: &PodTruth, message: &str, held: &Units) -> Option<String> {
-        judge::judge_refusal(&*Machine::of(node).ok()?, pod, message, held)
+    fn judge_refusal(&self, refused: &RefusedPod<'_>) -> Option<String> {
+        let machine = Machine::of(refused.node).ok()?;
+        let broken = self.faults().lately(&refused.pod.node, &machine, admission::LATELY);
+        admission::judge_refusal(&machine, refused, &broken)
     }
 
     fn judge_binding(
@@ -230,13 +243,13 @@ impl Suite for Neuron {
         node_report::judge_node(&*Machine::of(node.node).ok()?, truth, node, object, settled)
     }
 
-    fn judge_text(&self, nodes: &[NodeTruth<'_>], message: &str) -> Option<String> {
+    fn judge_text(&self, waiting: &WaitingPod<'_>) -> Option<String> {
         let facts = |node: &NodeTruth<'_>| {
-            let taken = node.held.union(&node.broken).copied().collect();
-            Machine::of(node.node).ok().map(|machine| Facts { machine, taken })
+            let (held, broken) = (node.held.clone(), node.broken.clone());
+            Machine::of(node.node).ok().map(|machine| Facts { machine, held, broken })
         };
-        let facts: Vec<Facts> = nodes.iter().filter_map(facts).collect();
-        texts::judge(&facts, message)
+        let facts: Vec<Facts> = waiting.nodes.iter().filter_map(facts).collect();
+        texts::judge(&facts, waiting.message).or_else(|| reasons::judge(&facts, waiting))
     }
 
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {

@@ -7,6 +7,7 @@ use neuron_core::claim::Claim;
 use neuron_core::placement::Refusal;
 use neuron_core::request::RequestError;
 use neuron_core::topology::NodeTopologyError;
+use runtime::reached;
 
 /// Why a node does not take a pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +66,17 @@ impl NodeRefusal {
         RefusalKind(discriminant(self), placement)
     }
 
+    /// Counts it as a branch, by its reason. Of those that are not here, filter counts what it was asked about.
+    pub(crate) fn count(&self) {
+        match self {
+            NodeRefusal::Placement(refusal) => count(refusal),
+            NodeRefusal::UnknownHolder { .. } => reached("extender: refused, a holder is unknown"),
+            NodeRefusal::Topology(_) => reached("extender: refused, the node's type is not known"),
+            NodeRefusal::Report(_) => reached("extender: refused, the node's report is not readable"),
+            NodeRefusal::Request(_) | NodeRefusal::Claimed { .. } | NodeRefusal::UnknownNode => {}
+        }
+    }
+
     /// Whether no pod's end can lift it, so that preemption need not try.
     pub(crate) fn is_permanent(&self) -> bool {
         match self {
@@ -83,6 +95,19 @@ impl NodeRefusal {
     /// Whether nothing says that the node has Neuron devices.
     pub(crate) fn is_no_neuron_node(&self) -> bool {
         matches!(self, NodeRefusal::Topology(error) if is_no_neuron_node(error))
+    }
+}
+
+fn count(refusal: &Refusal) {
+    match refusal {
+        Refusal::UnsupportedCount { .. } => reached("extender: refused, the type gives no such count"),
+        Refusal::TooManyContainers { .. } => reached("extender: refused, too many containers"),
+        Refusal::NotEnough { permanent: true, .. } => reached("extender: refused, the node is too small"),
+        Refusal::NotEnough { .. } => reached("extender: refused, not enough is free"),
+        Refusal::NotLinked { .. } => reached("extender: refused, what is free is not linked"),
+        Refusal::NeverTogether { .. } => reached("extender: refused, containers never fit together"),
+        Refusal::Unhealthy { .. } => reached("extender: refused, devices are unhealthy"),
+        Refusal::HandDownNotSafe { .. } => reached("extender: refused, what is handed down is not safe"),
     }
 }
 

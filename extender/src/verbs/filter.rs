@@ -160,6 +160,7 @@ impl Call<'_> {
                 let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
                 let Err(refusal) = self.check(index.view(&node.0), is_reserved) else { return true };
                 let reason = refusal.to_string();
+                refusal.count();
                 self.reasons.add(&refusal, &reason);
                 if refusal.is_indeterminate() {
                     self.unknown_holders.push(format!("{node}: {reason}"));

@@ -15,6 +15,7 @@ use tokio_util::io::StreamReader;
 
 use super::timeouts::{LONGEST_ANSWER, OVERDUE, SHORTEST_WATCH, watch_seconds};
 use super::{Reason, Source};
+use crate::branches::reached;
 use crate::calls::{CallError, send};
 use crate::encoding::{Encoding, Unreadable, WatchEvent};
 
@@ -47,8 +48,10 @@ impl Changes {
             // The time is over, the API server has ended the watch as it was asked to, or the connection broke.
             let Some(frame) = open.next().await? else {
                 if open.asked.elapsed() < SHORTEST_WATCH {
+                    reached("runtime: watch ended at once");
                     return Err(Reason::EndedAtOnce);
                 }
+                reached("runtime: watch taken up again");
                 self.open = None;
                 continue;
             };
@@ -57,6 +60,7 @@ impl Changes {
                 WatchEvent::Deleted(object, version) => (Some(Event::Delete(object)), version),
                 WatchEvent::Bookmark(version) => (None, version),
                 WatchEvent::Error { code, message } => {
+                    reached("runtime: watch ended with an error");
                     return Err(CallError::Status { code, message }.into());
                 }
             };
@@ -76,7 +80,11 @@ impl Open {
         let request = Request::new(&source.collection.path).watch(&parameters, version);
         let request = request.map_err(kube::Error::BuildRequest)?;
         let answer = timeout(LONGEST_ANSWER, send(&source.client, request, E::MEDIA_TYPE)).await;
-        let body = answer.map_err(|_| CallError::NotAnswered)??.into_body().into_data_stream();
+        let answer = answer.unwrap_or_else(|_| {
+            reached("runtime: watch not answered");
+            Err(CallError::NotAnswered)
+        });
+        let body = answer.inspect_err(count)?.into_body().into_data_stream();
         let body = StreamReader::new(body.map_err(io::Error::other));
         let end = Instant::now() + Duration::from_secs(seconds.into()) + OVERDUE;
         Ok(Self { frames: source.encoding.frames(Box::pin(body)), asked, end })
@@ -89,7 +97,18 @@ impl Open {
             Ok(Some(Err(error))) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(Unreadable::TooLong.into())
             }
-            Ok(Some(Err(_)) | None) | Err(_) => Ok(None),
+            Ok(Some(Err(_)) | None) => Ok(None),
+            Err(_) => {
+                reached("runtime: watch silent");
+                Ok(None)
+            }
         }
+    }
+}
+
+/// Counts that a watch cannot begin at its version.
+fn count(error: &CallError) {
+    if let CallError::Status { code: 410, .. } = error {
+        reached("runtime: watch too old to begin");
     }
 }

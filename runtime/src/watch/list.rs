@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::Source;
 use super::timeouts::{FEWER, LONGEST_ANSWER, LONGEST_PAGE, PAGE};
+use crate::branches::reached;
 use crate::calls::{CallError, body_up_to};
 use crate::encoding::{Encoding, Items, Page, required_version};
 
@@ -53,8 +54,13 @@ impl<K: 'static> Listing<K> {
         let request = Request::new(&source.collection.path).list(&self.parameters);
         let request = request.map_err(kube::Error::BuildRequest)?;
         let answer = body_up_to(&source.client, request, E::MEDIA_TYPE, LONGEST_PAGE);
-        let body = match timeout(LONGEST_ANSWER, answer).await.map_err(|_| CallError::NotAnswered)? {
+        let answer = timeout(LONGEST_ANSWER, answer).await.map_err(|_| {
+            reached("runtime: list not answered");
+            CallError::NotAnswered
+        });
+        let body = match answer? {
             Err(CallError::TooLong) if self.parameters.limit > Some(1) => {
+                reached("runtime: page too long");
                 self.parameters.limit = self.parameters.limit.map(|limit| (limit / FEWER).max(1));
                 return Ok(());
             }

@@ -19,6 +19,7 @@ use tracing::warn;
 use self::changes::Changes;
 use self::list::{Listed, Listing};
 use self::timeouts::Backoff;
+use crate::branches::reached;
 use crate::calls::CallError;
 use crate::encoding::Encoding;
 use crate::system::System;
@@ -128,6 +129,7 @@ impl<K: 'static, E: Encoding<K>> Watch<K, E> {
                         std::future::pending::<()>().await;
                     }
                     self.backoff.wait().await;
+                    reached("runtime: listed again");
                 }
                 self.backoff.list_begins();
                 self.state = State::Listing(Listing::new(&self.source));

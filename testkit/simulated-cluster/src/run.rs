@@ -59,6 +59,8 @@ impl Default for RunOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
+    /// The Kubernetes version that the cluster was.
+    pub kubernetes: String,
     /// Simulated time, in seconds.
     pub seconds: u64,
     /// Pods that were made.
@@ -110,7 +112,7 @@ pub fn run(
         kills: plan.kills.clone(),
         poll_limit,
     };
-    let (plan, known_there) = (plan.clone(), known.clone());
+    let (plan, known_there, kubernetes) = (plan.clone(), known.clone(), plan.kubernetes.clone());
     let finished = simulator::run(simulated, move |simulation| {
         // This is the simulation's own thread.
         #[cfg(planted)]
@@ -125,6 +127,7 @@ pub fn run(
         Some(result) => result?,
         None => Summary::default(),
     };
+    summary.kubernetes = kubernetes;
     summary.seconds = finished.elapsed.as_secs();
     summary.restarts = finished.activity.values().map(|part| part.starts.saturating_sub(1)).sum();
     for (part, activity) in &finished.activity {

@@ -185,15 +185,9 @@ pub trait Suite: Send + Sync + 'static {
         resource::can_run(&self.resources(node), pod, held)
     }
 
-    /// Why a pod should not have failed its admission with this text: the cause. None if what it was refused is held, or if
-    /// the text is Kubernetes' own. `held` is what other pods have on the node, by running containers or by kubelet's books.
-    fn judge_refusal(
-        &self,
-        _node: &NodePlan,
-        _pod: &PodTruth,
-        _message: &str,
-        _held: &Units,
-    ) -> Option<String> {
+    /// Why a pod should not have failed its admission with this text: the cause. None if the text is true, or if it is what
+    /// Kubernetes itself does now and then.
+    fn judge_refusal(&self, _refused: &RefusedPod<'_>) -> Option<String> {
         None
     }
 
@@ -228,8 +222,8 @@ pub trait Suite: Send + Sync + 'static {
     }
 
     /// What is wrong with the text by which a pod is told why it waits, in a cluster that nothing has changed for a while: the
-    /// cause. `nodes` are those that pods may be placed on, each with what is held and what is broken.
-    fn judge_text(&self, _nodes: &[NodeTruth<'_>], _message: &str) -> Option<String> {
+    /// cause.
+    fn judge_text(&self, _waiting: &WaitingPod<'_>) -> Option<String> {
         None
     }
 
@@ -239,8 +233,38 @@ pub trait Suite: Send + Sync + 'static {
     }
 }
 
+/// A pod that has failed its admission.
+pub struct RefusedPod<'a> {
+    /// Everything that is known.
+    pub truth: &'a Truth,
+    /// What kind of node it is on.
+    pub node: &'a NodePlan,
+    /// The pod.
+    pub pod: &'a PodTruth,
+    /// Why, as its status says.
+    pub message: &'a str,
+    /// What other pods have on the node, by running containers or by kubelet's books.
+    pub held: Units,
+    /// kubelet's books, which may still have what no pod is left of.
+    pub books: Books,
+}
+
+/// A pod that waits, and is told why.
+pub struct WaitingPod<'a> {
+    /// Everything that is known.
+    pub truth: &'a Truth,
+    /// The nodes that pods may be placed on.
+    pub nodes: &'a [NodeTruth<'a>],
+    /// The pod's object.
+    pub pod: &'a Value,
+    /// What it is told.
+    pub message: &'a str,
+}
+
 /// A node that pods may be placed on.
 pub struct NodeTruth<'a> {
+    /// Its name.
+    pub name: &'a str,
     /// What kind of node it is.
     pub node: &'a NodePlan,
     /// What pods hold.

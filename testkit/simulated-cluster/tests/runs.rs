@@ -49,7 +49,7 @@ fn kills_are_counted_and_those_by_poll_are_faults_where_they_happen() -> anyhow:
     let suite = Wakes::default();
     let kills = vec![("extender".to_owned(), 20), ("extender".to_owned(), 50), ("extender".to_owned(), 9999)];
     let plan = Seeded { kills, ..seeded() }.plan(&suite);
-    let killed = What::Kill { part: "extender".to_owned(), on: Place::Control };
+    let killed = What::Kill { part: "extender".to_owned(), on: Place::Control, after_polls: None };
     let events = vec![Event { at: 200_000, what: killed }];
     let summary = run(&plan, Box::new(Listed::new(events)), Arc::new(suite), RunOptions::default())?;
     assert_eq!((summary.kills, summary.restarts), (3, 3));

@@ -212,6 +212,7 @@ fn the_largest_request_is_placed_first(
 #[case::both_names(&[(Role::App, 1, 1), (Role::App, 4, 2), (Role::App, 8, 1)])]
 fn the_many_sets_of_the_linked_policy_do_not_explode(#[case] requests: &[(Role, u32, u32)]) {
     let torus = node_under("trn1.32xlarge", Policy::Linked, "", "");
+    #[allow(clippy::disallowed_methods, reason = "a test measures how long it takes")]
     let began = Instant::now();
     assert!(place(&pod(requests), &torus).is_ok());
     assert!(began.elapsed() < Duration::from_secs(4), "took {:?}", began.elapsed());

@@ -22,6 +22,9 @@ pub struct Truth {
     pub broken: BTreeMap<String, Units>,
     /// Until when two processes of a program run side by side, by the program's name.
     pub doubled: BTreeMap<String, Duration>,
+    /// When something was done to a part last, by its name, such as `plugin/n1`: it started, ended, was frozen or went on.
+    /// While it is frozen that is the end of all time.
+    pub disturbed: BTreeMap<String, Duration>,
     /// Simulated time since the beginning.
     pub now: Duration,
     /// When a pod or a container, or what is broken, has changed last.
@@ -111,6 +114,12 @@ impl Truth {
             .all(|pod| pod.phase == "Running" && !pod.is_deleting() && self.has_what_it_asks_for(pod))
     }
 
+    /// Whether something was done to a node's part within so long.
+    pub fn is_disturbed(&self, part: &str, node: &str, within: Duration) -> bool {
+        let at = self.disturbed.get(&format!("{part}/{node}"));
+        at.is_some_and(|at| self.now.saturating_sub(*at) <= within)
+    }
+
     /// The pods that are bound to a node and have not ended.
     pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
         self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())
@@ -197,6 +206,20 @@ mod tests {
         let container = ContainerTruth { start, units: Units::new(), since: Duration::ZERO };
         let key = ("n1".to_owned(), "u".to_owned(), "main".to_owned());
         Truth { containers: [(key, container)].into(), ..Truth::default() }
+    }
+
+    #[test]
+    fn a_part_is_disturbed_while_it_is_frozen_and_for_a_while_after_it() {
+        let seconds = Duration::from_secs;
+        let is_disturbed = |at, now| {
+            let disturbed = BTreeMap::from([("plugin/n1".to_owned(), at)]);
+            let truth = Truth { disturbed, now, ..Truth::default() };
+            assert!(!truth.is_disturbed("plugin", "n2", seconds(60)), "it is another one's");
+            truth.is_disturbed("plugin", "n1", seconds(60))
+        };
+        assert!(is_disturbed(seconds(100), seconds(160)));
+        assert!(!is_disturbed(seconds(100), seconds(161)));
+        assert!(is_disturbed(Duration::MAX, seconds(10_000)));
     }
 
     #[test]

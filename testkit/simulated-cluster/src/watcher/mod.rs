@@ -7,6 +7,7 @@ mod counts;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fake_cluster::api::Observed;
 use fake_cluster::api::text;
@@ -18,7 +19,7 @@ pub(crate) use self::counts::Counts;
 use self::counts::is_refusal;
 use crate::observer::{Mirror, Truth, Violation, Violations};
 use crate::plan::NodePlan;
-use crate::suite::Suite;
+use crate::suite::{RefusedPod, Suite};
 
 /// Sees everything.
 pub(crate) struct Watcher {
@@ -90,6 +91,11 @@ impl Watcher {
         state.truth.changed = state.truth.now;
     }
 
+    /// Something was done to a part, by its name.
+    pub(crate) fn disturbs(&self, part: String, at: Duration) {
+        self.state().truth.disturbed.insert(part, at);
+    }
+
     /// What is seen now.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = locked(&self.state);
@@ -127,13 +133,19 @@ impl Watcher {
             return None;
         }
         let pod = state.truth.pods.get(text(after, "/metadata/uid"))?;
-        let message = text(after, "/status/message");
-        let held = self.held(&state.truth, &pod.node, &pod.uid);
-        let cause = self.suite.judge_refusal(self.nodes.get(&pod.node)?, pod, message, &held)?;
+        let (reason, message) = (text(after, "/status/reason"), text(after, "/status/message"));
+        let cause = self.suite.judge_refusal(&RefusedPod {
+            truth: &state.truth,
+            node: self.nodes.get(&pod.node)?,
+            pod,
+            message,
+            held: self.held(&state.truth, &pod.node, &pod.uid),
+            books: self.books(&pod.node),
+        })?;
         Some(Violation {
             invariant: "admission",
             cause,
-            text: format!("{} on {} failed admission: {message}", pod.name(), pod.node),
+            text: format!("{} on {} failed admission with {reason}: {message}", pod.name(), pod.node),
             pods: vec![pod.name()],
         })
     }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::World;
 use crate::observer::{PodTruth, Truth, Violation, without_numbers};
 use crate::plan::{NodePlan, Place};
-use crate::suite::{NodeTruth, Size};
+use crate::suite::{NodeTruth, Size, WaitingPod};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
@@ -113,7 +113,8 @@ impl World {
         let waiting = truth.pods.values().filter(|pod| pod.node.is_empty() && !pod.is_deleting());
         let found = waiting.filter_map(|pod| {
             let told = why_it_waits(pod);
-            let cause = self.suite.judge_text(&nodes, told)?;
+            let waiting = WaitingPod { truth, nodes: &nodes, pod: &pod.object, message: told };
+            let cause = self.suite.judge_text(&waiting)?;
             let text = format!("{} is told: {told}", pod.name());
             Some(Violation { invariant: "texts", cause, text, pods: vec![pod.name()] })
         });
@@ -122,6 +123,7 @@ impl World {
 
     fn truth_of<'a>(&self, truth: &Truth, node: &'a super::Node) -> NodeTruth<'a> {
         NodeTruth {
+            name: &node.name,
             node: &node.plan,
             held: self.watcher.held(truth, &node.name, ""),
             broken: truth.broken.get(&node.name).cloned().unwrap_or_default(),

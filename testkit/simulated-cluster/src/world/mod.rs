@@ -141,7 +141,7 @@ impl World {
     }
 
     fn add_part(self: &Arc<Self>, name: &str, place: Place, start: PartStart) {
-        let part = Arc::new(Part::new(name, place, start));
+        let part = Arc::new(Part::new(name, place, start, Arc::clone(&self.watcher)));
         locked(&self.parts).push(Arc::clone(&part));
         self.spawn(part.supervise(Arc::clone(self)));
     }

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::{World, locked};
 use crate::observer::{Violation, without_numbers};
 use crate::plan::Place;
+use crate::watcher::Watcher;
 
 /// Starts a part in a process at a place; it runs until the future ends.
 pub(super) type PartStart =
@@ -21,6 +22,7 @@ pub(super) struct Part {
     pub(super) name: String,
     pub(super) place: Place,
     start: PartStart,
+    watcher: Arc<Watcher>,
     /// Whether it runs beside another one.
     is_second: bool,
     running: Mutex<Vec<Process>>,
@@ -31,11 +33,12 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn new(name: &str, place: Place, start: PartStart) -> Self {
+    pub(super) fn new(name: &str, place: Place, start: PartStart, watcher: Arc<Watcher>) -> Self {
         Self {
             name: name.to_owned(),
             place,
             start,
+            watcher,
             is_second: false,
             running: Mutex::default(),
             is_on: watch::Sender::new(true),
@@ -68,6 +71,7 @@ impl Part {
         let process = host.process(&self.full_name());
         process.set_skew(*locked(&self.skew));
         locked(&self.running).push(process.clone());
+        self.is_disturbed();
         let main = process.system().spawn((self.start)(process.clone(), self.place));
         tokio::select! {
             biased;
@@ -83,6 +87,7 @@ impl Part {
             }
         }
         locked(&self.running).retain(|running| !running.has_ended());
+        self.is_disturbed();
     }
 
     fn ended_by_itself(&self, world: &World, reason: &str) {
@@ -94,9 +99,18 @@ impl Part {
         });
     }
 
+    /// Tells the observer that something was done to it just now.
+    fn is_disturbed(&self) {
+        let now = self.watcher.state().truth.now;
+        self.watcher.disturbs(self.full_name(), now);
+    }
+
     /// Another one of it, which nobody starts again.
     pub(super) fn beside(&self) -> Self {
-        Self { is_second: true, ..Self::new(&self.name, self.place, Arc::clone(&self.start)) }
+        Self {
+            is_second: true,
+            ..Self::new(&self.name, self.place, Arc::clone(&self.start), Arc::clone(&self.watcher))
+        }
     }
 
     /// Whether a process of it runs.
@@ -117,11 +131,13 @@ impl Part {
     /// Stops what runs of it where it is.
     pub(super) fn freeze(&self) {
         self.each(Process::freeze);
+        self.watcher.disturbs(self.full_name(), Duration::MAX);
     }
 
     /// Lets what is frozen of it go on.
     pub(super) fn thaw(&self) {
         self.each(Process::thaw);
+        self.is_disturbed();
     }
 
     /// Sets how far its wall clock is ahead, in nanoseconds, for this process and those to come.

@@ -1,0 +1,351 @@
+//! Whether a pod was refused at its admission for a reason that is so: ids that somebody holds, or what Kubernetes itself does
+//! now and then, which is a list. Called by the suite in the moment of the refusal.
+
+use std::time::Duration;
+
+use neuron_core::names::{ALLOCATION, NEURON, NEURONCORE};
+use simulated_cluster::suite::{RefusedPod, Units};
+
+use crate::judge::{can_run, recorded, units_of_ids};
+use crate::machine::Machine;
+
+/// How long a program may go on by what was so before: the plugin looks at its devices every few seconds, kubelet writes its
+/// node's status up to ten seconds later.
+pub(crate) const LATELY: Duration = Duration::from_secs(60);
+
+/// Why a pod should not have been refused. `broken` are the cores of devices that are broken or were until [`LATELY`].
+pub(crate) fn judge_refusal(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Option<String> {
+    if refused.message.contains(" cannot be given: ") {
+        return judge_ids(machine, refused);
+    }
+    let Some(own) = OWN.iter().find(|own| refused.message.contains(own.says)) else {
+        return Some("a refusal in words that nobody expects".to_owned());
+    };
+    let is_so = own.when.iter().any(|when| when.is_so(machine, refused, broken));
+    (!is_so).then(|| format!("no reason is known for {:?}", own.says.trim()))
+}
+
+/// A refusal that is no mistake of the suite's programs while one of these is so.
+struct Own {
+    /// Words of the text.
+    says: &'static str,
+    when: &'static [When],
+    /// Why Kubernetes, or the plugin with good reason, does so, and where that is known from.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the list"))]
+    why: &'static str,
+}
+
+/// What has to be so on the pod's node.
+enum When {
+    /// Something was done to one of these parts within so many seconds: it was started, killed, frozen or let go on.
+    Disturbed(&'static [&'static str], u64),
+    /// The devices that the text names are broken, or were until lately.
+    NamedBroken,
+    /// Devices that kubelet's books give the pod are broken, or were until lately.
+    OwnBroken,
+    /// All devices are broken, or were until lately.
+    AllBroken,
+    /// Fewer ids than the text says are asked for are left by containers, kubelet's books and what is broken.
+    TooFew,
+}
+
+/// Who must be at work for a resource to be there.
+const BOTH: &[&str] = &["kubelet", "plugin"];
+const PLUGIN: &[&str] = &["plugin"];
+
+/// Kubernetes' own list. The first line whose words a text has is the one that counts.
+const OWN: &[Own] = &[
+    Own {
+        says: " is unhealthy: ",
+        when: &[When::NamedBroken, When::Disturbed(PLUGIN, 60)],
+        why: "a device that is handed down, or that kubelet chose before it had the plugin's new list, is not given while broken \
+              (docs/reference/kubernetes.md §6: kubelet takes any of what is handed down)",
+    },
+    Own {
+        says: "no Neuron device is advertised yet",
+        when: &[When::Disturbed(PLUGIN, 60)],
+        why: "kubelet asks as soon as the plugin is registered (docs/reference/kubernetes.md §1)",
+    },
+    Own {
+        says: "cannot allocate unregistered device ",
+        when: &[When::Disturbed(BOTH, 360)],
+        why: "kubelet has started without its checkpoint, or has forgotten the resource five minutes after its plugin's end \
+              (docs/reference/kubernetes.md §2, GetCapacity)",
+    },
+    Own {
+        says: "no healthy devices present; ",
+        when: &[When::AllBroken, When::Disturbed(BOTH, 300)],
+        why: "kubelet knows no device between its start, or the plugin's end, and the next registration \
+              (docs/reference/kubernetes.md §4, device_manager_test.go: admission error after kubelet restart)",
+    },
+    Own {
+        says: "previously allocated devices are no longer healthy; ",
+        when: &[When::OwnBroken, When::Disturbed(PLUGIN, 60)],
+        why: "after a kubelet restart a container that does not run fails its admission if its own ids are unhealthy \
+              (docs/reference/kubernetes.md §6)",
+    },
+    Own {
+        says: "requested number of devices unavailable for ",
+        when: &[When::TooFew, When::Disturbed(BOTH, 60)],
+        why: "the API's allocatable is older than kubelet's own count by up to ten seconds (docs/reference/kubernetes.md §6)",
+    },
+    Own {
+        says: "Node didn't have enough resource: aws.amazon.com/neuron",
+        when: &[When::TooFew, When::Disturbed(BOTH, 60)],
+        why: "the node's status lags behind the plugin's list by up to ten seconds, and a pod bound meanwhile fails for good \
+              (docs/reference/kubernetes.md §6)",
+    },
+    Own {
+        says: " has been stopped",
+        when: &[When::Disturbed(PLUGIN, 300)],
+        why: "for five minutes after the plugin's end its devices stay in kubelet's books (docs/reference/kubernetes.md §2)",
+    },
+    Own {
+        says: "error reading from server: EOF",
+        when: &[When::Disturbed(PLUGIN, 60)],
+        why: "the plugin ended while kubelet asked it",
+    },
+    Own {
+        says: "transport: Error while dialing",
+        when: &[When::Disturbed(PLUGIN, 60)],
+        why: "the plugin ended, which kubelet has not noticed yet",
+    },
+];
+
+impl When {
+    fn is_so(&self, machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> bool {
+        match self {
+            When::Disturbed(parts, seconds) => parts.iter().any(|part| {
+                refused.truth.is_disturbed(part, &refused.pod.node, Duration::from_secs(*seconds))
+            }),
+            When::NamedBroken => {
+                let named =
+                    refused.message.split(" is unhealthy: ").next().and_then(|text| text.rsplit(' ').next());
+                let named = named.and_then(|ids| units_named(machine, ids));
+                named.is_some_and(|named| named.is_subset(broken))
+            }
+            When::OwnBroken => {
+                let own = refused.books.iter().filter(|((uid, _), _)| *uid == refused.pod.uid);
+                own.into_iter().any(|(_, units)| !units.is_disjoint(broken))
+            }
+            When::AllBroken => (0..u32::from(machine.cores())).all(|core| broken.contains(&core)),
+            When::TooFew => {
+                let mut taken: Units = refused.held.union(broken).copied().collect();
+                taken.extend(refused.books.values().flatten());
+                let sets = match resource_in(refused.message) {
+                    NEURON => machine.device_sets(1),
+                    _ => machine.core_sets(1),
+                };
+                let asked = refused
+                    .message
+                    .split_once("equested: ")
+                    .and_then(|(_, rest)| rest.split(|end: char| !end.is_ascii_digit()).next()?.parse().ok());
+                asked.is_some_and(|asked: usize| {
+                    sets.iter().filter(|set| set.is_disjoint(&taken)).count() < asked
+                })
+            }
+        }
+    }
+}
+
+/// The resource that a text is about.
+fn resource_in(message: &str) -> &'static str {
+    if message.contains(NEURONCORE) { NEURONCORE } else { NEURON }
+}
+
+/// The cores of ids such as `neuron1,neuron2`.
+fn units_named(machine: &Machine, ids: &str) -> Option<Units> {
+    let resource = if ids.contains("neuroncore") { NEURONCORE } else { NEURON };
+    let ids: Vec<String> = ids.split(',').map(str::to_owned).collect();
+    units_of_ids(machine, resource, &ids).ok()
+}
+
+/// What the plugin says of ids that are held, or no candidate set.
+fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>) -> Option<String> {
+    let RefusedPod { message, held, .. } = refused;
+    let (before, why) = message.split_once(" cannot be given: ")?;
+    let (ids, resource) = before.rsplit_once(" of ")?;
+    let ids: Vec<String> = ids.rsplit(' ').next()?.split(',').map(str::to_owned).collect();
+    let Ok(units) = units_of_ids(machine, resource, &ids) else {
+        return Some("a refusal that names what is no id".to_owned());
+    };
+    if message.contains(" holds ") {
+        if units.is_disjoint(held) {
+            return Some("ids that nobody holds are refused as held".to_owned());
+        }
+        return judge_holders(machine, refused, why);
+    }
+    let is_set = machine.is_candidate(&units, resource == NEURON);
+    if is_set {
+        return Some("a candidate set is refused as none".to_owned());
+    }
+    // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
+    can_run(machine, &refused.pod.object, held)
+        .then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// Whether the pods that a text names as holders have any of what it says that they hold.
+fn judge_holders(machine: &Machine, refused: &RefusedPod<'_>, why: &str) -> Option<String> {
+    let holders = why.split("; ").next()?.split(", ").filter_map(|holder| {
+        let (pod, ids) = holder.strip_prefix("pod ")?.split_once(" holds ")?;
+        Some((pod, units_named(machine, ids)?))
+    });
+    let wrong = |(pod, ids): &(&str, Units)| units_of_pod(machine, refused, pod).is_disjoint(ids);
+    holders
+        .into_iter()
+        .any(|holder| wrong(&holder))
+        .then(|| "a pod is named that holds none of it".to_owned())
+}
+
+/// What pods of this name have on the refused pod's node: by containers, by kubelet's books, or by the record of one that has not
+/// started.
+fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Units {
+    let RefusedPod { truth, pod, .. } = refused;
+    let node = &pod.node;
+    let containers = truth.containers_on(node).filter(|(_, container)| {
+        format!("{}/{}", container.start.pod_namespace, container.start.pod_name) == name
+    });
+    let mut units: Units = containers.flat_map(|(_, container)| container.units.clone()).collect();
+    for pod in truth.live_on(node).filter(|pod| pod.name() == name) {
+        let books = refused.books.iter().filter(|((uid, _), _)| *uid == pod.uid);
+        units.extend(books.flat_map(|(_, units)| units));
+        let record =
+            pod.object.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION)?.as_str());
+        let recorded = record.and_then(|record| recorded(machine, record).ok()).unwrap_or_default();
+        units.extend(recorded.into_values().flatten());
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use simulated_cluster::observer::{PodTruth, Truth};
+    use simulated_cluster::plan::NodePlan;
+
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(10_000);
+
+    fn pod(name: &str, uid: &str, phase: &str) -> PodTruth {
+        let limits = json!({NEURON: "2"});
+        let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
+        PodTruth {
+            key: ("default".to_owned(), name.to_owned()),
+            uid: uid.to_owned(),
+            object: Arc::new(object),
+            as_bound: None,
+            node: "n1".to_owned(),
+            phase: phase.to_owned(),
+            since: Duration::ZERO,
+        }
+    }
+
+    /// Why a pod should not have been refused on an inf2.48xlarge (12 devices, 24 cores), of which the pod `other` has devices 0
+    /// to 8 and device 9 is broken. `disturbed` is the part to which something was done ten seconds ago.
+    fn wrong(disturbed: &str, message: &str) -> Option<String> {
+        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+        let machine = Machine::of(&node).unwrap();
+        let (pod, other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
+        let truth = Truth {
+            pods: [(other.uid.clone(), other)].into(),
+            disturbed: [(disturbed.to_owned(), NOW - Duration::from_secs(10))].into(),
+            now: NOW,
+            ..Truth::default()
+        };
+        let held: Units = (0..18).collect();
+        let books = BTreeMap::from([(("o".to_owned(), "main".to_owned()), held.clone())]);
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+        judge_refusal(&machine, &refused, &Units::from([18, 19]))
+    }
+
+    #[test]
+    fn what_kubernetes_does_itself_is_right_where_its_reason_is_there() {
+        let plugin = "Allocate failed due to rpc error: code = Unknown desc = ";
+        for (disturbed, text, is_right) in [
+            (
+                "none",
+                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 3, Available: 2",
+                true,
+            ),
+            (
+                "none",
+                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 2, Available: 1",
+                false,
+            ),
+            (
+                "plugin/n1",
+                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 2, Available: 1",
+                true,
+            ),
+            (
+                "plugin/n2",
+                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 2, Available: 1",
+                false,
+            ),
+            (
+                "none",
+                "Node didn't have enough resource: aws.amazon.com/neuroncore, requested: 5, used: 18, capacity: 22",
+                true,
+            ),
+            (
+                "none",
+                "Node didn't have enough resource: aws.amazon.com/neuroncore, requested: 4, used: 19, capacity: 22",
+                false,
+            ),
+            (
+                "none",
+                "no healthy devices present; cannot allocate unhealthy devices aws.amazon.com/neuron",
+                false,
+            ),
+            (
+                "kubelet/n1",
+                "no healthy devices present; cannot allocate unhealthy devices aws.amazon.com/neuron",
+                true,
+            ),
+            ("kubelet/n1", "endpoint aws.amazon.com/neuron has been stopped", false),
+            ("plugin/n1", "endpoint aws.amazon.com/neuron has been stopped", true),
+            (
+                "none",
+                "neuron9 is unhealthy: /dev/neuron9 is missing; it can be used again once that is over",
+                true,
+            ),
+            ("none", "neuron9,neuron10 is unhealthy: gone; it can be used again once that is over", false),
+            (
+                "none",
+                "\"neuron77\" is not an id of aws.amazon.com/neuron on this node; it advertises neuron0 to neuron11",
+                false,
+            ),
+            ("plugin/n1", "something that nobody has said before", false),
+        ] {
+            assert_eq!(
+                wrong(disturbed, &format!("{plugin}{text}, which is unexpected")).is_none(),
+                is_right,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn ids_are_refused_that_somebody_has_and_who_has_them_is_named() {
+        let held = "they are free again when that pod has ended";
+        for (text, is_right) in [
+            (format!("neuron1 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron1; {held}"), true),
+            (format!("neuron1 of aws.amazon.com/neuron cannot be given: pod default/nobody holds neuron1; {held}"), false),
+            (format!("neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; {held}"), false),
+            ("neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets".to_owned(), false),
+        ] {
+            assert_eq!(wrong("none", &text).is_none(), is_right, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_line_of_the_list_says_why() {
+        for own in OWN {
+            assert!(!own.why.is_empty() && !own.when.is_empty(), "{}", own.says);
+        }
+    }
+}
