@@ -116,6 +116,8 @@ impl Part {
     /// Kills what runs of it.
     pub(super) fn kill(&self) {
         self.each(Process::kill);
+        // Nobody waits for the end of one that ran beside another.
+        self.is_disturbed();
     }
 
     /// Stops what runs of it where it is.
