@@ -74,7 +74,7 @@ const OWN: &[Own] = &[
     },
     Own {
         says: "no healthy devices present; ",
-        when: &[When::AllBroken, When::Disturbed(BOTH, 300)],
+        when: &[When::AllBroken, When::Disturbed(BOTH, 60)],
         why: "kubelet knows no device between its start, or the plugin's end, and the next registration \
               (docs/reference/kubernetes.md §4, device_manager_test.go: admission error after kubelet restart)",
     },

@@ -121,6 +121,8 @@ impl Part {
     /// Kills what runs of it.
     pub(super) fn kill(&self) {
         self.each(Process::kill);
+        // Nobody waits for the end of one that ran beside another.
+        self.is_disturbed();
     }
 
     /// Kills what runs of it once its tasks were polled so many times more.
