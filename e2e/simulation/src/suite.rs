@@ -179,7 +179,7 @@ impl Suite for Neuron {
                 return Err(format!("a device cannot be {other}; it can be lost, unhealthy, or hang"));
             }
         }
-        self.faults().change(host.name(), device.into(), fault, breaks);
+        self.faults().change(host.name(), device.into(), breaks);
         Ok(())
     }
 

@@ -13,9 +13,9 @@
 //! | how is it run? | [`Seeded`] by a seed, [`run`](fn@run) by a plan |
 //!
 //! Rooms, each knowing only those before it: `units` and `names`; [`plan`]; [`observer`], what is true; `resource`, the plain case
-//! of hardware and pods; [`suite`]; `problem`, whether a plan fits one; `watcher`, which keeps the truth and judges it; `api`, the way to the API server; `controllers`;
-//! `world`, the cluster itself; `run`. Beside them [`profile`] draws plans, `seeded` runs them and [`shrink`](mod@shrink) makes
-//! them smaller.
+//! of hardware and pods; [`suite`]; `problem`, whether a plan fits one; `watcher`, which keeps the truth and judges it; `api`, the
+//! way to the API server; `controllers`; `world`, the cluster itself; `run`. Beside them [`profile`] draws plans, `seeded` runs them
+//! and [`shrink`](mod@shrink) makes them smaller.
 
 mod api;
 mod controllers;

@@ -58,6 +58,22 @@ fn kills_are_counted_and_those_by_poll_are_faults_where_they_happen() -> anyhow:
 }
 
 #[test]
+fn a_part_is_killed_before_one_of_its_next_polls_or_not_at_all() -> anyhow::Result<()> {
+    let suite = Wakes::default();
+    let plan = seeded().plan(&suite);
+    let kill = |at, polls| {
+        let what = What::Kill { part: "extender".to_owned(), on: Place::Control, after_polls: Some(polls) };
+        Event { at, what }
+    };
+    // It is polled each second: ten times is soon, 200 times is after the minute in which it may be killed.
+    let events = vec![kill(100_000, 10), kill(200_000, 200)];
+    let summary = run(&plan, Box::new(Listed::new(events)), Arc::new(suite), RunOptions::default())?;
+    assert_eq!((summary.kills, summary.restarts), (1, 1));
+    assert_eq!(summary.faults["kill extender"], 1);
+    Ok(())
+}
+
+#[test]
 fn a_poll_that_does_not_return_is_a_violation_with_the_events_before_it() -> anyhow::Result<()> {
     let suite = Wakes { spins_after: Some(2), ..Wakes::default() };
     let let_go = Arc::clone(&suite.let_go);

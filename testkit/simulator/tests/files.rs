@@ -60,6 +60,11 @@ fn a_file_that_hangs_is_given_up_and_read_again_when_it_answers() {
         };
         let (read, ()) = tokio::join!(system.read(path), late);
         assert_eq!(read.unwrap(), b"8");
+        // What comes in place of a file that hangs is another one.
+        host.files().set_hung(Path::new("/sys/neuron0"), true);
+        host.files().remove_all(Path::new("/sys"));
+        host.files().write(path, "9").unwrap();
+        assert_eq!(system.read(path).await.unwrap(), b"9");
     });
 }
 

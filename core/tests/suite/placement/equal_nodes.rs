@@ -7,22 +7,32 @@ use proptest::prelude::*;
 
 use super::support::{Role, cores, devices, node_at, pod};
 
-/// Nodes that differ in one thing each, and two of every one.
+/// Of an inf2.24xlarge.
+const ALL_CORES: &str = "0,1,2,3,4,5,6,7,8,9,10,11";
+
+/// Nodes that differ in one thing each, and two of every one. Those of one kind have one topology, as in an index.
 fn nodes() -> Vec<Occupancy> {
-    let (documented, linked) = (Policy::Documented, Policy::Linked);
-    let one_of_each = [
-        node_at("trn2.48xlarge", 1, documented, "", ""),
-        node_at("trn2.48xlarge", 2, documented, "", ""),
-        node_at("trn2.48xlarge", 2, linked, "", ""),
-        node_at("trn2.48xlarge", 2, documented, "0", ""),
-        node_at("trn2.48xlarge", 2, documented, "", "0"),
-        node_at("trn2.48xlarge", 2, documented, "4,8,20,24,36,40,52,56", ""),
-        node_at("inf2.24xlarge", 1, documented, "2,6,10", ""),
-        node_at("inf2.24xlarge", 1, documented, "", "1"),
-        node_at("inf2.24xlarge", 1, documented, "0,1,2,3,4,5,6,7,8,9,10,11", ""),
-    ];
-    // Of the same topology, as an index has them.
-    one_of_each.iter().chain(&one_of_each).cloned().collect()
+    let mut nodes = Vec::new();
+    for (instance_type, lnc, policy, held_and_unhealthy) in [
+        ("trn2.48xlarge", 1, Policy::Documented, &[("", "")][..]),
+        ("trn2.48xlarge", 2, Policy::Linked, &[("", "")]),
+        (
+            "trn2.48xlarge",
+            2,
+            Policy::Documented,
+            &[("", ""), ("0", ""), ("", "0"), ("4,8,20,24,36,40,52,56", "")],
+        ),
+        ("inf2.24xlarge", 1, Policy::Documented, &[("2,6,10", ""), ("", "1"), (ALL_CORES, "")]),
+    ] {
+        let empty = node_at(instance_type, lnc, policy, "", "");
+        for (held, unhealthy) in held_and_unhealthy {
+            let mut node = empty.clone();
+            node.hold(held.parse().unwrap());
+            node.set_unhealthy(unhealthy.parse().unwrap());
+            nodes.push(node);
+        }
+    }
+    nodes.iter().chain(&nodes).cloned().collect()
 }
 
 proptest! {

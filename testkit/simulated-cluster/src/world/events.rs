@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fake_cluster::api::text;
@@ -97,7 +98,12 @@ impl World {
                 }
                 self.set_device(node, device, &fault, true);
                 if let Some(seconds) = seconds {
-                    self.fault_lasts(seconds, move |world| world.set_device(node, device, &fault, false));
+                    let machine = self.replaced(node);
+                    self.fault_lasts(seconds, move |world| {
+                        if world.replaced(node) == machine {
+                            world.set_device(node, device, &fault, false);
+                        }
+                    });
                 }
             }
             What::Edit { node, what, seconds } => return self.edit(node, &what, seconds),
@@ -217,6 +223,7 @@ impl World {
     async fn replace_node(self: &Arc<Self>, place: usize, seconds: u32) {
         let Some(node) = self.nodes.get(place) else { return };
         self.power_off(place);
+        node.replaced.fetch_add(1, Ordering::Relaxed);
         let host = self.host(Place::Node(place));
         host.files().remove_all(Path::new("/"));
         if let Err(why) = self.suite.make_machine(host, &node.name, &node.plan) {
@@ -242,6 +249,11 @@ impl World {
             ends.into_iter().for_each(|place| self.conditions.reset(place));
         }
         self.fault_lasts(seconds, move |_| links.iter().for_each(|link| link.set_cut(false)));
+    }
+
+    /// How often a node's machine was replaced.
+    fn replaced(&self, place: usize) -> Option<u64> {
+        self.nodes.get(place).map(|node| node.replaced.load(Ordering::Relaxed))
     }
 
     /// Whether something about the device is broken, as it may be for good.

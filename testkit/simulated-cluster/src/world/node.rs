@@ -1,6 +1,7 @@
 //! A node: its kubelet, and what is kept of it beside its files.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use fake_cluster::Kubelet;
@@ -25,11 +26,13 @@ const RESTART: Duration = Duration::from_secs(1);
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) plan: NodePlan,
+    /// How many machines it has had before this one: a fault of one is none of the next.
+    pub(super) replaced: AtomicU64,
 }
 
 impl Node {
     pub(super) fn new(place: usize, plan: NodePlan) -> Self {
-        Self { name: node_name(place), plan }
+        Self { name: node_name(place), plan, replaced: AtomicU64::new(0) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Pods that nobody can place, and what is done about a violation that is known, as the trace tells it.
+//! What a small plan comes to, as the summary and the trace tell it: pods that wait in vain, requests that arrive late, devices that
+//! break twice.
 #![allow(clippy::unwrap_used, reason = "a failing test should say where")]
 
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use neuron_e2e_simulation::{Neuron, known, run_plan};
 use serde_json::{Value, json};
-use simulated_cluster::plan::{Event, Plan, What};
+use simulated_cluster::plan::{Event, Place, Plan, What};
 use simulated_cluster::profile::Profile;
 use simulated_cluster::{RunOptions, Seeded, Summary};
 use simulator::trace::Sink;
@@ -65,19 +66,58 @@ fn pod(name: &str, devices: u32) -> What {
     What::Create { pods: vec![pod] }
 }
 
+/// A plan for one trn1.32xlarge: what happens, each at its second.
+fn plan(seconds: u64, events: Vec<(u64, What)>) -> Plan {
+    let time = Duration::from_secs(seconds);
+    let plan = Seeded::new(1, Profile::Calm, ["trn1.32xlarge"], time).plan(&Neuron::default());
+    let events = events.into_iter().map(|(second, what)| Event { at: second * 1000, what });
+    Plan { events: events.collect(), ..plan }
+}
+
+fn device(device: u32, fault: &str, seconds: Option<u32>) -> What {
+    What::Device { node: 0, device, fault: fault.to_owned(), seconds }
+}
+
 #[test]
 fn a_pod_that_waits_in_vain_is_judged_at_a_rest_and_given_up_after_an_hour() {
-    let time = Duration::from_secs(2 * 3600);
-    let plan = Seeded::new(1, Profile::Calm, ["trn1.32xlarge"], time).plan(&Neuron::default());
-    let minute = |minute: u64, what| Event { at: minute * 60_000, what };
-    let events = vec![
-        minute(5, pod("all", 16)),
-        minute(10, pod("waits", 16)),
-        minute(40, What::Rest { seconds: 900 }),
-    ];
-    let (summary, lines) = traced(&Plan { events, ..plan });
+    let rest = What::Rest { seconds: 900 };
+    let plan = plan(7200, vec![(300, pod("all", 16)), (600, pod("waits", 16)), (2400, rest)]);
+    let (summary, lines) = traced(&plan);
     assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
     let given_up = lines.seconds_of("DELETE /api/v1/namespaces/default/pods/waits").unwrap();
     assert!((70 * 60..71 * 60).contains(&given_up), "given up after {given_up} s");
     assert_eq!(lines.seconds_of("DELETE /api/v1/namespaces/default/pods/all"), None);
+}
+
+#[test]
+fn a_binding_may_arrive_long_after_the_extender_gave_it_up() {
+    let (from, to) = (Place::Control, Place::ApiServer);
+    let cut = What::Cut { from, to, both: false, reset: false, seconds: 30 };
+    let (summary, lines) = traced(&plan(300, vec![(59, cut), (60, pod("late", 4))]));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    let arrived = lines.seconds_of("pods/late/binding? -> arrives after its sender has given up").unwrap();
+    assert!((89..95).contains(&arrived), "after {arrived} s");
+    assert!(summary.faults["request late"] > 0, "{:?}", summary.faults);
+    assert_eq!(summary.placed, 1);
+}
+
+#[test]
+fn a_device_that_is_broken_for_good_is_not_mended_by_the_end_of_another_fault() {
+    let rest = || What::Rest { seconds: 900 };
+    let twice = vec![(60, device(2, "lost", None)), (90, device(2, "unhealthy", Some(54))), (2400, rest())];
+    let (summary, _) = traced(&plan(3400, twice));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert_eq!((summary.faults.get("device lost"), summary.faults.get("device unhealthy")), (Some(&1), None));
+}
+
+#[test]
+fn a_fault_of_a_machine_does_not_end_on_the_one_that_replaces_it() {
+    let events = vec![
+        (60, device(2, "unhealthy", Some(300))),
+        (90, What::ReplaceNode { node: 0, seconds: 20 }),
+        (200, device(2, "lost", None)),
+        (2400, What::Rest { seconds: 900 }),
+    ];
+    let (summary, _) = traced(&plan(3400, events));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
 }
