@@ -51,6 +51,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: refused, unknown id",
     "plugin: registration not answered",
     "plugin: registration refused",
+    "plugin: live read amid a relist",
     "plugin: relist",
     "plugin: replaced by another plugin",
     "plugin: report not written",

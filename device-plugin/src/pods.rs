@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::PodCounts;
-use self::state::State;
+use self::state::{State, keep_newer};
 use crate::ledger::slot::NodePod;
 
 /// A Pod, as far as the plugin reads it.
@@ -88,11 +88,7 @@ impl Pods {
         let mut state = self.state();
         let before = state.known.clone();
         let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), pod));
-        state.replace(pods.collect(), number(list.metadata.resource_version.as_deref()));
-        let State { known, starting, .. } = &mut *state;
-        if let (Some(known), Some(starting)) = (known, starting) {
-            known.values().for_each(|pod| keep_newer(starting, pod.clone()));
-        }
+        state.read(pods.collect(), number(list.metadata.resource_version.as_deref()));
         let news = state.known != before;
         drop(state);
         if news {
@@ -130,14 +126,32 @@ impl Pods {
     pub async fn watch(&self, system: &System, shutdown: CancellationToken) {
         let pods = Collection::of::<core_v1::Pod>().only(format!("spec.nodeName={}", self.node));
         let events = runtime::watch(system, self.client.clone(), pods, Json);
-        let mut events = events.take_until(shutdown.cancelled_owned()).boxed();
+        let mut events = events.take_until(shutdown.clone().cancelled_owned()).boxed();
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.take(event),
                 // What is known stays meanwhile.
                 Err(_) => reached("plugin: watch disconnected"),
             }
+            if shutdown.run_until_cancelled(self.make_sure()).await.is_none() {
+                return;
+            }
         }
+    }
+
+    /// Reads live again where a live read and a relist have crossed, until that is answered.
+    async fn make_sure(&self) {
+        while self.is_unsure() {
+            reached("plugin: live read amid a relist");
+            if self.read_live().await.is_err() {
+                tokio::time::sleep(self.timeout).await;
+            }
+        }
+    }
+
+    fn is_unsure(&self) -> bool {
+        let state = self.state();
+        state.is_unsure && state.starting.is_none()
     }
 
     fn take(&self, event: watcher::Event<Pod>) {
@@ -161,13 +175,7 @@ impl Pods {
                 }
                 return;
             }
-            watcher::Event::InitDone => {
-                let mut state = self.state();
-                if let Some(listed) = state.starting.take() {
-                    // What a live read found meanwhile is in it too.
-                    state.replace(listed, u64::MAX);
-                }
-            }
+            watcher::Event::InitDone => self.state().relisted(),
         }
         self.changed.send_replace(());
     }
@@ -189,12 +197,6 @@ impl Pods {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
-    if pods.get(&pod.pod.uid).is_none_or(|known| known.version <= pod.version) {
-        pods.insert(pod.pod.uid.clone(), pod);
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) struct State {
     pub(super) ended: Vec<NodePod>,
     /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
+    /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
+    /// no watch will tell: only another live read does.
+    pub(super) is_unsure: bool,
 }
 
 /// How many pods are kept for which reason.
@@ -66,6 +69,21 @@ impl State {
         self.gone.push_back(uid);
     }
 
+    /// Takes over what a live read of `version` has shown, for a relist under way too: that may be older.
+    pub(super) fn read(&mut self, pods: BTreeMap<String, NodePod>, version: u64) {
+        self.replace(pods, version);
+        self.is_unsure = self.starting.is_some();
+        let (Some(known), Some(starting)) = (&self.known, &mut self.starting) else { return };
+        known.values().for_each(|pod| keep_newer(starting, pod.clone()));
+    }
+
+    /// Takes over the pods of a relist that has ended.
+    pub(super) fn relisted(&mut self) {
+        if let Some(listed) = self.starting.take() {
+            self.replace(listed, u64::MAX);
+        }
+    }
+
     /// Takes over a whole list of `version`. Pods that are neither in it nor newer are gone.
     pub(super) fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
         let mut known = self.known.take().unwrap_or_default();
@@ -75,6 +93,13 @@ impl State {
         }
         self.known = Some(known);
         now.into_values().for_each(|pod| self.keep(pod));
+    }
+}
+
+/// Keeps a pod unless a newer version of it is there.
+pub(super) fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
+    if pods.get(&pod.pod.uid).is_none_or(|known| known.version <= pod.version) {
+        pods.insert(pod.pod.uid.clone(), pod);
     }
 }
 
@@ -115,6 +140,21 @@ mod tests {
         state.replace(BTreeMap::new(), u64::MAX);
         state.replace(list(&[pod("u", 80)]), 90);
         assert_eq!((state.known.unwrap().len(), state.ended.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_live_read_amid_a_relist_is_repeated_since_either_may_be_older() {
+        let mut state = State::default();
+        state.replace(list(&[pod("ended", 80)]), 85);
+        state.starting = Some(BTreeMap::new());
+        // "ended" goes after the read and before the relist is answered; "bound" comes after the relist was answered.
+        state.read(list(&[pod("ended", 80), pod("bound", 95)]), 96);
+        state.relisted();
+        assert!(state.known.as_ref().unwrap().contains_key("bound"), "the relist may be older");
+        assert!(state.is_unsure);
+        state.read(list(&[pod("bound", 95)]), 100);
+        assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["bound"]);
+        assert!(!state.is_unsure);
     }
 
     #[test]

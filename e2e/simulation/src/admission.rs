@@ -238,6 +238,7 @@ mod tests {
             uid: uid.to_owned(),
             object: Arc::new(object),
             as_bound: None,
+            bound_on_edited: false,
             node: "n1".to_owned(),
             phase: phase.to_owned(),
             since: Duration::ZERO,

@@ -1,18 +1,13 @@
 //! What must hold of a pod in the moment in which the extender binds it. Called by the suite; what becomes of the pod later is
 //! in `judge`.
 
-use std::time::Duration;
-
 use neuron_core::names::ALLOCATION;
 use serde_json::Value;
-use simulated_cluster::observer::{PodTruth, Truth};
+use simulated_cluster::observer::{PodTruth, Truth, UNSEEN};
 use simulated_cluster::suite::{Books, Units};
 
 use crate::judge::{judge_set, recorded};
 use crate::machine::Machine;
-
-/// For so long after two extenders ran side by side one of them may not have seen what the other has bound: no watch lags longer.
-const UNSEEN: Duration = Duration::from_secs(600);
 
 /// What is wrong with how a pod was bound.
 pub(crate) fn judge_binding(
@@ -37,9 +32,11 @@ pub(crate) fn judge_binding(
     let mut names = containers.filter_map(|container| container.get("name")?.as_str());
     let wrong =
         names.find_map(|name| judge_set(machine, pod, name, given.get(name).unwrap_or(&Units::new())));
-    if let Some((cause, text)) = wrong {
+    // An extender that is told of another machine by hand places on that one.
+    if let Some((cause, text)) = wrong.filter(|_| !pod.bound_on_edited) {
         return Some((format!("by its record {cause}"), text));
     }
+    // One of two extenders may not have seen what the other has bound.
     if truth.doubled.get("extender").is_some_and(|until| truth.now < *until + UNSEEN) {
         return None;
     }

@@ -11,9 +11,6 @@ use simulated_cluster::suite::Units;
 use crate::machine::Machine;
 use crate::naive::can_be_placed;
 
-/// Containers that ask, above which a naive search would take too long.
-const MOST_SEARCHED: usize = 3;
-
 /// The cores that ids of a resource stand for.
 ///
 /// # Errors
@@ -41,34 +38,6 @@ pub(crate) fn units_of_ids<'a>(
 /// Whether candidate sets are free for all of a pod's containers, as far as a short search tells.
 pub(crate) fn can_run(machine: &Machine, pod: &Value, held: &Units) -> bool {
     can_be_placed(machine, pod, held) == Some(true)
-}
-
-/// Whether an empty machine could run a pod, as far as a short search tells: what init containers hand down is not looked at.
-pub(crate) fn could_run(machine: &Machine, pod: &Value) -> bool {
-    let containers = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let (sidecars, inits): (Vec<&Value>, Vec<&Value>) =
-        containers("/spec/initContainers").partition(|container| container.get("restartPolicy").is_some());
-    let requests: Vec<(Resource, u32)> =
-        containers("/spec/containers").chain(sidecars).flat_map(counts).collect();
-    let cores = requests.iter().map(|(resource, count)| match resource {
-        Resource::Device => count * u32::from(machine.cores()) / u32::from(machine.devices()),
-        Resource::Core => *count,
-    });
-    cores.sum::<u32>() <= machine.cores().into()
-        && (requests.len() > MOST_SEARCHED || fits(machine, &requests, &Units::new()))
-        && inits.into_iter().all(|init| fits(machine, &counts(init), &Units::new()))
-}
-
-fn fits(machine: &Machine, requests: &[(Resource, u32)], held: &Units) -> bool {
-    let Some(((resource, count), others)) = requests.split_first() else { return true };
-    let sets = match resource {
-        Resource::Device => machine.device_sets(*count),
-        Resource::Core => machine.core_sets(*count),
-    };
-    sets.iter().filter(|set| set.is_disjoint(held)).any(|set| {
-        let held = held.union(set).copied().collect();
-        fits(machine, others, &held)
-    })
 }
 
 /// What a container asks for.
@@ -104,7 +73,8 @@ pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Opt
             return Some(("a record is not what a container has".to_owned(), text));
         }
     }
-    judge_sets(machine, truth, pod)
+    // The plugin gives what the extender has recorded, and that one was told of another machine by hand.
+    if pod.bound_on_edited { None } else { judge_sets(machine, truth, pod) }
 }
 
 /// Every container has a candidate set of as many as it asks for.

@@ -3,10 +3,11 @@
 use neuron_core::names::{NEURON, NEURONCORE};
 use serde_json::{Value, json};
 use simulated_cluster::plan::NodePlan;
+use simulated_cluster::suite::Units;
 use simulator::random::Rng;
 
-use crate::judge::could_run;
 use crate::machine::Machine;
+use crate::naive::can_be_placed;
 
 /// One pod in so many is drawn without a look at whether a node could run it.
 const ANY: u8 = 30;
@@ -20,7 +21,7 @@ pub(crate) fn pod(draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) 
     let mut pod = any_pod(draws, &machine, ends_after);
     if draws.u8(..ANY) > 0 {
         let mut tried = 1;
-        while tried < MOST_TRIED && !could_run(&machine, &pod) {
+        while tried < MOST_TRIED && can_be_placed(&machine, &pod, &Units::new()) == Some(false) {
             pod = any_pod(draws, &machine, ends_after);
             tried += 1;
         }

@@ -6,6 +6,6 @@ mod truth;
 mod violation;
 
 pub use self::mirror::{Key, Mirror};
-pub use self::truth::{ContainerTruth, PodTruth, Truth};
+pub use self::truth::{ContainerTruth, PodTruth, Truth, UNSEEN};
 pub(crate) use self::violation::without_numbers;
 pub use self::violation::{Known, Seen, Violation, Violations};

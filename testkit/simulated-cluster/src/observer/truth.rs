@@ -11,6 +11,9 @@ use serde_json::Value;
 use super::mirror::Key;
 use crate::units::Units;
 
+/// No watch lags longer.
+pub const UNSEEN: Duration = Duration::from_secs(600);
+
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
@@ -25,6 +28,8 @@ pub struct Truth {
     /// When something was done to a part last, by its name, such as `plugin/n1`: it started, ended, was frozen or went on.
     /// While it is frozen that is the end of all time.
     pub disturbed: BTreeMap<String, Duration>,
+    /// Until when a node's labels or annotations are edited by hand, by the node's name.
+    pub edited: BTreeMap<String, Duration>,
     /// Simulated time since the beginning.
     pub now: Duration,
     /// When a pod or a container, or what is broken, has changed last.
@@ -42,6 +47,8 @@ pub struct PodTruth {
     pub object: Arc<Value>,
     /// The object as it was bound; none if it is not.
     pub as_bound: Option<Arc<Value>>,
+    /// Whether its node was edited by hand, or had been lately, when it was bound.
+    pub bound_on_edited: bool,
     /// The node that it is bound to; empty if it is not.
     pub node: String,
     /// Its phase.
@@ -120,6 +127,11 @@ impl Truth {
         at.is_some_and(|at| self.now.saturating_sub(*at) <= within)
     }
 
+    /// Whether a node is edited by hand, or was so lately that who watches it may still believe it.
+    fn is_edited(&self, node: &str) -> bool {
+        self.edited.get(node).is_some_and(|until| self.now < *until + UNSEEN)
+    }
+
     /// The pods that are bound to a node and have not ended.
     pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
         self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())
@@ -138,6 +150,10 @@ impl Truth {
         let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
         let known = self.pods.get(&uid(object));
         let as_bound = known.and_then(|known| known.as_bound.clone());
+        let bound_on_edited = match known.filter(|known| !known.node.is_empty()) {
+            Some(known) => known.bound_on_edited,
+            None => self.is_edited(node),
+        };
         let as_bound = as_bound.or_else(|| (!node.is_empty()).then(|| Arc::clone(object)));
         let same = known.filter(|known| known.node == node && known.phase == phase);
         let since = same.map_or(self.now, |known| known.since);
@@ -147,6 +163,7 @@ impl Truth {
             uid: uid(object),
             object: Arc::clone(object),
             as_bound,
+            bound_on_edited,
             node: node.to_owned(),
             phase: phase.to_owned(),
             since,
@@ -192,6 +209,7 @@ mod tests {
             uid: "u".to_owned(),
             object: Arc::new(object),
             as_bound: None,
+            bound_on_edited: false,
             node: "n1".to_owned(),
             phase: "Running".to_owned(),
             since: Duration::ZERO,

@@ -88,6 +88,11 @@ pub struct Seen {
 pub struct Violations(pub BTreeMap<String, Seen>);
 
 impl Violations {
+    /// How many were seen, of all signatures.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.values().map(|seen| seen.count).sum()
+    }
+
     /// Counts one. `last_events` is asked at the first of its signature.
     pub(crate) fn add(
         &mut self,

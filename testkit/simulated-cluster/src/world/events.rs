@@ -13,7 +13,8 @@ use kubelet_api::podresources::v1::ListPodResourcesRequest;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::unix::connect_by;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{World, locked};
 use crate::names::NAMESPACE;
@@ -21,6 +22,8 @@ use crate::observer::Violation;
 use crate::plan::{Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
 
+/// How long who edits a node waits before the next try.
+const EDITED_AGAIN: Duration = Duration::from_secs(5);
 /// How long a part that is to be killed before one of its next polls may have none, in seconds.
 const KILLED_WITHIN: u32 = 60;
 
@@ -291,25 +294,34 @@ impl World {
     fn edit(self: &Arc<Self>, place: usize, what: &str, seconds: u32) -> bool {
         let Some(node) = self.nodes.get(place) else { return false };
         let Some((wrong, right)) = self.suite.edit(&node.plan, what) else { return false };
-        self.patch_node(node.name.clone(), wrong);
-        let name = node.name.clone();
-        let again = Arc::downgrade(self);
-        self.fault_lasts(seconds, move |_| {
-            if let Some(world) = again.upgrade() {
-                world.patch_node(name, right);
-            }
+        let until = self.simulation.elapsed() + Duration::from_secs(seconds.into());
+        let mut state = self.watcher.state();
+        let edited = state.truth.edited.entry(node.name.clone()).or_default();
+        *edited = until.max(*edited);
+        drop(state);
+        let (is_over, over) = oneshot::channel::<()>();
+        let (world, name) = (Arc::clone(self), node.name.clone());
+        self.spawn(async move {
+            world.patch_node(&name, wrong).await;
+            // An undoing that is dropped undoes, too.
+            let _ = over.await;
+            world.patch_node(&name, right).await;
         });
+        self.fault_lasts(seconds, move |_| drop(is_over));
         true
     }
 
-    fn patch_node(self: &Arc<Self>, name: String, patch: Value) {
-        let world = Arc::clone(self);
-        self.spawn(async move {
-            let nodes: Api<Node> = Api::all(world.api.client());
-            if let Err(error) = nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
-                world.simulation.event("plan", format_args!("node not edited: {error}"));
+    /// Edits a node as soon as the API server does so; not one that is gone.
+    async fn patch_node(&self, name: &str, patch: Value) {
+        let nodes: Api<Node> = Api::all(self.api.client());
+        let patch = Patch::Merge(patch);
+        while let Err(error) = nodes.patch(name, &PatchParams::default(), &patch).await {
+            self.simulation.event("plan", format_args!("node not edited: {error}"));
+            if matches!(&error, kube::Error::Api(status) if status.code < 500) {
+                return;
             }
-        });
+            sleep(EDITED_AGAIN).await;
+        }
     }
 
     /// The node's plan by its name.

@@ -62,10 +62,14 @@ impl World {
             ..KubeletConfig::new(&node.name, KUBELET_DIR)
         };
         let runtime = self.watcher.runtime(&node.name);
+        let disturbs = |at| self.watcher.disturbs(format!("kubelet/{}", node.name), at);
         loop {
+            // It is under way until the API server has told it its pods.
+            disturbs(Duration::MAX);
             let (client, runtime) = (client.clone(), Arc::clone(&runtime));
             match Kubelet::start(&process.system(), client, &self.api, config.clone(), runtime).await {
                 Ok(kubelet) => {
+                    disturbs(self.simulation.elapsed());
                     self.watcher.kubelet_starts(&node.name, kubelet);
                     // Nothing ends it but what ends its process.
                     std::future::pending::<()>().await;
