@@ -207,10 +207,11 @@ async fn open(
 
 /// What the checkpoint has, if there is one. With one that cannot be read, kubelet goes on with empty books.
 async fn restored(system: &System, checkpoint: &StateFile, now: Timestamp) -> Option<Devices> {
-    match checkpoint.read::<Checkpoint>(system).await {
-        Ok(Some(saved)) => {
+    let saved = checkpoint.read::<Checkpoint>(system).await;
+    match saved.and_then(|saved| saved.map(|saved| saved.restore(now)).transpose()) {
+        Ok(Some(devices)) => {
             reached("cluster: a checkpoint was restored");
-            Some(saved.restore(now))
+            Some(devices)
         }
         Ok(None) => None,
         Err(error) => {

@@ -28,7 +28,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
 const JITTER: f64 = 0.04;
 
 /// Creates the Node or takes over an existing one, then writes the first status.
-pub(crate) async fn register(shared: &Shared) -> kube::Result<()> {
+pub(crate) async fn register(shared: &Arc<Shared>) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(shared.client.clone());
     let name = &shared.config.node;
     let labels = json!({ "metadata": { "labels": shared.config.labels } });
@@ -45,7 +45,7 @@ pub(crate) async fn register(shared: &Shared) -> kube::Result<()> {
     // device manager does not know (`reconcileExtendedResource`).
     let status = existing.and_then(|node| node.status).unwrap_or_default();
     let shown = [Amounts::of(status.capacity.as_ref()), Amounts::of(status.allocatable.as_ref())];
-    let mut written: Totals = present_totals(shared);
+    let mut written: Totals = present_totals(shared).await;
     for (counts, shown) in [&mut written.capacity, &mut written.allocatable].into_iter().zip(shown) {
         for (resource, count) in shown.iter().filter(|(resource, _)| resource.contains('/')) {
             let count = if shared.had_checkpoint { count } else { 0 };
@@ -70,7 +70,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 () = shared.devices_changed.notified() => shared.clock.sleep(shared.config.status_period).await,
                 () = shared.clock.sleep_until(wake.unwrap_or_default()), if wake.is_some() => {}
             }
-            let mut totals = present_totals(&shared);
+            let mut totals = present_totals(&shared).await;
             // A forgotten resource stays on the Node with 0, as in kubelet.
             for resource in written.capacity.keys() {
                 totals.capacity.entry(resource.clone()).or_insert(0);
@@ -107,8 +107,14 @@ fn next_heartbeat(shared: &Shared) -> Option<Timestamp> {
     shared.config.heartbeats.then(|| later(shared.clock.now(), period))
 }
 
-fn present_totals(shared: &Shared) -> Totals {
-    locked(&shared.devices).plugins.totals(shared.clock.now())
+/// The counts now. A resource that is forgotten with them leaves the checkpoint too, as in kubelet's GetCapacity.
+async fn present_totals(shared: &Arc<Shared>) -> Totals {
+    let counted = locked(&shared.devices).plugins.totals(shared.clock.now());
+    if counted.has_forgotten {
+        // What is not written now, the next write has.
+        let _ = shared.save_checkpoint().await;
+    }
+    counted.totals
 }
 
 async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Result<()> {

@@ -1,13 +1,14 @@
 //! What the tasks of one kubelet share. Made by `Kubelet::start`; no lock is held across an await.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use runtime::{System, reached};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -87,15 +88,24 @@ impl Shared {
         drop(self.system.spawn(self.tasks.track_future(task)));
     }
 
-    /// Writes the assignments to disk. Pods continue even if that fails.
-    pub(crate) async fn save_checkpoint(self: &Arc<Self>) {
+    /// Writes the assignments to disk. What is written is taken before it is this write's turn: a newer state can be overwritten
+    /// by an older one, as kubelet's can (docs/reference/kubernetes.md §7).
+    ///
+    /// # Errors
+    /// The file cannot be written, which is also logged.
+    pub(crate) async fn save_checkpoint(self: &Arc<Self>) -> io::Result<()> {
         let shared = Arc::clone(self);
+        let (told, written) = oneshot::channel();
         let write = async move {
-            let state = || checkpoint::json(&locked(&shared.devices));
-            let written = shared.checkpoint_file.write(&shared.system, state).await;
-            shared.log_failure(&shared.checkpoint_file, written);
+            let state = checkpoint::json(&locked(&shared.devices));
+            tokio::task::yield_now().await;
+            let written = shared.checkpoint_file.write(&shared.system, || state).await;
+            shared.log_failure(&shared.checkpoint_file, &written);
+            let _ = told.send(written);
         };
         self.finish(write).await;
+        // Not told by a kubelet that is killed amid the write.
+        written.await.unwrap_or(Ok(()))
     }
 
     /// Writes to disk which containers the node has.
@@ -104,12 +114,12 @@ impl Shared {
         let write = async move {
             let state = || locked(&shared.containers).json();
             let written = shared.containers_file.write(&shared.system, state).await;
-            shared.log_failure(&shared.containers_file, written);
+            shared.log_failure(&shared.containers_file, &written);
         };
         self.finish(write).await;
     }
 
-    fn log_failure(&self, file: &StateFile, written: std::io::Result<()>) {
+    fn log_failure(&self, file: &StateFile, written: &io::Result<()>) {
         if let Err(error) = written {
             tracing::error!(node = self.config.node, path = %file.path().display(), %error, "cannot write the file");
         }

@@ -10,6 +10,7 @@
 
 mod admission;
 mod assignments;
+mod checkpoint;
 mod containers;
 mod endings;
 mod failures;

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Container;
-use kubelet_api::deviceplugin::v1beta1::{
-    AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse, DeviceSpec,
-};
+use kubelet_api::deviceplugin::v1beta1::{AllocateRequest, ContainerAllocateRequest};
 use runtime::reached;
 use tonic::Status;
 
@@ -18,7 +16,6 @@ use super::plugins::Ids;
 use super::rpc_error::rpc_error;
 use crate::amounts::Amounts;
 use crate::calls::called;
-use crate::kubelet::device_mount::DeviceMount;
 use crate::kubelet::shared::{Shared, locked};
 
 /// Gives `container` its ids of every plugin's resource, first those of `hand_down`.
@@ -49,7 +46,8 @@ pub(crate) async fn allocate(
         }
     }
     if assigned {
-        shared.save_checkpoint().await;
+        // The entries stay in memory: the write after the next change has them.
+        shared.save_checkpoint().await.map_err(AllocateError::NotSaved)?;
     }
     Ok(())
 }
@@ -105,21 +103,8 @@ async fn assign(shared: &Shared, request: &DeviceRequest<'_>, ids: Ids) -> Resul
         container: request.container.to_owned(),
         resource: request.resource.to_owned(),
         ids,
-        answer: kept(first),
+        answer: AllocateAnswer::of(first),
     });
     shared.runtime.assigned(devices.assignments.all());
     Ok(())
-}
-
-fn kept(answer: &ContainerAllocateResponse) -> AllocateAnswer {
-    let device = |device: &DeviceSpec| DeviceMount {
-        host_path: device.host_path.clone(),
-        container_path: device.container_path.clone(),
-        permissions: device.permissions.clone(),
-    };
-    AllocateAnswer {
-        env: answer.envs.clone(),
-        devices: answer.devices.iter().map(device).collect(),
-        annotations: answer.annotations.clone(),
-    }
 }

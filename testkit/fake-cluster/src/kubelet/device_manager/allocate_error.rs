@@ -31,6 +31,8 @@ pub(crate) enum AllocateError {
     Preference(String),
     #[error("{0}")]
     Plugin(String),
+    #[error("failed to write checkpoint file: {0}")]
+    NotSaved(std::io::Error),
     #[error("no containers return in allocation response {0:?}")]
     Empty(AllocateResponse),
     /// The kubelet is stopping or has panicked: the pod's status does not change.

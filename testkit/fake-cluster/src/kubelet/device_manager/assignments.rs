@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kubelet_api::deviceplugin::v1beta1::{ContainerAllocateResponse, DeviceSpec};
 use runtime::reached;
-use serde::{Deserialize, Serialize};
 
 use super::plugins::{Ids, count};
 use crate::kubelet::device_mount::DeviceMount;
 
 /// One container's ids of one resource, as the checkpoint has them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The pod's UID.
     pub pod_uid: String,
@@ -24,11 +24,27 @@ pub struct Assignment {
 }
 
 /// The part of an Allocate answer that a container is started with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllocateAnswer {
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) devices: Vec<DeviceMount>,
     pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl AllocateAnswer {
+    /// What counts of a plugin's answer.
+    pub(super) fn of(answer: &ContainerAllocateResponse) -> Self {
+        let device = |device: &DeviceSpec| DeviceMount {
+            host_path: device.host_path.clone(),
+            container_path: device.container_path.clone(),
+            permissions: device.permissions.clone(),
+        };
+        Self {
+            env: answer.envs.clone(),
+            devices: answer.devices.iter().map(device).collect(),
+            annotations: answer.annotations.clone(),
+        }
+    }
 }
 
 /// Every assignment of one kubelet, and the ids in use: those assigned and those whose Allocate is open.

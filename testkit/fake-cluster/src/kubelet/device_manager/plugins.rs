@@ -52,6 +52,12 @@ pub(crate) struct Totals {
     pub(crate) allocatable: BTreeMap<String, i64>,
 }
 
+/// Counts, and whether a resource was forgotten with them.
+pub(crate) struct Counted {
+    pub(crate) totals: Totals,
+    pub(crate) has_forgotten: bool,
+}
+
 /// Every plugin of one kubelet, by resource.
 #[derive(Debug, Default)]
 pub(crate) struct Plugins {
@@ -64,7 +70,7 @@ pub(crate) struct Plugins {
 
 impl Plugins {
     /// The plugins of a checkpoint: their resources are known, they themselves are not.
-    pub(super) fn restored(resources: Vec<String>, now: Timestamp) -> Self {
+    pub(super) fn restored(resources: impl Iterator<Item = String>, now: Timestamp) -> Self {
         let plugin = Plugin { stopped_at: Some(now), ..Plugin::default() };
         let mut restored = Self::default();
         for resource in resources {
@@ -177,15 +183,11 @@ impl Plugins {
         self.listed.iter().map(|(resource, listed)| (resource, &listed.healthy))
     }
 
-    /// The resources that a checkpoint remembers.
-    pub(super) fn resources(&self) -> Vec<String> {
-        self.listed.keys().cloned().collect()
-    }
-
     /// Counts for the Node's status. A resource whose plugin has been gone for [`STOP_GRACE`] is forgotten.
-    pub(crate) fn totals(&mut self, now: Timestamp) -> Totals {
+    pub(crate) fn totals(&mut self, now: Timestamp) -> Counted {
         let expired: Vec<String> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(name, _)| name).collect();
+        let has_forgotten = !expired.is_empty();
         for resource in expired {
             reached("cluster: a resource was forgotten, its plugin was gone too long");
             self.plugins.remove(&resource);
@@ -197,7 +199,7 @@ impl Plugins {
             totals.allocatable.insert(resource.clone(), healthy);
             totals.capacity.insert(resource.clone(), healthy + count(&listed.unhealthy));
         }
-        totals
+        Counted { totals, has_forgotten }
     }
 
     /// When the next resource is forgotten, if a plugin is gone.

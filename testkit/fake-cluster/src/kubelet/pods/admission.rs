@@ -62,6 +62,7 @@ fn count(error: &AllocateError) {
         | AllocateError::NoEndpoint(_)
         | AllocateError::UnknownPlugin(_)
         | AllocateError::Empty(_)
+        | AllocateError::NotSaved(_)
         | AllocateError::KubeletStops => {}
     }
 }
