@@ -87,6 +87,7 @@ fn two_pods_that_held_a_core_at_one_time_are_found(#[case] change: fn(&mut World
 #[rstest]
 #[case::one_ended_when_the_other_began(vec![vec![("short", "1", ran(2, 3)), ("all", "0,1", ran(3, 3))]])]
 #[case::one_ended_in_the_second_in_which_both_began(vec![vec![("short", "1", ran(3, 3)), ("all", "0,1", runs(3))]])]
+#[case::one_gone_that_began_in_the_same_second(vec![vec![("short", "1", runs(3))], vec![("all", "0,1", runs(3))]])]
 #[case::other_cores(vec![vec![("one", "0", runs(2)), ("two", "1", runs(3))]])]
 #[case::another_node(vec![vec![("one", "1", runs(2)), ("elsewhere", "1", runs(3))]])]
 #[case::its_own_container_again(vec![vec![("one", "1", ran(2, 5))], vec![("one", "1", runs(3))]])]

@@ -91,8 +91,12 @@ impl History {
             (!cores.is_empty()).then(|| (lifetime.clone(), cores))
         };
         let mut lifetimes: Vec<(Lifetime, CoreSet)> = state.containers.values().filter_map(holding).collect();
-        // Where two began in the same second, the one that ended first may have been the first.
-        lifetimes.sort_by_key(|(lifetime, _)| (lifetime.began, lifetime.ended.unwrap_or(Timestamp::MAX)));
+        // Where two began in the same second, the one that ended first may have been the first; so may one that is gone.
+        let end = |lifetime: &Lifetime| {
+            let is_gone = lifetime.last_look != state.looks;
+            lifetime.ended.or(is_gone.then_some(lifetime.began)).unwrap_or(Timestamp::MAX)
+        };
+        lifetimes.sort_by_key(|(lifetime, _)| (lifetime.began, end(lifetime)));
         let mut failures = Vec::new();
         for (place, (later, wanted)) in lifetimes.iter().enumerate() {
             for (earlier, held) in &lifetimes[..place] {
