@@ -33,9 +33,8 @@ pub struct Config {
     pub instance_type: Option<String>,
     /// Time between two looks at hardware, sockets and allocatable devices.
     pub poll: Duration,
-    /// How long kubelet must have asked for nothing before it is asked for its assignments: a podresources `List` while an
-    /// allocation is open makes it forget that allocation (docs/reference/kubernetes.md §6).
-    pub quiet: Duration,
+    /// How long a question of kubelet waits for the end of a pod whose devices kubelet offers already.
+    pub holder_timeout: Duration,
     /// Time between two writes of a node report that has not changed.
     pub report_interval: Duration,
     /// How long an answer to kubelet may wait for the API server.
@@ -58,7 +57,7 @@ impl Config {
             policy: Policy::default(),
             instance_type: None,
             poll: Duration::from_secs(5),
-            quiet: Duration::from_secs(1),
+            holder_timeout: Duration::from_secs(5),
             report_interval: Duration::from_secs(60),
             api_timeout: Duration::from_secs(2),
             probe: None,

@@ -47,6 +47,12 @@ impl Events {
         self.write("Warning", "NeuronPluginAlreadyConnected", "Register", note, about).await;
     }
 
+    /// kubelet's checkpoint cannot be read.
+    pub async fn checkpoint_unreadable(&self, note: String) {
+        let about = self.node_reference();
+        self.write("Warning", "NeuronCheckpointUnreadable", "Allocate", note, about).await;
+    }
+
     fn node_reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -1,208 +1,185 @@
-//! Who holds what on this node, as the plugin knows it: what its Allocate gave out, whom that went to, and what the
-//! records of bound pods claim. Pure; `engine` feeds it. Judging an Allocate is in `judge`, comparing with kubelet's
-//! own books in `reconcile`.
+//! Who holds what on this node. Three sources say it, and none of them guesses: kubelet's checkpoint, as far as its pods live; the
+//! records of containers that have started and that the checkpoint does not name; and this plugin's own answers that the
+//! checkpoint does not name yet. Which pod an answer was for is never asked. Pure; `engine` feeds it. Who stands in the way of a
+//! request is in `holders`, what to prefer for one in `preference`.
 
-pub mod admitted;
-pub mod ended;
-pub mod gate;
-mod in_a_row;
-pub mod judge;
-pub mod reconcile;
+pub mod answer;
+pub mod holders;
+pub mod preference;
 pub mod slot;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
-use neuron_core::request::Role;
 use runtime::reached;
+use tokio::time::Instant;
 
-use crate::ledger::ended::Ended;
+use crate::ledger::answer::Answer;
 use crate::ledger::slot::Slot;
 
-/// One answered Allocate, or what podresources says of one from before this plugin started.
+/// How long a static pod counts as living that no list of pods shows: it has no mirror before its admission.
+const UNSEEN_LIVES: Duration = Duration::from_secs(60);
+
+/// What the checkpoint says that one container has of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The resource it was asked under.
-    pub resource: Resource,
-    /// The cores it takes.
-    pub cores: CoreSet,
-    /// Number of ids.
-    pub count: u32,
-    /// Which life of kubelet asked; a later life knows nothing of what it had not written down.
-    pub epoch: u64,
-    /// Its place in the history.
-    pub sequence: u64,
-    /// Whether an Allocate made it, so that its place says when kubelet asked; else podresources did.
-    pub asked: bool,
-    /// Who got it; kubelet does not say, so this may not be known yet.
-    pub owner: Option<Owner>,
-}
-
-impl Entry {
-    /// Whether it has an owner of whom nothing is known but that it fits.
-    pub(crate) fn is_assumed(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Fits)
-    }
-
-    /// Whether kubelet's books name its owner.
-    pub(crate) fn is_proven(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.proof == Proof::Kubelet)
-    }
-}
-
-/// Who got an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// The pod's UID.
+    /// The pod's UID, as kubelet has it.
     pub uid: String,
-    /// The container.
+    /// The container, ordinary init containers included.
     pub container: String,
-    /// How this is known.
-    pub proof: Proof,
+    /// The name that it was asked under, such as `aws.amazon.com/neuron`.
+    pub name: &'static str,
+    /// What one id of that name stands for.
+    pub resource: Resource,
+    /// The cores of its ids.
+    pub cores: CoreSet,
 }
 
-/// How an owner is known.
+/// What the pods say of a UID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// It fits what the pod asks for; kubelet may have swapped it with an equal pod's.
-    Fits,
-    /// podresources says so.
-    Kubelet,
+pub enum Life {
+    /// The pod is there and has not ended.
+    Lives,
+    /// It has ended, or is gone.
+    Ended,
+    /// No list has shown it.
+    Unseen,
 }
 
-/// The history, and what it says together with the slots of live pods.
+/// What is known of the node's pods at one moment.
+pub struct Pods<'a> {
+    /// What they ask for and what their records say; none until they were read once.
+    pub slots: Option<&'a [Slot]>,
+    /// What they say of a UID.
+    pub life: &'a dyn Fn(&str) -> Life,
+    /// When the last list began that the API server answered live.
+    pub read_live: Option<Instant>,
+}
+
+/// The three sources.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) ended: Vec<Ended>,
-    pub(crate) epoch: u64,
-    sequence: u64,
+    entries: Vec<Entry>,
+    answers: Vec<Answer>,
+    /// Whether the node's pods were ever read. Before, every UID of the checkpoint lives, and kubelet's word for what is free counts
+    /// under its own name.
+    pods_known: bool,
+    /// UIDs of entries that no list has shown, and since when they stand in the checkpoint.
+    unseen: BTreeMap<String, Instant>,
+    /// UIDs of entries whose pods have ended.
+    ended: BTreeSet<String>,
+    /// What the checkpoint said first of each pod's name, container and resource.
+    #[cfg(planted)]
+    said: BTreeMap<(String, String, Resource), CoreSet>,
 }
 
 impl Ledger {
-    /// The entries, oldest first.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    /// Takes over the checkpoint, which is empty where there is none or it cannot be read.
+    pub fn checkpoint(&mut self, entries: Vec<Entry>) {
+        self.answers.retain(|answer| {
+            let is_named = answer.is_named_by(&entries);
+            if is_named {
+                reached("plugin: answer written down by kubelet");
+            }
+            !is_named
+        });
+        self.entries = entries;
     }
 
-    /// Where the history stands: entries made later have this sequence or a larger one.
-    pub fn now(&self) -> u64 {
-        self.sequence
-    }
-
-    /// kubelet has restarted.
+    /// kubelet has restarted: what it had not written down it has given to nobody.
     pub fn kubelet_restarted(&mut self) {
-        self.epoch += 1;
-    }
-
-    /// The recorded set to offer for a request: of the earliest bound pod that asks for it and was not given it yet, else
-    /// of one that was given an equal pod's. So the records together stay right about what is taken, until each is
-    /// corrected. kubelet's `available` says what nobody holds under this resource; it includes `must`.
-    pub fn offer(
-        &self,
-        slots: &[Slot],
-        resource: Resource,
-        count: u32,
-        available: CoreSet,
-        must: CoreSet,
-    ) -> Option<CoreSet> {
-        let alike = || slots.iter().filter(|slot| slot.resource == resource && slot.count == count);
-        let suits = |set: &CoreSet| !set.is_empty() && set.is_subset(available) && must.is_subset(*set);
-        let own = alike().filter(|slot| !slot.admitted).filter(|slot| {
-            // A pod that kubelet gave something else keeps that; one whose set is available again lost it.
-            self.entry_of(slot).is_none_or(|entry| entry.cores.is_subset(available))
-        });
-        let given = self.entries.iter().fold(CoreSet::EMPTY, |all, entry| all.union(entry.cores));
-        let left = alike().filter_map(|slot| slot.recorded).filter(|set| !set.intersects(given));
-        own.filter_map(|slot| slot.recorded).chain(left).find(suits)
-    }
-
-    /// Every core that somebody holds or is promised.
-    pub fn held(&self, slots: &[Slot]) -> CoreSet {
-        let given = self.entries.iter().map(|entry| entry.cores);
-        let promised = slots.iter().filter(|slot| self.entry_of(slot).is_none());
-        given.chain(promised.filter_map(|slot| slot.recorded)).fold(CoreSet::EMPTY, CoreSet::union)
-    }
-
-    /// Writes down an Allocate that is about to be answered.
-    pub fn allocate(&mut self, resource: Resource, cores: CoreSet, count: u32, owner: Option<&Slot>) {
-        if let Some(slot) = owner {
-            self.had_by_ended(slot);
-            self.entries.retain(|entry| !owns(entry, slot));
+        if !self.answers.is_empty() {
+            reached("plugin: answer forgotten by kubelet");
         }
-        // What kubelet gives out again under the same name after a restart was never really given, and what it gives
-        // out again as a whole is given anew.
-        let epoch = self.epoch;
-        self.entries.retain(|entry| {
-            entry.owner.is_some()
-                || entry.resource != resource
-                || (entry.epoch == epoch && !entry.cores.is_subset(cores))
-                || !entry.cores.intersects(cores)
-        });
-        let owner = owner.map(|slot| Owner {
-            uid: slot.uid.clone(),
-            container: slot.container.clone(),
-            proof: Proof::Fits,
-        });
-        self.push(resource, cores, count, true, owner);
+        self.answers.clear();
     }
 
-    /// Writes down an entry that an Allocate made (`asked`) or podresources.
-    pub(crate) fn push(
-        &mut self,
-        resource: Resource,
-        cores: CoreSet,
-        count: u32,
-        asked: bool,
-        owner: Option<Owner>,
-    ) {
-        let sequence = self.sequence;
-        self.sequence += 1;
-        self.entries.push(Entry { resource, cores, count, epoch: self.epoch, sequence, asked, owner });
-    }
-
-    /// Frees what pods held that have ended or are gone: their slots are no longer there. An entry whose owner was
-    /// only assumed stays while an equal pod may be the real one.
-    pub fn release(&mut self, slots: &[Slot]) {
-        let unproven: Vec<(Resource, u32)> = slots
-            .iter()
-            .filter(|slot| !self.entry_of(slot).is_some_and(Entry::is_proven))
-            .map(|slot| (slot.resource, slot.count))
-            .collect();
-        self.entries.retain_mut(|entry| {
-            let Some(owner) = &entry.owner else { return true };
-            if slots.iter().any(|slot| slot.uid == owner.uid) {
-                return true;
+    /// Follows the node's pods: which UIDs of the checkpoint live, and which answers nobody can have got.
+    pub fn follow(&mut self, pods: &Pods<'_>, now: Instant) {
+        let uids: BTreeSet<&str> = self.entries.iter().map(|entry| entry.uid.as_str()).collect();
+        self.unseen.retain(|uid, _| uids.contains(uid.as_str()) && (pods.life)(uid) == Life::Unseen);
+        self.ended.clear();
+        for uid in uids {
+            match (pods.life)(uid) {
+                Life::Lives => {}
+                Life::Ended => drop(self.ended.insert(uid.to_owned())),
+                Life::Unseen => {
+                    let since = *self.unseen.entry(uid.to_owned()).or_insert(now);
+                    // kubelet hears of any other pod from the API server, which shows it as long as it is there.
+                    let lives = if is_static(uid) { UNSEEN_LIVES } else { Duration::ZERO };
+                    if pods.read_live.is_some_and(|read| read > since + lives) {
+                        reached("plugin: pod of an entry never seen");
+                        self.ended.insert(uid.to_owned());
+                    }
+                }
             }
-            let keep = entry.is_assumed() && unproven.contains(&(entry.resource, entry.count));
-            entry.owner = None;
-            if keep {
-                reached("plugin: entry kept for an equal pod");
-            } else {
-                reached("plugin: entry released");
+        }
+        let Some(slots) = pods.slots else { return };
+        self.pods_known = true;
+        #[cfg(planted)]
+        for slot in slots {
+            if let Some(now) = self.entry_of(slot) {
+                self.said.entry((slot.pod.clone(), slot.container.clone(), slot.resource)).or_insert(now);
             }
-            keep
+        }
+        let unwritten: Vec<&Slot> = slots.iter().filter(|slot| self.entry_of(slot).is_none()).collect();
+        self.answers.retain(|answer| {
+            let can_be_had = pods.read_live.is_none_or(|read| read <= answer.at)
+                || unwritten.iter().any(|slot| answer.suits(slot));
+            if !can_be_had {
+                reached("plugin: answer of nobody ended");
+            }
+            can_be_had
         });
     }
 
-    /// Whether the slot may have got an entry whose owner is not known: it asks for as much, and nothing else is known
-    /// to be its own.
-    pub(crate) fn could_own(&self, slot: &Slot, entry: &Entry) -> bool {
-        slot.resource == entry.resource && slot.count == entry.count && self.entry_of(slot).is_none()
+    /// The entries of pods that live.
+    pub fn living(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !self.ended.contains(&entry.uid))
     }
 
-    /// What a slot was given, as far as known.
-    pub fn entry_of(&self, slot: &Slot) -> Option<&Entry> {
-        self.entries.iter().find(|entry| owns(entry, slot))
+    /// The answers that the checkpoint does not name yet, oldest first.
+    pub fn answers(&self) -> &[Answer] {
+        &self.answers
+    }
+
+    /// Number of entries, those of ended pods included.
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether a live list of the pods would tell more: of UIDs that were never seen, and of old answers.
+    pub fn needs_live_pods(&self, now: Instant) -> bool {
+        let is_old = |since: &Instant| now > *since + UNSEEN_LIVES;
+        let mut unseen = self.unseen.iter().filter(|(uid, _)| !self.ended.contains(*uid));
+        unseen.any(|(uid, since)| is_old(since) || !is_static(uid))
+            || self.answers.iter().any(|answer| is_old(&answer.at))
+    }
+
+    /// The cores that the checkpoint gives a slot; none if it does not name it.
+    pub fn entry_of(&self, slot: &Slot) -> Option<CoreSet> {
+        let own = self.entries.iter().filter(|entry| {
+            entry.uid == slot.kubelet_uid
+                && entry.container == slot.container
+                && entry.resource == slot.resource
+        });
+        own.map(|entry| entry.cores).reduce(CoreSet::union)
     }
 }
 
-/// Whether the entry went to the slot.
-pub(crate) fn owns(entry: &Entry, slot: &Slot) -> bool {
-    entry.resource == slot.resource
-        && entry.owner.as_ref().is_some_and(|o| o.uid == slot.uid && o.container == slot.container)
+#[cfg(planted)]
+impl Ledger {
+    /// What the checkpoint said first of a pod of this name.
+    pub(crate) fn said_first(&self, slot: &Slot) -> Option<CoreSet> {
+        let now = self.entry_of(slot)?;
+        let first = self.said.get(&(slot.pod.clone(), slot.container.clone(), slot.resource));
+        first.copied().filter(|first| first.len() == now.len()).or(Some(now))
+    }
 }
 
-/// Whether a slot's ids are handed down when its container has ended.
-pub(crate) fn hands_down(slot: &Slot) -> bool {
-    slot.role == Role::Init
+/// Whether kubelet made the UID from a static pod's manifest: a hash, and not of the form that the API server's have.
+pub(crate) fn is_static(uid: &str) -> bool {
+    uid.len() == 32 && uid.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

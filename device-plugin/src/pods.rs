@@ -17,11 +17,18 @@ use neuron_core::request::PodRequest;
 use runtime::{Collection, Json, System, reached};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::PodCounts;
 use self::state::{State, keep_newer};
 use crate::ledger::slot::NodePod;
+use crate::ledger::{Life, is_static};
+
+/// On a mirror: that it is one.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// On a mirror: the UID by which kubelet knows its static pod.
+const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 
 /// A Pod, as far as the plugin reads it.
 pub type Pod = Object<PodSpec, PodStatus>;
@@ -63,11 +70,14 @@ impl Pods {
         self.state().known.is_some()
     }
 
-    /// The pods known now, and those that have ended or gone since the last call. Each of the latter comes once.
-    pub fn look(&self) -> Option<(Vec<NodePod>, Vec<NodePod>)> {
-        let mut state = self.state();
-        let known = state.known.as_ref()?.values().cloned().collect();
-        Some((known, std::mem::take(&mut state.ended)))
+    /// What is known of the pod that kubelet has this UID of.
+    pub fn life(&self, kubelet_uid: &str) -> Life {
+        self.state().life(kubelet_uid)
+    }
+
+    /// When the last live read began that was answered.
+    pub fn last_read_live(&self) -> Option<Instant> {
+        self.state().read_live
     }
 
     /// Changes with every change of the pods.
@@ -81,14 +91,14 @@ impl Pods {
     /// The API server is away, slow or refuses.
     pub async fn read_live(&self) -> Result<(), PodsError> {
         let only = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
-        let api = self.everywhere();
+        let (api, began) = (self.everywhere(), Instant::now());
         let list = tokio::time::timeout(self.timeout, api.list(&only))
             .await
             .map_err(|_| PodsError::Timeout(self.timeout))??;
         let mut state = self.state();
         let before = state.known.clone();
         let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), pod));
-        state.read(pods.collect(), number(list.metadata.resource_version.as_deref()));
+        state.read(pods.collect(), number(list.metadata.resource_version.as_deref()), began);
         let news = state.known != before;
         drop(state);
         if news {
@@ -214,14 +224,20 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
     if bound.request.as_ref().is_ok_and(PodRequest::is_empty) {
         return None;
     }
-    // kubelet writes its first status after it has admitted the pod; PodScheduled is the scheduler's.
-    let by_kubelet = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
-    let admitted = status.is_some_and(|status| {
-        status.phase.as_deref() == Some("Running")
-            || !status.container_statuses.is_empty()
-            || status.conditions.iter().any(|condition| by_kubelet.contains(&condition.type_.as_str()))
-    });
-    Some(NodePod { pod: bound, version: number(pod.resource_version().as_deref()), admitted })
+    let uid = bound.uid.clone();
+    // kubelet names a static pod by this, and its mirror says so. Anybody can write that on a pod; a UID of the API server has
+    // another form, so that no pod can be passed off as another one's.
+    let is_mirror = pod.annotations().contains_key(MIRROR);
+    let kubelet_uid = pod.annotations().get(CONFIG_HASH).filter(|hash| is_mirror && is_static(hash));
+    let statuses = status
+        .into_iter()
+        .flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses));
+    Some(NodePod {
+        pod: bound,
+        version: number(pod.resource_version().as_deref()),
+        kubelet_uid: kubelet_uid.cloned().unwrap_or(uid),
+        started: statuses.filter(|status| status.has_run()).map(|status| status.name.clone()).collect(),
+    })
 }
 
 fn number(version: Option<&str>) -> u64 {

@@ -8,16 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Numbers of everything that a plugin keeps and that grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Entries of the ledger: what pods hold, and what may not be free yet.
+    /// Entries of kubelet's checkpoint.
     pub entries: usize,
-    /// Containers that ended before it was known what they had.
-    pub ended: usize,
+    /// Answers that kubelet has not written down yet.
+    pub answers: usize,
     /// Pods of the node that ask for Neuron devices, terminal ones included.
     pub pods: usize,
     /// Pods that a list which has not ended has shown.
     pub listed: usize,
-    /// Pods that have ended since the ledger was last compared with the pods.
-    pub ended_pods: usize,
     /// UIDs of pods that have gone, remembered so that an old answer does not bring them back.
     pub gone: usize,
     /// What the last look of the upkeep could not do.

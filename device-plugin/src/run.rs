@@ -75,6 +75,7 @@ struct Plugin {
     metrics: Arc<Metrics>,
     engine: Arc<Engine>,
     pod_resources: Arc<PodResources>,
+    folder: PluginFolder,
     upkeep: Arc<Upkeep>,
 }
 
@@ -89,10 +90,21 @@ impl Plugin {
         }
         let engine = Arc::new(Engine::new(system.clone(), &config, client.clone()));
         let pod_resources = Arc::new(PodResources::new(system.clone(), &config.kubelet_dir));
-        let upkeep = Upkeep::new(Arc::clone(&engine), Arc::clone(&pod_resources), &config, client.clone());
+        let folder = PluginFolder::new(system.clone(), config.plugin_dir());
+        let upkeep = Upkeep::new(Arc::clone(&engine), folder.clone(), &config, client.clone());
         let upkeep = Arc::new(upkeep);
-        let plugin =
-            Plugin { system, config, client, catalog, status, metrics, engine, pod_resources, upkeep };
+        let plugin = Plugin {
+            system,
+            config,
+            client,
+            catalog,
+            status,
+            metrics,
+            engine,
+            pod_resources,
+            folder,
+            upkeep,
+        };
         plugin.show_sizes();
         plugin
     }
@@ -125,7 +137,6 @@ impl Plugin {
         parts.spawn("pod watch", async move { engine.pods.watch(&system, token).await });
         let found = async {
             self.find_devices().await;
-            // Nothing is registered yet, so no allocation is open, and kubelet's assignments say what running pods hold.
             self.upkeep.adopt().await;
         };
         if parts.beside(stop, found).await?.is_none() {
@@ -133,7 +144,6 @@ impl Plugin {
         }
         let (upkeep, token) = (Arc::clone(&self.upkeep), stop.clone());
         parts.spawn("upkeep", async move { upkeep.run(token).await });
-        let folder = PluginFolder::new(self.system.clone(), self.config.plugin_dir());
         for resource in advertised(self.config.legacy_resource) {
             let registration = Registration {
                 resource,
@@ -141,7 +151,7 @@ impl Plugin {
                 status: Arc::clone(&self.status),
                 metrics: Arc::clone(&self.metrics),
                 pod_resources: Arc::clone(&self.pod_resources),
-                folder: folder.clone(),
+                folder: self.folder.clone(),
                 poll: self.config.poll,
             };
             parts.spawn(resource.name, registration.run(stop.clone()));

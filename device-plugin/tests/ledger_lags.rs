@@ -1,78 +1,105 @@
-//! The ledger against a kubelet that admits equal pods in any order, while what the plugin sees of them lags: nothing
-//! that kubelet's own books have free is refused, and nothing that a pod has counts as free. No pod ends here.
+//! The ledger against a kubelet whose checkpoint, statuses and pods lag: what it gives out is never shared, and what is refused is
+//! held. Each core is a device of its own, so that both names mean the same ids.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
 use neuron_core::ids::CoreSet;
-use neuron_core::names::Resource::Core;
+use neuron_core::names::Resource::{self, Core, Device};
+use neuron_core::names::{NEURON, NEURONCORE};
 use neuron_core::request::Role;
-use neuron_device_plugin::ledger::judge::Judgement;
-use neuron_device_plugin::ledger::reconcile::Real;
+use neuron_device_plugin::ledger::answer::Asked;
+use neuron_device_plugin::ledger::holders::Trust;
+use neuron_device_plugin::ledger::preference::Question;
 use neuron_device_plugin::ledger::slot::Slot;
-use neuron_device_plugin::ledger::{Ledger, Proof};
+use neuron_device_plugin::ledger::{Entry, Ledger, Life, Pods};
 use proptest::prelude::*;
+use tokio::time::Instant;
 
 /// Cores of the node.
-const CORES: u8 = 12;
+const CORES: u8 = 10;
 
 /// Something that happens; a number chooses among the pods that it can happen to.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The extender binds a pod; pods bound in the same second go by their UIDs, which go by `order`.
+    /// A pod is bound, with a record or without.
     Bind {
-        order: u8,
+        resource: Resource,
         count: u8,
+        has_record: bool,
     },
-    /// kubelet admits a bound pod; the news come between the plugin's advice and the Allocate.
-    Admit(u8, Vec<News>),
-    News(News),
-    /// The plugin reads kubelet's books and corrects the records.
-    Rest,
+    /// kubelet admits a bound pod. Its write is overwritten by an older one, if `late`.
+    Admit {
+        pod: u8,
+        late: bool,
+    },
+    /// kubelet admits a pod whose other resource is then refused: the pod fails, and its ids stay in kubelet's memory.
+    AdmitHalf(u8),
+    /// The containers of a pod have ended, which kubelet knows.
+    End(u8),
+    /// The API server hears what kubelet knows of a pod.
+    Tell(u8),
+    /// The plugin's watch shows a pod as the API server has it.
+    See(u8),
+    /// kubelet writes its checkpoint, as with every list of a plugin.
+    Write,
+    RestartKubelet,
+    RestartPlugin,
 }
 
-#[derive(Clone, Debug)]
-enum News {
-    /// kubelet writes the status of a pod that it has admitted.
-    Written(u8),
-    /// The plugin's watch shows a pod as the API server has it.
-    Seen(u8),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Bound,
+    Runs,
+    Ended,
 }
 
 #[derive(Clone, Debug)]
 struct Pod {
     uid: String,
+    resource: Resource,
     count: u8,
-    record: CoreSet,
-    /// What kubelet gave it, if it did.
+    record: Option<CoreSet>,
     has: CoreSet,
-    /// Whether the API server knows that it is admitted.
-    written: bool,
-    /// What of this the plugin has seen; nothing while it does not know the pod.
-    seen: Option<bool>,
+    state: State,
+    told: State,
+    seen: Option<State>,
 }
 
-#[derive(Default)]
 struct World {
     pods: Vec<Pod>,
+    /// What kubelet's memory says, and its file.
+    memory: Vec<Entry>,
+    file: Vec<Entry>,
     ledger: Ledger,
-}
-
-fn news() -> impl Strategy<Value = News> {
-    prop_oneof![any::<u8>().prop_map(News::Written), any::<u8>().prop_map(News::Seen)]
+    now: Instant,
+    read_live: Option<Instant>,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let bind = (any::<u8>(), 1u8..3).prop_map(|(order, count)| Event::Bind { order, count });
-    let admit = (any::<u8>(), prop::collection::vec(news(), 0..4));
+    let resource = prop_oneof![Just(Core), Just(Device)];
+    let bind = (resource, 1u8..4, any::<bool>()).prop_map(|(resource, count, has_record)| Event::Bind {
+        resource,
+        count,
+        has_record,
+    });
     let event = prop_oneof![
         5 => bind,
-        6 => admit.prop_map(|(pod, news)| Event::Admit(pod, news)),
-        6 => news().prop_map(Event::News),
-        1 => Just(Event::Rest),
+        6 => (any::<u8>(), prop::bool::weighted(0.1)).prop_map(|(pod, late)| Event::Admit { pod, late }),
+        1 => any::<u8>().prop_map(Event::AdmitHalf),
+        3 => any::<u8>().prop_map(Event::End),
+        4 => any::<u8>().prop_map(Event::Tell),
+        4 => any::<u8>().prop_map(Event::See),
+        2 => Just(Event::Write),
+        1 => Just(Event::RestartKubelet),
+        1 => Just(Event::RestartPlugin),
     ];
-    prop::collection::vec(event, 0..60)
+    prop::collection::vec(event, 0..80)
+}
+
+fn name(resource: Resource) -> &'static str {
+    if resource == Core { NEURONCORE } else { NEURON }
 }
 
 fn union(sets: impl Iterator<Item = CoreSet>) -> CoreSet {
@@ -80,17 +107,46 @@ fn union(sets: impl Iterator<Item = CoreSet>) -> CoreSet {
 }
 
 impl World {
+    fn new() -> Self {
+        let (now, ledger) = (Instant::now(), Ledger::default());
+        Self { pods: vec![], memory: vec![], file: vec![], ledger, now, read_live: None }
+    }
+
     fn carry_out(&mut self, event: &Event) {
-        match event {
-            Event::Bind { order, count } => self.bind(*order, *count),
-            Event::Admit(number, news) => {
-                if let Some(place) = self.nth(*number, |pod| pod.has.is_empty()) {
-                    self.admit(place, news);
-                }
+        self.now += Duration::from_secs(1);
+        match *event {
+            Event::Bind { resource, count, has_record } => self.bind(resource, count, has_record),
+            Event::Admit { pod, late } => self.admit(pod, late, true),
+            Event::AdmitHalf(pod) => self.admit(pod, false, false),
+            Event::End(pod) => {
+                self.change(pod, |pod| pod.state == State::Runs, |pod| pod.state = State::Ended)
             }
-            Event::News(news) => self.news(news),
-            Event::Rest => self.rest(),
+            Event::Tell(pod) => self.change(pod, |pod| pod.told != pod.state, |pod| pod.told = pod.state),
+            Event::See(pod) => {
+                self.change(pod, |pod| pod.seen != Some(pod.told), |pod| pod.seen = Some(pod.told))
+            }
+            Event::Write => self.file = self.memory.clone(),
+            // Where an older write has overwritten what runs, and kubelet dies before the next one, nobody knows it any more.
+            Event::RestartKubelet if !self.is_written() => {}
+            Event::RestartKubelet => {
+                self.memory = self.file.clone();
+                self.ledger.kubelet_restarted();
+            }
+            Event::RestartPlugin => {
+                // kubelet writes with a plugin's first list.
+                self.file = self.memory.clone();
+                self.ledger = Ledger::default();
+                self.read_live = None;
+                self.pods.iter_mut().for_each(|pod| pod.seen = Some(pod.told));
+                self.read_live();
+            }
         }
+    }
+
+    /// Whether the file names all that runs.
+    fn is_written(&self) -> bool {
+        let mut running = self.pods.iter().filter(|pod| pod.state == State::Runs);
+        running.all(|pod| self.file.iter().any(|entry| entry.uid == pod.uid))
     }
 
     fn nth(&self, number: u8, is: impl Fn(&Pod) -> bool) -> Option<usize> {
@@ -98,153 +154,127 @@ impl World {
         among.get(usize::from(number).checked_rem(among.len())?).copied()
     }
 
-    /// Records the first free run, if there is one.
-    fn bind(&mut self, order: u8, count: u8) {
-        let records = union(self.pods.iter().map(|pod| pod.record));
-        let size: u32 = self.pods.iter().map(|pod| pod.record.len()).sum();
-        if size != records.len() {
-            // Of overlapping records one does not count, and the node takes no new pod until it does.
+    fn change(&mut self, number: u8, is: impl Fn(&Pod) -> bool, change: impl Fn(&mut Pod)) {
+        if let Some(place) = self.nth(number, is) {
+            change(&mut self.pods[place]);
+        }
+    }
+
+    /// An extender records the first free run by what the API server knows.
+    fn bind(&mut self, resource: Resource, count: u8, has_record: bool) {
+        let known = self.pods.iter().filter(|pod| pod.told != State::Ended);
+        let taken = union(known.map(|pod| pod.has.union(pod.record.unwrap_or_default())));
+        let mut runs = (0..=CORES - count).map(|first| CoreSet::run(first, count));
+        let Some(run) = runs.find(|run| !run.intersects(taken)) else { return };
+        let (uid, record) = (format!("{}-u", self.pods.len()), has_record.then_some(run));
+        let (state, has) = (State::Bound, CoreSet::EMPTY);
+        self.pods.push(Pod { uid, resource, count, record, has, state, told: state, seen: None });
+    }
+
+    /// kubelet takes the plugin's advice where it can, else any ids that it takes for free.
+    fn admit(&mut self, number: u8, late: bool, fits: bool) {
+        let Some(place) = self.nth(number, |pod| pod.state == State::Bound) else { return };
+        let ended =
+            |entry: &Entry| self.pods.iter().any(|pod| pod.uid == entry.uid && pod.state == State::Ended);
+        let older = self.file.clone();
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.retain(|entry| !ended(entry));
+        self.memory = memory;
+        let Pod { uid, resource, count, .. } = self.pods[place].clone();
+        let used =
+            union(self.memory.iter().filter(|entry| entry.resource == resource).map(|entry| entry.cores));
+        let available = CoreSet::run(0, CORES).difference(used);
+        if available.len() < count.into() {
             return;
         }
-        let taken = records.union(union(self.pods.iter().map(|pod| pod.has)));
-        let mut runs =
-            (0..=CORES - count).step_by(usize::from(count)).map(|first| CoreSet::run(first, count));
-        let Some(record) = runs.find(|run| !run.intersects(taken)) else { return };
-        let uid = format!("{order:03}-{}", self.pods.len());
-        self.pods.push(Pod { uid, count, record, has: CoreSet::EMPTY, written: false, seen: None });
-    }
-
-    /// kubelet takes the plugin's advice where it can, else any ids that its books have free.
-    fn admit(&mut self, place: usize, news: &[News]) {
-        let count = self.pods[place].count;
-        let free = CoreSet::run(0, CORES).difference(union(self.pods.iter().map(|pod| pod.has)));
-        let advice = self.prefer(u32::from(count), free).filter(|set| set.is_subset(free));
-        let ids = advice.unwrap_or_else(|| free.iter().take(count.into()).collect());
-        news.iter().for_each(|news| self.news(news));
-        self.allocate(place, ids);
-    }
-
-    fn prefer(&mut self, count: u32, free: CoreSet) -> Option<CoreSet> {
+        let (name, count, must) = (name(resource), u32::from(count), CoreSet::EMPTY);
+        let question = Question { name, resource, count, available, must, trust: Trust::Nobody };
         let slots = self.current();
-        let offer =
-            |world: &Self, slots: &[Slot]| world.ledger.offer(slots, Core, count, free, CoreSet::EMPTY);
-        if let Some(set) = offer(self, &slots) {
-            return Some(set);
+        let advice = self.ledger.offer(&slots, &question);
+        let cores = advice.unwrap_or_else(|| available.iter().take(count as usize).collect());
+        let asked = Asked { name, resource, cores, count };
+        if !self.is_given(&asked) {
+            // kubelet's rejection; the API server hears of it later.
+            self.pods[place].state = State::Ended;
+            return;
         }
-        self.read_live();
-        let slots = self.current();
-        let rest = free.difference(self.ledger.held(&slots));
-        let mut runs = (0..CORES).map(|first| (first..CORES).take(count as usize).collect::<CoreSet>());
-        offer(self, &slots).or_else(|| runs.find(|run| run.len() == count && run.is_subset(rest)))
+        let others = self.pods.iter().filter(|pod| pod.state == State::Runs);
+        let shared = union(others.map(|pod| pod.has)).intersection(cores);
+        assert!(shared.is_empty(), "{shared} of {cores} are given to {uid} and run: {:#?}", self.pods);
+        self.memory.push(Entry { uid, container: "main".to_owned(), name, resource, cores });
+        if fits {
+            (self.pods[place].has, self.pods[place].state) = (cores, State::Runs);
+            self.file = if late { older } else { self.memory.clone() };
+        } else {
+            self.pods[place].state = State::Ended;
+        }
     }
 
-    /// As the engine: only a sure yes needs no live read.
-    fn allocate(&mut self, place: usize, ids: CoreSet) {
+    /// As the engine: what is held by what is known is looked at again with a live list. kubelet's statuses arrive meanwhile.
+    fn is_given(&mut self, asked: &Asked) -> bool {
         for live in [false, true] {
             if live {
+                self.pods.iter_mut().for_each(|pod| pod.told = pod.state);
                 self.read_live();
             }
+            self.ledger.checkpoint(self.file.clone());
             let slots = self.current();
-            match self.ledger.judge(&slots, Core, ids, ids.len()) {
-                Judgement::Allowed(slot) if slot.is_some() || live => {
-                    self.ledger.allocate(Core, ids, ids.len(), slot);
-                    self.pods[place].has = ids;
-                    return;
-                }
-                Judgement::Held { holders, .. } if live => {
-                    let uid = &self.pods[place].uid;
-                    panic!("{ids} refused to {uid}, held by {holders:?}; {:#?}", self.pods);
-                }
-                _ => {}
+            if self.ledger.holders(&slots, asked).is_empty() {
+                self.ledger.answer(asked, self.now);
+                return true;
             }
         }
-    }
-
-    fn news(&mut self, news: &News) {
-        match news {
-            News::Written(number) => {
-                if let Some(place) = self.nth(*number, |pod| !pod.has.is_empty() && !pod.written) {
-                    self.pods[place].written = true;
-                }
-            }
-            News::Seen(number) => {
-                if let Some(place) = self.nth(*number, |pod| pod.seen != Some(pod.written)) {
-                    self.pods[place].seen = Some(self.pods[place].written);
-                }
-            }
-        }
+        let slots = self.current();
+        let holders = self.ledger.holders(&slots, asked);
+        let runs = self.pods.iter().filter(|pod| pod.state == State::Runs);
+        let held = union(runs.map(|pod| pod.has)).intersects(asked.cores);
+        // Who has an answer that is not written down nobody can tell while an equal pod waits.
+        let is_open = !self.ledger.answers().is_empty();
+        assert!(held || is_open, "{asked:?} is refused for {holders:?}: {:#?}", self.pods);
+        false
     }
 
     fn read_live(&mut self) {
-        self.pods.iter_mut().for_each(|pod| pod.seen = Some(pod.written));
+        self.now += Duration::from_secs(1);
+        self.pods.iter_mut().for_each(|pod| pod.seen = Some(pod.told));
+        self.read_live = Some(self.now);
     }
 
-    /// As the engine: the slots of what is seen; of overlapping records the one that kubelet's books confirm counts.
+    /// The slots of what is seen, which the ledger has followed.
     fn current(&mut self) -> Vec<Slot> {
-        let mut seen: Vec<&Pod> = self.pods.iter().filter(|pod| pod.seen.is_some()).collect();
-        seen.sort_by(|a, b| a.uid.cmp(&b.uid));
-        let proven = |pod: &Pod| {
-            let entries = self.ledger.entries().iter().filter(|entry| entry.cores == pod.record);
-            let mut owners = entries.filter_map(|entry| entry.owner.as_ref());
-            owners.any(|owner| owner.uid == pod.uid && owner.proof == Proof::Kubelet)
-        };
-        let (mut taken, mut counts) = (CoreSet::EMPTY, BTreeSet::new());
-        for confirmed in [true, false] {
-            for pod in seen.iter().filter(|pod| proven(pod) == confirmed) {
-                if !pod.record.intersects(taken) {
-                    taken = taken.union(pod.record);
-                    counts.insert(&pod.uid);
-                }
-            }
-        }
-        let slot = |pod: &&Pod| Slot {
+        let live = self.pods.iter().filter(|pod| pod.seen.is_some_and(|seen| seen != State::Ended));
+        let slot = |pod: &Pod| Slot {
             uid: pod.uid.clone(),
+            kubelet_uid: pod.uid.clone(),
             pod: format!("default/{}", pod.uid),
             container: "main".to_owned(),
             role: Role::App,
-            resource: Core,
+            resource: pod.resource,
             count: pod.count.into(),
-            recorded: counts.contains(&pod.uid).then_some(pod.record),
-            admitted: pod.seen == Some(true),
+            recorded: pod.record,
+            started: pod.seen == Some(State::Runs),
         };
-        let slots: Vec<Slot> = seen.iter().map(slot).collect();
-        self.ledger.release(&slots);
-        self.ledger.follow_admission(&slots);
+        let slots: Vec<Slot> = live.map(slot).collect();
+        let pods = &self.pods;
+        let life = |uid: &str| match pods.iter().find(|pod| pod.uid == uid).and_then(|pod| pod.seen) {
+            Some(State::Ended) => Life::Ended,
+            Some(_) => Life::Lives,
+            None => Life::Unseen,
+        };
+        let now = Pods { slots: Some(&slots), life: &life, read_live: self.read_live };
+        self.ledger.follow(&now, self.now);
         slots
-    }
-
-    fn rest(&mut self) {
-        let known = |pod: &Pod| pod.has.is_empty() || pod.seen.is_some();
-        let unowned = self.ledger.entries().iter().any(|entry| entry.owner.is_none());
-        if unowned || !self.pods.iter().all(known) {
-            self.read_live();
-        }
-        let real = |pod: &Pod| Real {
-            uid: Some(pod.uid.clone()),
-            container: "main".to_owned(),
-            resource: Core,
-            cores: pod.has,
-            count: pod.has.len(),
-        };
-        let real: Vec<Real> = self.pods.iter().filter(|pod| !pod.has.is_empty()).map(real).collect();
-        let (before, slots) = (self.ledger.now(), self.current());
-        self.ledger.reconcile(&slots, &real, before, true);
-        self.pods.iter_mut().filter(|pod| !pod.has.is_empty()).for_each(|pod| pod.record = pod.has);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn equal_pods_that_run_on(events in events()) {
-        let mut world = World::default();
+    fn nothing_is_shared_and_what_is_refused_is_held(events in events()) {
+        let mut world = World::new();
         for event in &events {
             world.carry_out(event);
-            let slots = world.current();
-            let held = world.ledger.held(&slots);
-            let has = union(world.pods.iter().map(|pod| pod.has));
-            prop_assert!(has.is_subset(held), "{has} are given out, {held} are held; {:#?}", world.pods);
         }
     }
 }

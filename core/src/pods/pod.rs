@@ -137,6 +137,32 @@ pub struct ContainerStatus {
     /// Whether it has started, for app containers and sidecars also whether its startup probe has succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
+    /// What it does now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<ContainerState>,
+}
+
+/// What a container does, as far as it is read: waiting is neither.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerState {
+    /// It runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Details>,
+    /// It has run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminated: Option<Details>,
+}
+
+/// Details that nobody reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Details {}
+
+impl ContainerStatus {
+    /// Whether the container runs or has run, which it does only once it has its devices.
+    pub fn has_run(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+    }
 }
 
 /// What [`crate::holders`] needs of a pod that is bound to the node in question.

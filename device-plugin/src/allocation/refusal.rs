@@ -2,13 +2,13 @@
 //! Made by `engine`.
 
 use neuron_core::ids::CoreSet;
-use neuron_core::names::Resource;
 use neuron_core::placement;
 use neuron_core::topology::Topology;
 use runtime::reached;
 
-use crate::ledger::judge::Holder;
-use crate::resource::{UnknownId, count_of, ids_of};
+use crate::ledger::answer::Asked;
+use crate::ledger::holders::Holder;
+use crate::resource::{UnknownId, ids_of};
 
 /// Why kubelet's question is answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,13 +67,8 @@ impl AllocationRefusal {
         }
     }
 
-    pub(super) fn not_allowed(
-        topology: &Topology,
-        unit: Resource,
-        cores: CoreSet,
-        doubt: String,
-    ) -> AllocationRefusal {
-        let count = count_of(topology, unit, cores);
+    pub(super) fn not_allowed(topology: &Topology, asked: &Asked, doubt: String) -> AllocationRefusal {
+        let Asked { resource: unit, cores, count, .. } = *asked;
         let (noun, instance_type) = (unit.noun(), topology.instance_type());
         let why = if topology.supports(unit, count) {
             format!(
@@ -86,7 +81,7 @@ impl AllocationRefusal {
         };
         AllocationRefusal::NotAllowed {
             ids: ids_of(topology, unit, cores).join(","),
-            resource: unit.name(),
+            resource: asked.name,
             why,
             doubt,
         }
@@ -94,16 +89,17 @@ impl AllocationRefusal {
 
     pub(super) fn held(
         topology: &Topology,
-        unit: Resource,
+        asked: &Asked,
         holders: &[Holder],
         doubt: String,
     ) -> AllocationRefusal {
+        let unit = asked.resource;
         let ids = |cores| ids_of(topology, unit, cores).join(",");
         let all = holders.iter().fold(CoreSet::EMPTY, |all, holder| all.union(holder.cores));
-        let each = holders.iter().map(|holder| format!("{holder} holds {}", ids(holder.cores)));
+        let each = holders.iter().map(|holder| format!("{} holds {}", holder.who, ids(holder.cores)));
         AllocationRefusal::Held {
             ids: ids(all),
-            resource: unit.name(),
+            resource: asked.name,
             holders: each.collect::<Vec<_>>().join(", "),
             doubt,
         }

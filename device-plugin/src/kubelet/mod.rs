@@ -2,6 +2,7 @@
 //! what.
 
 mod attempt;
+pub mod checkpoint;
 mod connection;
 pub mod folder;
 mod loss;

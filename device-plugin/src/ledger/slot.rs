@@ -1,7 +1,7 @@
 //! What the pods of this node ask for and what their records say, container by container. The ledger reads nothing
 //! else of a pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neuron_core::holders::{NodeFacts, settle};
@@ -19,15 +19,19 @@ pub struct NodePod {
     pub pod: BoundPod,
     /// Its version, as a number: what is older than what (0 if it cannot be read).
     pub version: u64,
-    /// Whether kubelet has admitted it: then all its containers have their ids.
-    pub admitted: bool,
+    /// Its UID as kubelet has it: a static pod's mirror has another one at the API server.
+    pub kubelet_uid: String,
+    /// Its containers that have started, and so have their ids.
+    pub started: BTreeSet<String>,
 }
 
 /// One resource that one container of a live pod asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The pod's UID.
+    /// The pod's UID at the API server.
     pub uid: String,
+    /// Its UID as kubelet has it.
+    pub kubelet_uid: String,
     /// The pod as `namespace/name`.
     pub pod: String,
     /// The container.
@@ -40,8 +44,8 @@ pub struct Slot {
     pub count: u32,
     /// The cores its record gives it; none without a record that counts.
     pub recorded: Option<CoreSet>,
-    /// Whether kubelet has admitted the pod.
-    pub admitted: bool,
+    /// Whether the container has started.
+    pub started: bool,
 }
 
 /// The slots of the pods that have not ended: earliest bound pod first, containers in the order kubelet asks for them.
@@ -84,20 +88,21 @@ fn turn(pod: &BoundPod) -> (Option<&str>, Option<u128>, &str) {
 }
 
 /// What a pod asks for, container by container, whatever its record says.
-pub fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
+fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
     let pod = &node_pod.pod;
     let containers = pod.request.iter().flat_map(|request| &request.containers);
     let slots = containers.flat_map(|container| {
         let asked = Resource::ALL.into_iter().filter(|resource| container.count(*resource) > 0);
         asked.map(|resource| Slot {
             uid: pod.uid.clone(),
+            kubelet_uid: node_pod.kubelet_uid.clone(),
             pod: pod.full_name(),
             container: container.name.clone(),
             role: container.role,
             resource,
             count: container.count(resource),
             recorded: None,
-            admitted: node_pod.admitted,
+            started: node_pod.started.contains(&container.name),
         })
     });
     slots.collect()
@@ -119,7 +124,7 @@ mod tests {
         let annotations = BTreeMap::from([(NEURON_ALLOC_TIME.to_owned(), chosen_at.to_owned())]);
         let spec = serde_json::from_value(spec).unwrap();
         let pod = BoundPod::new("ns", uid, uid, annotations, &spec, Some(&status));
-        NodePod { pod, version: 1, admitted: false }
+        NodePod { pod, version: 1, kubelet_uid: uid.to_owned(), started: BTreeSet::new() }
     }
 
     #[test]

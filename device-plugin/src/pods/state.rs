@@ -3,6 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tokio::time::Instant;
+
+use crate::ledger::Life;
 use crate::ledger::slot::NodePod;
 
 /// Number of gone pods whose UIDs are remembered: more than can go while one answer is under way.
@@ -14,8 +17,8 @@ pub(super) struct State {
     pub(super) known: Option<BTreeMap<String, NodePod>>,
     /// Pods that a relist has shown so far, by UID.
     pub(super) starting: Option<BTreeMap<String, NodePod>>,
-    /// Pods that have ended or gone since the last look.
-    pub(super) ended: Vec<NodePod>,
+    /// When the last live read began that was answered.
+    pub(super) read_live: Option<Instant>,
     /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
     /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
@@ -28,7 +31,6 @@ pub(super) struct State {
 pub(crate) struct PodCounts {
     pub(crate) known: usize,
     pub(crate) starting: usize,
-    pub(crate) ended: usize,
     pub(crate) gone: usize,
 }
 
@@ -37,7 +39,6 @@ impl State {
         PodCounts {
             known: self.known.as_ref().map_or(0, BTreeMap::len),
             starting: self.starting.as_ref().map_or(0, BTreeMap::len),
-            ended: self.ended.len(),
             gone: self.gone.len(),
         }
     }
@@ -49,16 +50,25 @@ impl State {
         if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
             return;
         }
-        if pod.pod.terminal && before.is_none_or(|before| !before.pod.terminal) {
-            self.ended.push(pod.clone());
-        }
         known.insert(pod.pod.uid.clone(), pod);
+    }
+
+    /// What is known of a pod, by its UID as kubelet has it. A mirror that is gone says nothing of its static pod, which may run on
+    /// and gets another.
+    pub(super) fn life(&self, kubelet_uid: &str) -> Life {
+        let known = self.known.iter().flat_map(BTreeMap::values);
+        let mut own = known.filter(|pod| pod.kubelet_uid == kubelet_uid).peekable();
+        if own.peek().is_some() {
+            return if own.all(|pod| pod.pod.terminal) { Life::Ended } else { Life::Lives };
+        }
+        if self.gone.iter().any(|uid| uid == kubelet_uid) { Life::Ended } else { Life::Unseen }
     }
 
     /// Drops a pod that was deleted.
     pub(super) fn forget(&mut self, uid: &str) {
-        let gone = self.known.as_mut().and_then(|known| known.remove(uid));
-        self.ended.extend(gone.filter(|pod| !pod.pod.terminal));
+        if let Some(known) = &mut self.known {
+            known.remove(uid);
+        }
         self.remember(uid.to_owned());
     }
 
@@ -69,8 +79,9 @@ impl State {
         self.gone.push_back(uid);
     }
 
-    /// Takes over what a live read of `version` has shown, for a relist under way too: that may be older.
-    pub(super) fn read(&mut self, pods: BTreeMap<String, NodePod>, version: u64) {
+    /// Takes over what a live read of `version`, begun then, has shown, for a relist under way too: that may be older.
+    pub(super) fn read(&mut self, pods: BTreeMap<String, NodePod>, version: u64, began: Instant) {
+        self.read_live = self.read_live.max(Some(began));
         self.replace(pods, version);
         self.is_unsure = self.starting.is_some();
         let (Some(known), Some(starting)) = (&self.known, &mut self.starting) else { return };
@@ -87,9 +98,8 @@ impl State {
     /// Takes over a whole list of `version`. Pods that are neither in it nor newer are gone.
     pub(super) fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
         let mut known = self.known.take().unwrap_or_default();
-        for (uid, pod) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {
+        for (uid, _) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {
             self.remember(uid);
-            self.ended.extend((!pod.pod.terminal).then_some(pod));
         }
         self.known = Some(known);
         now.into_values().for_each(|pod| self.keep(pod));
@@ -105,6 +115,8 @@ pub(super) fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use neuron_core::pod::{BoundPod, PodSpec};
 
     use super::*;
@@ -113,7 +125,7 @@ mod tests {
         let spec = PodSpec::default();
         let (namespace, name) = ("d".to_owned(), "p".to_owned());
         let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &spec, None);
-        NodePod { pod, version, admitted: false }
+        NodePod { pod, version, kubelet_uid: uid.to_owned(), started: BTreeSet::new() }
     }
 
     fn list(pods: &[NodePod]) -> BTreeMap<String, NodePod> {
@@ -125,12 +137,11 @@ mod tests {
         let mut state = State::default();
         state.replace(list(&[pod("u", 90), pod("v", 91)]), 95);
         state.forget("u");
-        assert_eq!(state.ended.len(), 1);
         // What was read, and what a patch gave, before it went.
         state.replace(list(&[pod("u", 90), pod("v", 91)]), 100);
         state.keep(pod("u", 99));
+        assert_eq!([state.life("u"), state.life("v")], [Life::Ended, Life::Lives]);
         assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["v"]);
-        assert_eq!(state.ended.len(), 1, "it has gone once");
     }
 
     #[test]
@@ -139,7 +150,7 @@ mod tests {
         state.replace(list(&[pod("u", 80)]), 85);
         state.replace(BTreeMap::new(), u64::MAX);
         state.replace(list(&[pod("u", 80)]), 90);
-        assert_eq!((state.known.unwrap().len(), state.ended.len()), (0, 1));
+        assert_eq!((state.life("u"), state.known.unwrap().len()), (Life::Ended, 0));
     }
 
     #[test]
@@ -148,11 +159,11 @@ mod tests {
         state.replace(list(&[pod("ended", 80)]), 85);
         state.starting = Some(BTreeMap::new());
         // "ended" goes after the read and before the relist is answered; "bound" comes after the relist was answered.
-        state.read(list(&[pod("ended", 80), pod("bound", 95)]), 96);
+        state.read(list(&[pod("ended", 80), pod("bound", 95)]), 96, Instant::now());
         state.relisted();
         assert!(state.known.as_ref().unwrap().contains_key("bound"), "the relist may be older");
         assert!(state.is_unsure);
-        state.read(list(&[pod("bound", 95)]), 100);
+        state.read(list(&[pod("bound", 95)]), 100, Instant::now());
         assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["bound"]);
         assert!(!state.is_unsure);
     }
@@ -165,6 +176,6 @@ mod tests {
         state.replace(BTreeMap::new(), 15);
         assert_eq!(state.known.as_ref().unwrap().len(), 1);
         state.replace(BTreeMap::new(), 25);
-        assert_eq!((state.known.unwrap().len(), state.ended.len()), (0, 1));
+        assert_eq!((state.life("u"), state.known.unwrap().len()), (Life::Ended, 0));
     }
 }

@@ -11,8 +11,8 @@ use neuron_core::names::{
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::topology::Topology;
 
+use crate::ledger::Ledger;
 use crate::ledger::slot::{NodePod, Slot};
-use crate::ledger::{Ledger, hands_down};
 use crate::resource::ids_of;
 
 /// A change of a pod's annotations.
@@ -24,7 +24,7 @@ pub struct Correction {
     pub note: Option<String>,
 }
 
-/// What must change on `pod`. None if its record is right, if it has none, or while not all that it got is known. `slots` are
+/// What must change on `pod`. None if its record is right, if it has none, or while kubelet has not written down all that it got. `slots` are
 /// those of this pod alone.
 pub fn correction(
     node: &str,
@@ -38,23 +38,21 @@ pub fn correction(
     if slots.is_empty() || !(ours || now.contains_key(AWS_NEURON_IDS)) {
         return None;
     }
-    let given = |slot: &&Slot| {
-        let entry = ledger.entry_of(slot);
+    let given = |slot: &Slot| {
         // Planted: the record gives every container of a pod what the first one has.
         #[cfg(planted)]
-        let entry = if runtime::is_planted("record-of-another-container") {
-            let mut entries = ledger.entries().iter().filter(|entry| entry.resource == slot.resource);
-            entries.find(|entry| entry.owner.as_ref().is_some_and(|owner| owner.uid == slot.uid))
-        } else {
-            entry
-        };
-        let proven = entry.filter(|entry| entry.is_proven());
-        match proven {
-            Some(entry) => Some(entry.cores),
-            // podresources never lists init containers, so what fits is all that can be known.
-            None if hands_down(slot) => entry.map(|entry| entry.cores).or(slot.recorded),
-            None => None,
+        if runtime::is_planted("record-of-another-container") {
+            return slots
+                .iter()
+                .find(|first| first.resource == slot.resource)
+                .and_then(|first| ledger.entry_of(first));
         }
+        // Planted: a record is repaired by what the checkpoint said of an earlier pod of the name.
+        #[cfg(planted)]
+        if runtime::is_planted("record-of-an-older-report") {
+            return ledger.said_first(slot);
+        }
+        ledger.entry_of(slot)
     };
     // Taken by itself, not against other pods' records: where two pods were swapped, the report already contradicts both.
     let recorded = record_counts(&pod.pod, node, topology).ok().flatten();

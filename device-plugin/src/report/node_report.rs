@@ -10,8 +10,8 @@ use neuron_core::names::NODE_REPORT;
 use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, REPORT_VERSION};
 
 use crate::hardware::machine::Machine;
+use crate::ledger::Ledger;
 use crate::ledger::slot::Slot;
-use crate::ledger::{Ledger, hands_down};
 
 /// Writes the report of one node.
 pub(super) struct Reporter {
@@ -54,21 +54,14 @@ pub(super) fn node_report(machine: &Machine, ledger: &Ledger, slots: &[Slot]) ->
     }
 }
 
-/// The pods that have devices: by kubelet's assignments, and for init containers, which those leave out, by the ledger.
+/// The pods that have devices, by kubelet's checkpoint.
 fn holders(ledger: &Ledger, slots: &[Slot]) -> Vec<HolderReport> {
     let mut holders: Vec<HolderReport> = Vec::new();
     for slot in slots {
-        let Some(entry) = ledger.entry_of(slot) else { continue };
-        if !(entry.is_proven() || hands_down(slot)) {
-            continue;
-        }
+        let Some(cores) = ledger.entry_of(slot) else { continue };
         match holders.iter_mut().find(|holder| holder.uid == slot.uid) {
-            Some(holder) => holder.cores = holder.cores.union(entry.cores),
-            None => holders.push(HolderReport {
-                pod: slot.pod.clone(),
-                uid: slot.uid.clone(),
-                cores: entry.cores,
-            }),
+            Some(holder) => holder.cores = holder.cores.union(cores),
+            None => holders.push(HolderReport { pod: slot.pod.clone(), uid: slot.uid.clone(), cores }),
         }
     }
     holders.sort_by(|a, b| (&a.pod, &a.uid).cmp(&(&b.pod, &b.uid)));

@@ -12,9 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::allocation::engine::Engine;
 use crate::config::Config;
 use crate::hardware::machine::Machine;
-use crate::kubelet::podresources::PodResources;
-use crate::ledger::{Entry, hands_down};
-use crate::report::comparison::compare;
+use crate::kubelet::folder::PluginFolder;
 use crate::report::failure::{Failure, Failures};
 use crate::report::node_report::{Reporter, node_report};
 use crate::report::records::correct;
@@ -25,7 +23,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// The upkeep of one node.
 pub struct Upkeep {
     engine: Arc<Engine>,
-    pod_resources: Arc<PodResources>,
+    folder: PluginFolder,
+    poll: Duration,
     reporter: Reporter,
     node: String,
     report_interval: Duration,
@@ -34,15 +33,11 @@ pub struct Upkeep {
 
 impl Upkeep {
     /// The upkeep of the engine's node.
-    pub fn new(
-        engine: Arc<Engine>,
-        pod_resources: Arc<PodResources>,
-        config: &Config,
-        client: Client,
-    ) -> Self {
+    pub fn new(engine: Arc<Engine>, folder: PluginFolder, config: &Config, client: Client) -> Self {
         Upkeep {
             engine,
-            pod_resources,
+            folder,
+            poll: config.poll,
             reporter: Reporter::new(client, &config.node_name, config.api_timeout),
             node: config.node_name.clone(),
             report_interval: config.report_interval,
@@ -52,7 +47,7 @@ impl Upkeep {
 
     /// Looks after every change, until `shutdown`.
     pub async fn run(&self, shutdown: CancellationToken) {
-        let mut pods = self.engine.pods.changes();
+        let (mut pods, mut folder) = (self.engine.pods.changes(), self.folder.clone());
         let mut machine = self.engine.machine.subscribe();
         let (mut wait, mut retry_at) = (Duration::ZERO, Some(Instant::now()));
         // The first look writes the report.
@@ -81,6 +76,7 @@ impl Upkeep {
                 () = self.engine.changed.notified() => {}
                 Ok(()) = pods.changed() => {}
                 Ok(()) = machine.changed() => {}
+                () = self.checkpoint_changed(&mut folder) => {}
             }
             let done = tokio::select! {
                 biased;
@@ -95,36 +91,63 @@ impl Upkeep {
         }
     }
 
-    /// Takes over what pods hold from before this plugin started.
+    /// Learns what pods hold from before this plugin started, as far as kubelet and the API server tell it in time.
     pub async fn adopt(&self) {
         if let Some(machine) = self.engine.machine() {
-            let failed = compare(&self.engine, &self.pod_resources, &machine).await;
+            let failed = self.follow(&machine).await;
             self.log_news(failed);
+        }
+    }
+
+    /// Returns once kubelet may have written something down.
+    async fn checkpoint_changed(&self, folder: &mut PluginFolder) {
+        while !self.engine.checkpoint.has_changed().await {
+            tokio::select! {
+                // Both lead to the same look.
+                biased;
+                () = tokio::time::sleep(self.poll) => {}
+                () = folder.changed() => {}
+            }
         }
     }
 
     /// One look; whether everything is in line now.
     async fn look(&self) -> bool {
-        let Some(machine) = self.engine.machine() else {
-            // Nothing was given out yet, so what ended meanwhile had nothing.
-            self.engine.pods.look();
-            return true;
-        };
-        let mut failed = compare(&self.engine, &self.pod_resources, &machine).await;
+        let Some(machine) = self.engine.machine() else { return true };
+        let mut failed = self.follow(&machine).await;
         // The report first: where two records overlap for a moment, it says which one counts.
         failed.extend(self.report(&machine, false).await.err());
         failed.extend(correct(&self.engine, &self.node, &machine).await);
         let done = !failed.iter().any(|failure| failure.retry);
         self.log_news(failed);
-        done && self.all_proven(&machine)
+        done
     }
 
-    /// Whether kubelet's assignments name what every admitted pod has. A kubelet that has just started may not list all of
-    /// them yet, and nothing tells when it does.
-    fn all_proven(&self, machine: &Machine) -> bool {
-        let (state, slots) = self.engine.current(machine);
-        let mut listed = slots.iter().filter(|slot| slot.admitted && !hands_down(slot));
-        listed.all(|slot| state.ledger.entry_of(slot).is_some_and(Entry::is_proven))
+    /// Reads kubelet's checkpoint, and the pods where only they tell what has become of an entry or an answer.
+    async fn follow(&self, machine: &Machine) -> Vec<Failure> {
+        let unknown = self.engine.read_checkpoint(machine).await;
+        let ignored = unknown.into_iter().map(|(uid, container, unknown)| {
+            reached("plugin: entry ignored");
+            Failure {
+                problem: "an entry of kubelet's checkpoint is ignored",
+                pod: Some(uid),
+                reason: format!("container {container}: {unknown}"),
+                retry: false,
+            }
+        });
+        let mut failures: Vec<Failure> = ignored.collect();
+        let needs_live_pods = {
+            let (state, _) = self.engine.current(machine);
+            !self.engine.pods.are_known() || state.ledger.needs_live_pods(Instant::now())
+        };
+        if needs_live_pods {
+            reached("plugin: live read for the ledger");
+            if let Err(error) = self.engine.pods.read_live().await {
+                reached("plugin: pods not read");
+                failures.push(Failure::new("the pods could not be read", None, &error));
+            }
+        }
+        failures
     }
 
     /// Writes the node report if it has changed, or in any case.

@@ -1,29 +1,45 @@
 //! The ledger by itself: who may have which ids, and when they are free again.
 
+use std::time::Duration;
+
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource::{self, Core, Device};
+use neuron_core::names::{NEURON, NEURONCORE};
 use neuron_core::request::Role;
-use neuron_device_plugin::ledger::Ledger;
-use neuron_device_plugin::ledger::judge::Judgement;
-use neuron_device_plugin::ledger::reconcile::Real;
+use neuron_device_plugin::ledger::answer::Asked;
+use neuron_device_plugin::ledger::holders::Trust;
+use neuron_device_plugin::ledger::preference::Question;
 use neuron_device_plugin::ledger::slot::Slot;
+use neuron_device_plugin::ledger::{Entry, Ledger, Life, Pods};
 use rstest::rstest;
+use tokio::time::Instant;
+
+/// A UID that kubelet makes of a static pod's manifest.
+const STATIC: &str = "0123456789abcdef0123456789abcdef";
 
 fn set(ids: &str) -> CoreSet {
     ids.parse().unwrap()
+}
+
+fn name(resource: Resource) -> &'static str {
+    match resource {
+        Device => NEURON,
+        Core => NEURONCORE,
+    }
 }
 
 /// A slot of a pod with one core for each device, so that both names count alike.
 fn slot(pod: &str, resource: Resource, count: u32, recorded: &str) -> Slot {
     Slot {
         uid: pod.to_owned(),
+        kubelet_uid: pod.to_owned(),
         pod: format!("default/{pod}"),
         container: "main".to_owned(),
         role: Role::App,
         resource,
         count,
         recorded: (!recorded.is_empty()).then(|| set(recorded)),
-        admitted: false,
+        started: false,
     }
 }
 
@@ -31,22 +47,84 @@ fn init(pod: &str, resource: Resource, count: u32, recorded: &str) -> Slot {
     Slot { container: "init".to_owned(), role: Role::Init, ..slot(pod, resource, count, recorded) }
 }
 
-fn real(pod: &str, resource: Resource, cores: &str) -> Real {
-    let (uid, container) = (Some(pod.to_owned()), "main".to_owned());
-    Real { uid, container, resource, cores: set(cores), count: set(cores).len() }
+fn started(slot: Slot) -> Slot {
+    Slot { started: true, ..slot }
 }
 
-/// Answers an Allocate; the pod it is taken to be for, or who stands in the way.
-fn allocate(ledger: &mut Ledger, slots: &[Slot], resource: Resource, cores: &str) -> String {
-    let cores = set(cores);
-    match ledger.judge(slots, resource, cores, cores.len()) {
-        Judgement::Allowed(owner) => {
-            ledger.allocate(resource, cores, cores.len(), owner);
-            owner.map_or("somebody", |slot| slot.uid.as_str()).to_owned()
+fn entry(pod: &str, container: &str, resource: Resource, cores: &str) -> Entry {
+    let (uid, container) = (pod.to_owned(), container.to_owned());
+    Entry { uid, container, name: name(resource), resource, cores: set(cores) }
+}
+
+/// A ledger, the node's pods and the time.
+struct Node {
+    ledger: Ledger,
+    slots: Vec<Slot>,
+    ended: Vec<&'static str>,
+    now: Instant,
+    read_live: Option<Instant>,
+}
+
+impl Node {
+    fn new(slots: Vec<Slot>) -> Self {
+        let mut node =
+            Self { ledger: Ledger::default(), slots, ended: vec![], now: Instant::now(), read_live: None };
+        node.follow();
+        node
+    }
+
+    fn follow(&mut self) {
+        let (slots, ended) = (&self.slots, &self.ended);
+        let life = |uid: &str| match uid {
+            _ if slots.iter().any(|slot| slot.kubelet_uid == uid) => Life::Lives,
+            _ if ended.contains(&uid) => Life::Ended,
+            _ => Life::Unseen,
+        };
+        let pods = Pods { slots: Some(slots), life: &life, read_live: self.read_live };
+        self.ledger.follow(&pods, self.now);
+    }
+
+    fn after(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.follow();
+    }
+
+    /// The pods are read live, a moment later.
+    fn read_live(&mut self) {
+        self.now += Duration::from_millis(1);
+        self.read_live = Some(self.now);
+        self.follow();
+    }
+
+    fn written(&mut self, entries: &[Entry]) {
+        self.ledger.checkpoint(entries.to_vec());
+        self.follow();
+    }
+
+    fn ends(&mut self, pod: &'static str) {
+        self.slots.retain(|slot| slot.uid != pod);
+        self.ended.push(pod);
+        self.follow();
+    }
+
+    /// Answers an Allocate, or says who stands in the way.
+    fn asked(&mut self, resource: Resource, cores: &str) -> String {
+        let cores = set(cores);
+        let asked = Asked { name: name(resource), resource, cores, count: cores.len() };
+        let holders = self.ledger.holders(&self.slots, &asked);
+        if holders.is_empty() {
+            self.ledger.answer(&asked, self.now);
+            return "given".to_owned();
         }
-        Judgement::Held { holders, .. } => {
-            holders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        }
+        let texts = holders.iter().map(|holder| format!("{} has {}", holder.who, holder.cores));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
+    fn offered(&self, count: u32, available: &str, must: &str) -> Option<CoreSet> {
+        let (available, must) = (set(available), set(must));
+        let question =
+            Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
+        self.ledger.offer(&self.slots, &question)
     }
 }
 
@@ -56,278 +134,184 @@ fn allocate(ledger: &mut Ledger, slots: &[Slot], resource: Resource, cores: &str
 #[case::handed_down("0,1,2,3", "2", Some("2,3"))]
 #[case::no_record_fits("0,2,4", "", None)]
 fn the_recorded_set_is_offered(#[case] available: &str, #[case] must: &str, #[case] offered: Option<&str>) {
-    let slots = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3"), slot("other", Core, 2, "4,5")];
-    let offer = Ledger::default().offer(&slots, Device, 2, set(available), set(must));
-    assert_eq!(offer, offered.map(set));
-}
-
-#[test]
-fn a_pod_that_got_something_else_is_not_offered_its_record_again() {
-    let mut ledger = Ledger::default();
-    let slots = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];
-    ledger.reconcile(&slots, &[real("p", Device, "4,5")], 0, true);
-    assert_eq!(ledger.offer(&slots, Device, 2, set("0,1,2,3"), CoreSet::EMPTY), Some(set("2,3")));
+    let node = Node::new(vec![
+        slot("p", Device, 2, "0,1"),
+        slot("q", Device, 2, "2,3"),
+        slot("other", Core, 2, "4,5"),
+    ]);
+    assert_eq!(node.offered(2, available, must), offered.map(set));
 }
 
 #[test]
 fn of_swapped_pods_the_set_that_nobody_took_is_offered_to_the_last() {
-    let mut ledger = Ledger::default();
-    let mut slots = [slot("p", Device, 1, "0"), slot("q", Device, 1, "1"), slot("r", Device, 1, "2")];
-    // kubelet admits r first, and its books are read before it asks again.
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "p");
-    slots[2].admitted = true;
-    ledger.reconcile(&slots, &[real("r", Device, "0")], ledger.now(), true);
-    assert_eq!(ledger.offer(&slots, Device, 1, set("1,2,3"), CoreSet::EMPTY), Some(set("1")));
-    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "q");
+    let mut node =
+        Node::new(vec![slot("p", Device, 1, "0"), slot("q", Device, 1, "1"), slot("r", Device, 1, "2")]);
+    // kubelet admits r first.
+    assert_eq!(node.offered(1, "0,1,2,3", ""), Some(set("0")));
+    node.written(&[entry("r", "main", Device, "0")]);
+    assert_eq!(node.offered(1, "1,2,3", ""), Some(set("1")));
+    node.written(&[entry("r", "main", Device, "0"), entry("p", "main", Device, "1")]);
     // Whoever comes last: the records together say what is taken, and 3 may be placed on meanwhile.
-    assert_eq!(ledger.offer(&slots, Device, 1, set("2,3"), CoreSet::EMPTY), Some(set("2")));
-    assert_eq!(ledger.offer(&slots, Device, 1, set("3"), CoreSet::EMPTY), None);
-}
-
-#[rstest]
-#[case::the_recorded_one("0,1", "p")]
-#[case::an_equal_pods("2,3", "q")]
-#[case::free_ones_for_either("8,9", "somebody")]
-#[case::held_by_record_under_the_other_name("4,5", "pod default/cores")]
-#[case::partly_promised_to_others("1,4", "pod default/cores")]
-fn who_an_allocate_is_for(#[case] ids: &str, #[case] answer: &str) {
-    let slots = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3"), slot("cores", Core, 3, "4,5,6")];
-    assert_eq!(allocate(&mut Ledger::default(), &slots, Device, ids), answer);
+    assert_eq!(node.offered(1, "2,3", ""), Some(set("2")));
+    assert_eq!(node.offered(1, "3", ""), None);
 }
 
 #[test]
-fn ids_given_out_are_refused_under_either_name_until_their_pod_has_ended() {
-    let mut ledger = Ledger::default();
-    let p = slot("p", Device, 2, "0,1");
-    let all = [p.clone(), slot("q", Device, 2, "2,3"), slot("cores", Core, 1, "")];
-    assert_eq!(allocate(&mut ledger, &all, Device, "0,1"), "p");
+fn a_record_is_not_offered_while_another_pod_holds_any_of_it() {
+    let mut node = Node::new(vec![slot("p", Device, 2, "0,1"), slot("cores", Core, 1, "")]);
+    node.written(&[entry("cores", "main", Core, "1")]);
+    assert_eq!(node.offered(2, "0,1,2,3", ""), None);
+    node.ends("cores");
+    assert_eq!(node.offered(2, "0,1,2,3", ""), Some(set("0,1")));
+}
+
+#[test]
+fn who_trusts_kubelet_is_offered_what_it_takes_for_free_under_its_own_name() {
+    let mut node = Node::new(vec![slot("p", Device, 2, "0,1"), started(slot("ending", Device, 1, "1"))]);
+    node.written(&[entry("ending", "main", Device, "1")]);
+    let offer = |node: &Node, trust| {
+        let (available, must) = (set("0,1,2"), CoreSet::EMPTY);
+        node.ledger.offer(
+            &node.slots,
+            &Question { name: NEURON, resource: Device, count: 2, available, must, trust },
+        )
+    };
+    assert_eq!((offer(&node, Trust::Nobody), offer(&node, Trust::Kubelet)), (None, Some(set("0,1"))));
+    node.written(&[entry("ending", "main", Core, "1")]);
+    assert_eq!(offer(&node, Trust::Kubelet), None, "of the other name kubelet says nothing");
+}
+
+#[test]
+fn a_record_that_cannot_be_offered_stands_not_in_its_own_pods_way() {
+    let node =
+        Node::new(vec![slot("p", Device, 2, "1,2"), slot("q", Device, 3, "5,6,7"), slot("r", Core, 1, "9")]);
+    // kubelet has given 2 to somebody who has not ended as far as it knows.
+    let (available, must) = (set("0,1,3,4,5,6,7"), CoreSet::EMPTY);
+    let question =
+        Question { name: NEURON, resource: Device, count: 2, available, must, trust: Trust::Nobody };
+    assert_eq!(node.ledger.offer(&node.slots, &question), None);
+    assert_eq!(node.ledger.taken(&node.slots, &question), set("5,6,7,9"));
+}
+
+#[test]
+fn what_kubelet_has_written_down_is_held_under_both_names_until_its_pod_has_ended() {
+    let mut node = Node::new(vec![slot("p", Device, 2, "0,1"), slot("cores", Core, 1, "")]);
+    assert_eq!(node.asked(Device, "0,1"), "given");
+    node.written(&[entry("p", "main", Device, "0,1")]);
     // What kubelet does when it forgot an open allocation.
-    assert_eq!(allocate(&mut ledger, &all, Device, "0,1"), "pod default/p");
-    assert_eq!(allocate(&mut ledger, &all, Core, "1"), "pod default/p");
-    ledger.reconcile(&all, &[], ledger.now(), true);
-    assert_eq!(allocate(&mut ledger, &all, Core, "1"), "pod default/p", "absence there frees nothing");
-
-    ledger.reconcile(&all, &[real("p", Device, "0,1")], ledger.now(), true);
-    ledger.release(&all[1..]);
-    assert_eq!(allocate(&mut ledger, &all[1..], Core, "1"), "cores");
+    assert_eq!(node.asked(Device, "1"), "pod default/p has 1");
+    assert_eq!(node.asked(Core, "1"), "pod default/p has 1");
+    // A checkpoint shows an ended pod's ids until the next allocation.
+    node.ends("p");
+    assert_eq!(node.asked(Core, "1"), "given");
 }
 
 #[test]
-fn a_pod_that_runs_was_given_what_an_equal_pod_that_waits_seemed_to_get() {
-    let mut ledger = Ledger::default();
-    let mut slots = [slot("left", Device, 2, "0,1"), slot("right", Device, 2, "2,3")];
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0,1"), "left", "whose record says so");
-    // kubelet had asked for `right`; nobody could look into its books before it asks for `left`.
-    slots[1].admitted = true;
-    ledger.follow_admission(&slots);
-    assert_eq!(allocate(&mut ledger, &slots, Device, "2,3"), "left");
+fn an_answer_that_is_not_written_down_blocks_the_other_name_alone() {
+    let mut node = Node::new(vec![slot("p", Device, 2, "0,1"), slot("cores", Core, 1, "")]);
+    assert_eq!(node.asked(Device, "0,1"), "given");
+    let unwritten = "a container that kubelet has not written down yet has 1";
+    assert_eq!(node.asked(Core, "1"), unwritten);
+    // Never by time alone, while there is a container that can have got it.
+    node.after(3600);
+    node.read_live();
+    assert_eq!(node.asked(Core, "1"), unwritten);
+    assert_eq!(node.asked(Device, "1"), "given", "kubelet's word counts under its own name");
+    assert_eq!(node.ledger.answers().len(), 2, "of the first answer one device is left");
 }
 
 #[test]
-fn the_record_of_a_pod_that_runs_with_something_else_stands_in_nobodys_way() {
-    let mut ledger = Ledger::default();
-    let mut slots =
-        [("a", "0"), ("b", "1"), ("c", "2"), ("d", "3")].map(|(pod, id)| slot(pod, Device, 1, id));
-    let runs = |ledger: &mut Ledger, slots: &mut [Slot], at: usize| {
-        slots[at].admitted = true;
-        ledger.follow_admission(slots);
-    };
-    assert_eq!(allocate(&mut ledger, &slots, Device, "3"), "d", "kubelet had asked for a");
-    // Advised to take a's set for b, kubelet does so; meanwhile a runs, with what d only seemed to get.
-    runs(&mut ledger, &mut slots, 0);
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "somebody");
-    // Advised to take b's set for c, kubelet does so; meanwhile b runs.
-    runs(&mut ledger, &mut slots, 1);
-    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "somebody");
-    runs(&mut ledger, &mut slots, 2);
-    assert_eq!(allocate(&mut ledger, &slots, Device, "2"), "d");
-    assert_eq!(ledger.held(&slots), set("0,1,2,3"));
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "pod default/b", "what was given out stays held");
+fn an_answer_ends_with_kubelet_which_has_given_it_to_nobody() {
+    let mut node = Node::new(vec![slot("p", Device, 1, "0"), slot("cores", Core, 1, "")]);
+    assert_eq!(node.asked(Device, "0"), "given");
+    node.ledger.kubelet_restarted();
+    assert_eq!(node.asked(Core, "0"), "given");
 }
 
 #[test]
-fn what_a_running_pods_init_container_had_is_what_it_handed_down() {
-    let mut ledger = Ledger::default();
-    let mut slots = [
-        init("p", Device, 1, "0"),
-        slot("p", Device, 1, "0"),
-        init("q", Device, 1, "1"),
-        slot("q", Device, 1, "1"),
-    ];
-    // kubelet admits q, with what is recorded for p, and asks for p's init container.
-    for (ids, seems) in [("0", "p"), ("0", "p"), ("1", "q")] {
-        assert_eq!(allocate(&mut ledger, &slots, Device, ids), seems);
-    }
-    slots[2..].iter_mut().for_each(|slot| slot.admitted = true);
-    ledger.follow_admission(&slots);
-    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "p", "handed down by its own init container");
-    let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
-    assert_eq!([held(0), held(1), held(2), held(3)], ["1", "1", "0", "0"].map(set));
+fn an_answer_ends_when_a_live_list_shows_nobody_who_can_have_got_it() {
+    let mut node = Node::new(vec![slot("p", Device, 1, "0"), slot("cores", Core, 1, "")]);
+    assert_eq!(node.asked(Device, "0"), "given");
+    node.ends("p");
+    assert_ne!(node.asked(Core, "0"), "given", "a pod that the watch does not show yet may have got it");
+    node.read_live();
+    assert_eq!(node.asked(Core, "0"), "given");
 }
 
 #[test]
-fn what_an_equal_pod_had_that_has_ended_is_given_again() {
-    let mut ledger = Ledger::default();
-    let both = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];
-    assert_eq!(allocate(&mut ledger, &both, Device, "0,1"), "p", "whose record says so");
-    // kubelet had asked for q, which ended before anybody saw it run.
-    let end = |ledger: &mut Ledger, ended: &Slot, rest: &[Slot]| {
-        ledger.note_ended(std::slice::from_ref(ended));
-        ledger.release(rest);
-    };
-    end(&mut ledger, &both[1], &both[..1]);
-    assert_eq!(allocate(&mut ledger, &both[..1], Device, "0,1"), "p");
-    assert_eq!(ledger.entries().len(), 1, "given anew, not twice");
-    assert_eq!(allocate(&mut ledger, &both[..1], Device, "0,1"), "pod default/p", "one pod ended, not two");
-
-    // One that ended before p was given anything explains nothing.
-    let later = slot("later", Device, 2, "4,5");
-    end(&mut ledger, &both[1], std::slice::from_ref(&later));
-    assert_eq!(allocate(&mut ledger, std::slice::from_ref(&later), Device, "4,5"), "later");
-    assert_eq!(allocate(&mut ledger, &[later], Device, "4,5"), "pod default/later");
+fn an_answer_is_not_ended_by_what_an_ended_pod_had() {
+    let mut node = Node::new(vec![
+        slot("first", Device, 1, "0"),
+        slot("second", Device, 1, "0"),
+        slot("cores", Core, 1, ""),
+    ]);
+    let first = entry("first", "main", Device, "0");
+    node.written(std::slice::from_ref(&first));
+    node.ends("first");
+    assert_eq!(node.asked(Device, "0"), "given", "to the second");
+    // A list change at the same moment overwrites the file with what was before.
+    node.written(&[first]);
+    assert_eq!(node.asked(Core, "0"), "a container that kubelet has not written down yet has 0");
+    node.written(&[entry("second", "main", Device, "0")]);
+    assert_eq!(node.asked(Core, "0"), "pod default/second has 0");
+    assert_eq!(node.ledger.answers(), []);
 }
 
 #[test]
-fn what_nobody_else_can_own_any_more_is_given_to_who_asks_for_it() {
-    let mut ledger = Ledger::default();
-    let both = [slot("p", Device, 2, "0,1"), slot("q", Device, 2, "2,3")];
-    assert_eq!(allocate(&mut ledger, &both, Device, "8,9"), "somebody");
-    // `p` has ended, `later` was bound before anybody looked into kubelet's books.
-    let later = [slot("q", Device, 2, "2,3"), slot("later", Device, 2, "8,9")];
-    ledger.release(&later);
-    let unknown = "a container whose pod is not known yet";
-    assert_eq!(allocate(&mut ledger, &later, Device, "8,9"), unknown, "which may be q's");
-    let later = &later[1..];
-    ledger.release(later);
-    ledger.reconcile(later, &[], ledger.now(), true);
-    assert_eq!(allocate(&mut ledger, later, Device, "8,9"), "later");
-    assert_eq!(ledger.entries().len(), 1, "given anew, not twice");
-}
-
-#[test]
-fn an_entry_whose_owner_was_assumed_stays_while_an_equal_pod_may_be_the_real_one() {
-    let mut ledger = Ledger::default();
-    let all = [slot("p", Device, 1, "0"), slot("q", Device, 1, "1"), slot("cores", Core, 1, "")];
-    assert_eq!(allocate(&mut ledger, &all, Device, "0"), "p");
-    assert_eq!(allocate(&mut ledger, &all, Device, "1"), "q");
-    // p ends before kubelet's books were read: they may have been swapped.
-    let rest = &all[1..];
-    ledger.release(rest);
-    assert_eq!(allocate(&mut ledger, rest, Core, "0"), "a container whose pod is not known yet");
-    ledger.reconcile(rest, &[real("q", Device, "0")], ledger.now(), true);
-    assert_eq!(ledger.held(rest), set("0"));
-    assert_eq!(allocate(&mut ledger, rest, Core, "1"), "cores");
-}
-
-#[test]
-fn a_pod_takes_over_the_ids_of_its_own_init_container_only() {
-    let mut ledger = Ledger::default();
-    let slots = [
+fn a_pod_takes_over_the_ids_of_its_own_init_container_while_another_container_waits() {
+    let mut node = Node::new(vec![
         init("p", Device, 4, "0,1,2,3"),
         slot("p", Device, 2, "0,1"),
         slot("q", Device, 3, "4,5,6"),
         slot("cores", Core, 1, ""),
-    ];
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0,1,2,3"), "p");
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0,1,3"), "pod default/p");
-    assert_eq!(allocate(&mut ledger, &slots, Core, "3"), "pod default/p");
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0,3"), "p");
-    assert_eq!(ledger.held(&slots[..2]), set("0,1,2,3"));
+    ]);
+    assert_eq!(node.asked(Device, "0,1,2,3"), "given");
+    let init = entry("p", "init", Device, "0,1,2,3");
+    node.written(std::slice::from_ref(&init));
+    assert_eq!(node.asked(Core, "3"), "pod default/p has 3");
+    assert_eq!(node.asked(Device, "0,3"), "given");
+    node.written(&[init, entry("p", "main", Device, "0,3")]);
+    assert_eq!(node.asked(Device, "1"), "pod default/p has 1", "nothing of p waits any more");
+    assert_eq!(node.asked(Core, "1"), "pod default/p has 1");
 }
 
 #[test]
-fn init_entries_follow_the_pod_that_got_what_was_handed_down() {
-    let mut ledger = Ledger::default();
-    let slots = [
-        init("p", Device, 2, "0,1"),
-        slot("p", Device, 1, "0"),
-        init("q", Device, 2, "2,3"),
-        slot("q", Device, 1, "2"),
-    ];
-    for ids in ["0,1", "1", "2,3", "2"] {
-        allocate(&mut ledger, &slots, Device, ids);
-    }
-    ledger.reconcile(&slots, &[real("q", Device, "1"), real("p", Device, "2")], ledger.now(), true);
-    let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
-    assert_eq!([held(0), held(1), held(2), held(3)], ["2,3", "2", "0,1", "1"].map(set));
+fn a_lost_checkpoint_leaves_the_records_of_what_has_started() {
+    let mut node = Node::new(vec![
+        started(slot("runs", Device, 1, "0")),
+        slot("waits", Device, 1, "1"),
+        started(slot("unrecorded", Device, 1, "")),
+    ]);
+    node.written(&[entry("runs", "main", Device, "0"), entry("unrecorded", "main", Device, "2")]);
+    node.written(&[]);
+    assert_eq!(node.asked(Device, "0"), "pod default/runs has 0");
+    assert_eq!(node.asked(Core, "0"), "pod default/runs has 0");
+    assert_eq!(node.asked(Core, "1"), "given", "a record of what has not started only steers");
 }
 
 #[test]
-fn what_an_init_container_only_seemed_to_get_is_the_pods_whose_kubelet_says_it_is() {
-    let mut ledger = Ledger::default();
-    let mut slots = vec![init("p", Device, 1, "0"), slot("q", Device, 1, "3")];
-    // kubelet admits q first.
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "p");
-    assert_eq!(allocate(&mut ledger, &slots, Device, "3"), "q");
-    slots.iter_mut().for_each(|slot| slot.admitted = true);
-    // podresources lists no init container.
-    ledger.reconcile(&slots, &[real("q", Device, "0")], ledger.now(), true);
-    let has = |slot: &Slot| ledger.entry_of(slot).map(|entry| entry.cores);
-    assert_eq!((has(&slots[0]), has(&slots[1])), (Some(set("3")), Some(set("0"))));
-    assert_eq!(ledger.entries().len(), 2);
+fn a_uid_that_no_list_has_shown_lives_until_one_must_have() {
+    let mut node = Node::new(vec![slot("cores", Core, 1, "")]);
+    node.written(&[entry("unseen", "main", Device, "0"), entry(STATIC, "main", Device, "1")]);
+    let who = |uid: &str| format!("the pod with UID {uid}, which the API server does not show,");
+    assert_eq!(node.asked(Core, "0,1"), format!("{} has 0, {} has 1", who("unseen"), who(STATIC)));
+    node.read_live();
+    assert_eq!(node.asked(Core, "0"), "given", "kubelet hears of pods from the API server");
+    assert_eq!(node.asked(Core, "1"), format!("{} has 1", who(STATIC)), "a static pod has no mirror yet");
+    node.after(61);
+    assert_ne!(node.asked(Core, "1"), "given", "by time alone nothing ends");
+    node.read_live();
+    assert_eq!(node.asked(Core, "1"), "given");
 }
 
 #[test]
-fn init_entries_follow_the_pod_whose_other_container_was_asked_for_next() {
+fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     let mut ledger = Ledger::default();
-    // The cores are handed down to nobody: what the other container has is of another resource.
-    let mut slots = vec![
-        init("p", Core, 2, "0,1"),
-        slot("p", Device, 1, "8"),
-        init("q", Core, 2, "2,3"),
-        slot("q", Device, 1, "9"),
-    ];
-    // kubelet admits q first.
-    for (resource, ids) in [(Core, "0,1"), (Device, "8"), (Core, "2,3"), (Device, "9")] {
-        allocate(&mut ledger, &slots, resource, ids);
-    }
-    slots.iter_mut().for_each(|slot| slot.admitted = true);
-    for _ in 0..2 {
-        ledger.reconcile(&slots, &[real("q", Device, "8"), real("p", Device, "9")], ledger.now(), true);
-        ledger.follow_admission(&slots);
-        let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
-        assert_eq!([held(0), held(1), held(2), held(3)], ["2,3", "9", "0,1", "8"].map(set));
-    }
-}
-
-#[test]
-fn what_was_not_asked_for_in_a_row_proves_nothing() {
-    let mut ledger = Ledger::default();
-    let mut slots = vec![init("p", Core, 2, "0,1"), slot("p", Device, 1, "8"), init("q", Core, 2, "2,3")];
-    allocate(&mut ledger, &slots, Core, "0,1");
-    // Read from kubelet's books, by a plugin that has just started: nobody saw when it was asked for.
-    ledger.reconcile(&slots, &[real("p", Device, "8")], ledger.now(), true);
-    allocate(&mut ledger, &slots, Core, "2,3");
-    slots.iter_mut().for_each(|slot| slot.admitted = true);
-    ledger.reconcile(&slots, &[real("p", Device, "8")], ledger.now(), true);
-    let held = |at: usize| ledger.entry_of(&slots[at]).unwrap().cores;
-    assert_eq!([held(0), held(2)], ["0,1", "2,3"].map(set));
-}
-
-#[test]
-fn after_a_restart_kubelet_may_repeat_what_it_had_not_written_down() {
-    let mut ledger = Ledger::default();
-    let slots = [slot("p", Device, 1, "0"), slot("cores", Core, 1, "")];
-    assert_eq!(allocate(&mut ledger, &slots, Device, "0"), "p");
-    ledger.kubelet_restarted();
-    assert_eq!(allocate(&mut ledger, &slots, Core, "0"), "pod default/p");
-    assert_eq!(allocate(&mut ledger, &slots, Device, "1"), "p");
-    assert_eq!(ledger.held(&slots), set("1"));
-}
-
-#[test]
-fn what_nobody_can_own_is_free_but_only_by_a_fresh_pod_list() {
-    let mut ledger = Ledger::default();
-    ledger.allocate(Device, set("3"), 1, None);
-    ledger.reconcile(&[], &[], ledger.now(), false);
-    assert_eq!(ledger.held(&[]), set("3"));
-    let before = ledger.now();
-    ledger.allocate(Device, set("4"), 1, None);
-    ledger.reconcile(&[], &[], before, true);
-    assert_eq!(ledger.held(&[]), set("4"), "newer than what was read");
-    let stranger = Real { uid: None, ..real("x", Device, "4") };
-    ledger.reconcile(&[], &[stranger], ledger.now(), true);
-    assert_eq!(ledger.held(&[]), set("4"), "kubelet still has it");
-    ledger.reconcile(&[], &[], ledger.now(), true);
-    assert_eq!(ledger.held(&[]), CoreSet::EMPTY);
+    ledger.checkpoint(vec![entry("p", "main", Device, "0")]);
+    ledger.follow(&Pods { slots: None, life: &|_| Life::Unseen, read_live: None }, Instant::now());
+    let holders = |resource| {
+        let asked = Asked { name: name(resource), resource, cores: set("0"), count: 1 };
+        ledger.holders(&[], &asked).len()
+    };
+    assert_eq!((holders(Core), holders(Device)), (1, 0));
 }

@@ -15,9 +15,8 @@ use kubelet_api::podresources::v1::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
 use kubelet_api::podresources::v1::{
-    AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices, ContainerResources,
-    GetPodResourcesRequest, GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
-    PodResources,
+    AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices, GetPodResourcesRequest,
+    GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
 };
 use kubelet_api::unix::{connect, incoming, listen};
 use neuron_core::names::NEURON;
@@ -27,10 +26,10 @@ use tokio::sync::watch;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::captured::{Line, Log};
+use crate::captured::Log;
 use crate::node::{Node, Plugin, asks, get};
 
-/// Notes registrations, dials back as kubelet does, and shows the assignments it is given.
+/// Notes registrations, dials back as kubelet does, and writes its checkpoint as it is told.
 struct ManualKubelet {
     node_dir: std::path::PathBuf,
     /// Resource and socket of each registration, refused ones too.
@@ -38,16 +37,12 @@ struct ManualKubelet {
     /// The texts of its next refusals.
     refusals: Mutex<Vec<String>>,
     streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
-    assignments: watch::Sender<Vec<PodResources>>,
     /// The devices that it counts as allocatable; an old kubelet does not tell.
     allocatable: watch::Sender<Option<Vec<String>>>,
     /// Whether it drops every stream as soon as it has it.
     drops: AtomicBool,
-    /// Whether it refuses to show its assignments.
-    hides: AtomicBool,
-    asking: AtomicBool,
-    looks: AtomicUsize,
-    looks_while_asking: AtomicUsize,
+    /// How often it was asked for its assignments, which makes kubelet forget what is being allocated.
+    lists: AtomicUsize,
 }
 
 #[tonic::async_trait]
@@ -76,14 +71,8 @@ impl PodResourcesLister for ManualKubelet {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
-        self.looks.fetch_add(1, Ordering::SeqCst);
-        if self.asking.load(Ordering::SeqCst) {
-            self.looks_while_asking.fetch_add(1, Ordering::SeqCst);
-        }
-        if self.hides.load(Ordering::SeqCst) {
-            return Err(Status::unavailable("not now"));
-        }
-        Ok(Response::new(ListPodResourcesResponse { pod_resources: self.assignments.borrow().clone() }))
+        self.lists.fetch_add(1, Ordering::SeqCst);
+        Ok(Response::new(ListPodResourcesResponse::default()))
     }
 
     async fn get_allocatable_resources(
@@ -115,13 +104,9 @@ impl ManualKubelet {
             registered: watch::Sender::default(),
             refusals: Mutex::default(),
             streams: watch::Sender::default(),
-            assignments: watch::Sender::default(),
             allocatable: watch::Sender::default(),
             drops: AtomicBool::new(false),
-            hides: AtomicBool::new(false),
-            asking: AtomicBool::new(false),
-            looks: AtomicUsize::new(0),
-            looks_while_asking: AtomicUsize::new(0),
+            lists: AtomicUsize::new(0),
         });
         let registration = listen(&node_dir.join("device-plugins/kubelet.sock")).unwrap();
         let assignments = listen(&node_dir.join("pod-resources/kubelet.sock")).unwrap();
@@ -158,16 +143,6 @@ impl ManualKubelet {
 
     /// One admission: the question, then the answer's ids allocated.
     async fn admit(&self, available: &[&str], size: i32) -> Vec<String> {
-        self.admit_while(available, size, async {}).await
-    }
-
-    /// An admission during which something else happens, after the plugin's answer and before the Allocate.
-    async fn admit_while(
-        &self,
-        available: &[&str],
-        size: i32,
-        meanwhile: impl Future<Output = ()>,
-    ) -> Vec<String> {
         let mut plugin = self.devices().await;
         let question = ContainerPreferredAllocationRequest {
             available_device_i_ds: available.iter().map(|id| (*id).to_owned()).collect(),
@@ -177,30 +152,29 @@ impl ManualKubelet {
         let answer = plugin
             .get_preferred_allocation(PreferredAllocationRequest { container_requests: vec![question] })
             .await;
-        // Now kubelet has chosen, and would forget the choice if it were asked for its assignments.
-        self.asking.store(true, Ordering::SeqCst);
         let ids = answer.unwrap().into_inner().container_responses.remove(0).device_i_ds;
-        meanwhile.await;
         plugin.allocate(request(&ids)).await.unwrap();
-        self.asking.store(false, Ordering::SeqCst);
         ids
     }
 
-    fn show(&self, held: &[(&str, &[String])]) {
-        let pod = |(name, ids): &(&str, &[String])| PodResources {
-            name: (*name).to_owned(),
-            namespace: "default".to_owned(),
-            containers: vec![ContainerResources {
-                name: "main".to_owned(),
-                devices: vec![ContainerDevices {
-                    resource_name: NEURON.to_owned(),
-                    device_ids: ids.to_vec(),
-                    topology: None,
-                }],
-                ..ContainerResources::default()
-            }],
-        };
-        self.assignments.send_replace(held.iter().map(pod).collect());
+    /// Writes down what pods' containers have.
+    async fn write(&self, node: &Node, held: &[(&str, &[String])]) {
+        let mut entries = Vec::new();
+        for (pod, ids) in held {
+            let uid = node.pods().get(pod).await.unwrap().metadata.uid;
+            entries.push(json!({
+                "PodUID": uid, "ContainerName": "main", "ResourceName": NEURON, "DeviceIDs": {"-1": ids}, "AllocResp": "",
+            }));
+        }
+        let checkpoint =
+            json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1});
+        self.write_text(&checkpoint.to_string());
+    }
+
+    fn write_text(&self, checkpoint: &str) {
+        let folder = self.node_dir.join("device-plugins");
+        std::fs::write(folder.join("new"), checkpoint).unwrap();
+        std::fs::rename(folder.join("new"), folder.join("kubelet_internal_checkpoint")).unwrap();
     }
 }
 
@@ -241,8 +215,7 @@ async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got(
     let second = kubelet.admit(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
     let first = kubelet.admit(&["neuron2", "neuron3", "neuron4", "neuron5"], 2).await;
     assert_eq!((second.join(","), first.join(",")), ("neuron0,neuron1".into(), "neuron2,neuron3".into()));
-    kubelet.show(&[("second", &second), ("first", &first)]);
-    node.place("nudge", asks("neuron", 1), &[("main", "5", "")]).await;
+    kubelet.write(&node, &[("second", &second), ("first", &first)]).await;
 
     node.recorded("second", &[("main", "0,1", "")]).await;
     node.recorded("first", &[("main", "2,3", "")]).await;
@@ -252,7 +225,7 @@ async fn equal_pods_admitted_in_the_other_order_are_recorded_with_what_they_got(
 }
 
 #[tokio::test]
-async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_to_have_them() {
+async fn what_kubelet_offers_again_before_it_has_written_it_down_is_given_again() {
     let (node, kubelet, _plugin) = two_equal().await;
     let all = ["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"];
     // kubelet admits the second one, which is gone before anybody saw it run.
@@ -263,65 +236,43 @@ async fn ids_that_an_ended_pod_had_are_given_to_the_equal_one_that_only_seemed_t
 }
 
 #[tokio::test]
-async fn assignments_that_do_not_list_a_running_pod_yet_are_read_again() {
+async fn a_record_is_confirmed_once_kubelet_has_written_down_what_it_gave_and_kubelet_is_never_asked() {
     let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
     let ids = kubelet.admit(&["neuron0", "neuron1"], 1).await;
-    let running = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
-    let params = kube::api::PatchParams::default();
-    node.pods().patch_status("p", &params, &kube::api::Patch::Merge(&running)).await.unwrap();
-    // As for a moment after kubelet has started again. Nothing else happens on this node.
-    let seen = kubelet.looks.load(Ordering::SeqCst);
-    eventually("looks", async || (kubelet.looks.load(Ordering::SeqCst) > seen + 1).then_some(())).await;
-    kubelet.show(&[("p", &ids)]);
+    node.report("a look without the checkpoint", |report| report["holders"] == json!([])).await;
+    assert_eq!(node.annotation("p", "NEURON_ALLOCATED").await.as_deref(), Some("false"));
+    kubelet.write(&node, &[("p", &ids)]).await;
     eventually("the record to be confirmed", async || {
         (node.annotation("p", "NEURON_ALLOCATED").await.as_deref() == Some("true")).then_some(())
     })
     .await;
+    assert_eq!(kubelet.lists.load(Ordering::SeqCst), 0, "a List amid an Allocate makes kubelet forget it");
 }
 
 #[tokio::test]
-async fn assignments_are_read_only_at_rest() {
-    let mut node = Node::new("inf2.24xlarge");
-    node.config.quiet = Duration::from_secs(1);
-    node_object(&node).await;
-    let kubelet = ManualKubelet::start(&node);
-    let _plugin = node.plugin();
-    kubelet.registered(1).await;
-    for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
-        node.place(name, asks("neuron", 1), &[("main", &number.to_string(), "")]).await;
-        let own = format!("neuron{number}");
-        // Another pod comes, for which the plugin would look at once.
-        let meanwhile = async {
-            node.place(&format!("nudge-{name}"), asks("neuroncore", 1), &[]).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        };
-        assert_eq!(kubelet.admit_while(&[&own, "neuron4", "neuron5"], 1, meanwhile).await, [own]);
-    }
-    let before = kubelet.looks.load(Ordering::SeqCst);
-    eventually("a look", async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(())).await;
-    assert_eq!(kubelet.looks_while_asking.load(Ordering::SeqCst), 0);
-}
-
-#[tokio::test]
-async fn assignments_that_cannot_be_read_are_logged_once_until_they_can() {
+async fn a_checkpoint_of_another_form_is_told_once_and_records_of_started_containers_still_count() {
     let log = Log::capture();
-    let (node, kubelet, _plugin) = registered("inf2.xlarge").await;
-    let is_unread = |line: &&Line| line.fields["problem"] == "kubelet's assignments could not be read";
-    let failures = || log.lines("upkeep failed").iter().filter(is_unread).count();
-    for outage in 1..=2 {
-        let before = kubelet.looks.load(Ordering::SeqCst);
-        kubelet.hides.store(true, Ordering::SeqCst);
-        node.place(&format!("nudge-{outage}"), asks("neuron", 1), &[]).await;
-        let tried_again = async || (kubelet.looks.load(Ordering::SeqCst) >= before + 3).then_some(());
-        eventually("three tries", tried_again).await;
-        assert_eq!(failures(), outage, "one line for each outage");
-        kubelet.hides.store(false, Ordering::SeqCst);
-        let before = kubelet.looks.load(Ordering::SeqCst);
-        node.place(&format!("over-{outage}"), asks("neuron", 1), &[]).await;
-        let succeeded = async || (kubelet.looks.load(Ordering::SeqCst) > before).then_some(());
-        eventually("a try that succeeds", succeeded).await;
-    }
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    let running = json!({"status": {"phase": "Running", "containerStatuses": [
+        {"name": "main", "image": "none", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
+    ]}});
+    let params = kube::api::PatchParams::default();
+    node.pods().patch_status("p", &params, &kube::api::Patch::Merge(&running)).await.unwrap();
+    kubelet.write_text("{\"Data\":[]}");
+    let event = async || {
+        let told = node.events().await;
+        told.iter()
+            .any(|event| event.starts_with("n1: NeuronCheckpointUnreadable: kubelet's checkpoint "))
+            .then_some(())
+    };
+    eventually("the event", event).await;
+    let mut plugin = kubelet.devices().await;
+    let refused = plugin.allocate(request(&["neuron0".to_owned()])).await.unwrap_err();
+    assert!(refused.message().contains("pod default/p holds neuron0"), "{}", refused.message());
+    plugin.allocate(request(&["neuron1".to_owned()])).await.unwrap();
+    assert_eq!(log.lines("going on without kubelet's checkpoint").len(), 1);
 }
 
 #[tokio::test]
@@ -401,6 +352,7 @@ async fn the_same_ids_twice_and_unknown_ids_are_refused() {
     node.place("q", asks("neuron", 1), &[("main", "1", "")]).await;
     let ids = kubelet.admit(&["neuron0", "neuron1"], 1).await;
     let mut plugin = kubelet.devices().await;
+    kubelet.write(&node, &[("p", &ids)]).await;
     let again = plugin.allocate(request(&ids)).await.unwrap_err();
     assert_eq!(
         again.message(),

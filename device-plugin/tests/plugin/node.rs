@@ -84,7 +84,7 @@ impl Node {
             kubelet_dir: kubelet_config.dir.clone(),
             poll: Duration::from_millis(100),
             report_interval: Duration::from_millis(500),
-            quiet: Duration::from_millis(50),
+            holder_timeout: Duration::from_millis(500),
             ..Config::new(NODE)
         };
         let lnc = Catalog::embedded().find(instance_type).map_or(1, |known| known.default_lnc);

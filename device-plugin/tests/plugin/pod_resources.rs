@@ -1,4 +1,4 @@
-//! How the plugin asks kubelet for what it has given out: over one connection, once for all resources.
+//! How the plugin asks kubelet for what is allocatable: over one connection, once for all resources.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +12,6 @@ use kubelet_api::podresources::v1::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, GetPodResourcesRequest,
     GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
 };
-use neuron_core::catalog::Catalog;
-use neuron_core::topology::{Policy, Topology};
 use neuron_device_plugin::System;
 use neuron_device_plugin::kubelet::podresources::{PodResources, PodResourcesError};
 use runtime::system::Address;
@@ -39,8 +37,7 @@ impl PodResourcesLister for Lister {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
-        self.answer().await;
-        Ok(Response::new(Default::default()))
+        Err(Status::unimplemented("nobody asks"))
     }
 
     async fn get_allocatable_resources(
@@ -86,11 +83,6 @@ impl Lister {
     }
 }
 
-fn topology() -> Topology {
-    let model = Catalog::embedded().find("inf2.24xlarge").unwrap();
-    Topology::of(model, 1, Policy::Documented).unwrap()
-}
-
 #[tokio::test]
 async fn one_answer_serves_all_who_ask_within_a_poll() {
     let (dir, lister) = (tempfile::tempdir().unwrap(), Arc::new(Lister::default()));
@@ -107,11 +99,11 @@ async fn one_answer_serves_all_who_ask_within_a_poll() {
 
 #[tokio::test]
 async fn a_question_that_kubelet_dies_over_is_asked_of_the_next_one() {
-    let (dir, topology) = (tempfile::tempdir().unwrap(), topology());
+    let dir = tempfile::tempdir().unwrap();
     let (dies, next) = (Arc::new(Lister::default()), Arc::new(Lister::default()));
     let kubelet = PodResources::new(System::real(), dir.path());
     let dying = dies.serve(dir.path());
-    kubelet.assignments(&topology).await.unwrap();
+    kubelet.allocatable(Duration::ZERO).await.unwrap();
     dies.asked.notified().await;
     dies.is_frozen.store(true, Ordering::SeqCst);
     let restart = async {
@@ -119,36 +111,36 @@ async fn a_question_that_kubelet_dies_over_is_asked_of_the_next_one() {
         dying.abort();
         drop(next.serve(dir.path()));
     };
-    let (answer, ()) = tokio::join!(kubelet.assignments(&topology), restart);
+    let (answer, ()) = tokio::join!(kubelet.allocatable(Duration::ZERO), restart);
     answer.unwrap();
     assert_eq!((dies.questions(), next.questions()), (2, 1));
 }
 
 #[tokio::test]
 async fn a_frozen_kubelet_is_given_up_for_the_next_one() {
-    let (dir, topology) = (tempfile::tempdir().unwrap(), topology());
+    let dir = tempfile::tempdir().unwrap();
     let (frozen, next) = (Arc::new(Lister::default()), Arc::new(Lister::default()));
     let kubelet = PodResources::new(System::real(), dir.path());
     frozen.is_frozen.store(true, Ordering::SeqCst);
     let _frozen = frozen.serve(dir.path());
-    let late = kubelet.assignments(&topology).await.unwrap_err();
-    assert!(matches!(late, PodResourcesError::Timeout { .. }), "{late}");
+    let late = kubelet.allocatable(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(&*late, PodResourcesError::Timeout { .. }), "{late}");
     let _next = next.serve(dir.path());
-    kubelet.assignments(&topology).await.unwrap();
+    kubelet.allocatable(Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_kubelet_that_has_gone_is_named_and_asked_again_when_it_is_back() {
-    let (dir, topology) = (tempfile::tempdir().unwrap(), topology());
+    let dir = tempfile::tempdir().unwrap();
     let lister = Arc::new(Lister::default());
     let kubelet = PodResources::new(System::real(), dir.path());
     let server = lister.serve(dir.path());
-    kubelet.assignments(&topology).await.unwrap();
+    kubelet.allocatable(Duration::ZERO).await.unwrap();
     server.abort();
     let _ = server.await;
-    let away = kubelet.assignments(&topology).await.unwrap_err();
+    let away = kubelet.allocatable(Duration::ZERO).await.unwrap_err();
     let socket = dir.path().join("pod-resources/kubelet.sock");
     assert_eq!(away.to_string(), format!("cannot reach {}; is somebody listening on it?", socket.display()));
     let _server = lister.serve(dir.path());
-    kubelet.assignments(&topology).await.unwrap();
+    kubelet.allocatable(Duration::ZERO).await.unwrap();
 }

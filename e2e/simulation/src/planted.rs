@@ -40,5 +40,5 @@ pub const PLANTED: &[Planted] = &[
     planted("record-of-an-older-report", "exclusive", "a record is repaired by what kubelet said of an earlier pod of the name"),
     planted("record-of-another-container", "agreement", "the record gives every container of a pod what the first one has"),
     planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
-    planted("rest-spins", "stuck", "whether kubelet has asked for nothing for a while is asked without a pause"),
+    planted("wait-spins", "stuck", "whether the holder of what kubelet offers has ended is asked without a pause"),
 ];

@@ -31,10 +31,9 @@ pub(crate) fn of_plugin(sizes: Option<neuron_device_plugin::Sizes>, node: &str, 
     let here = truth.pods.values().filter(|pod| pod.node == node).count();
     let size = |what: &str, is, at_most| Size { what: format!("plugin {what}"), is, at_most };
     vec![
-        size("ledger entries", sizes.entries, here * OF_ONE_POD + SLACK),
-        size("containers that ended unknown", sizes.ended, here * OF_ONE_POD + SLACK),
+        size("checkpoint entries", sizes.entries, here * OF_ONE_POD + SLACK),
+        size("answers", sizes.answers, here * OF_ONE_POD),
         size("pods", sizes.pods, here),
-        size("pods that have ended", sizes.ended_pods, here + SLACK),
         size("failures", sizes.failures, here + SLACK),
         size("problems", sizes.problems, SLACK),
         size("notes", sizes.notes, SLACK),

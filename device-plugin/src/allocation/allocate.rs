@@ -1,0 +1,185 @@
+//! Whether a container gets the ids that kubelet chose: the answer to Allocate.
+
+use kubelet_api::deviceplugin::v1beta1::ContainerAllocateResponse;
+use neuron_core::ids::{CoreSet, DeviceSet};
+use neuron_core::topology::Topology;
+use runtime::reached;
+use tokio::time::Instant;
+
+use crate::allocation::engine::Engine;
+use crate::allocation::export::export;
+use crate::allocation::refusal::AllocationRefusal;
+use crate::config::Numbering;
+use crate::events::pod_reference;
+use crate::hardware::machine::Machine;
+use crate::ledger::answer::Asked;
+use crate::ledger::holders::Holder;
+use crate::ledger::slot::Slot;
+use crate::resource::{AdvertisedResource, cores_of, count_of, ids_of};
+
+/// A container that may have its ids.
+struct Admitted {
+    /// `namespace/name`, if only one pod can be meant.
+    pod: Option<String>,
+    /// Every device of the container under either resource name, as far as known.
+    devices: DeviceSet,
+}
+
+/// What is to be done with a request; with the slots that it can be for.
+enum Decision {
+    Admitted(Admitted),
+    NotAllowed(Vec<Slot>),
+    Held(Vec<Holder>, Vec<Slot>),
+    /// It is not known which pod it is for, which has to be.
+    NotSure,
+}
+
+/// A request that is refused.
+struct Refused {
+    refusal: AllocationRefusal,
+    /// `namespace/name`, if only one pod can be meant.
+    pod: Option<String>,
+}
+
+impl<E: Into<AllocationRefusal>> From<E> for Refused {
+    fn from(refusal: E) -> Self {
+        Refused { refusal: refusal.into(), pod: None }
+    }
+}
+
+impl Engine {
+    /// What a container gets for `ids`: exactly what they mean.
+    ///
+    /// # Errors
+    /// Ids that do not exist, are unhealthy, are no candidate set or are held by another live pod.
+    pub async fn allocate(
+        &self,
+        resource: &AdvertisedResource,
+        ids: &[String],
+    ) -> Result<ContainerAllocateResponse, AllocationRefusal> {
+        let (node, resource_name) = (&self.node, resource.name);
+        match self.try_allocate(resource, ids).await {
+            Ok((response, pod, devices, cores)) => {
+                self.changed.notify_one();
+                tracing::info!(node, pod, resource = resource_name, %devices, %cores, "allocated");
+                Ok(response)
+            }
+            Err(Refused { refusal, pod }) => {
+                refusal.count();
+                tracing::warn!(node, pod, resource = resource_name, reason = %refusal, "allocation refused");
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn try_allocate(
+        &self,
+        resource: &AdvertisedResource,
+        ids: &[String],
+    ) -> Result<(ContainerAllocateResponse, Option<String>, DeviceSet, CoreSet), Refused> {
+        let machine = self.machine().ok_or(AllocationRefusal::NotReady)?;
+        let (topology, unit) = (&machine.topology, resource.unit);
+        let cores = cores_of(topology, unit, ids)?;
+        let devices = topology.devices_of(cores);
+        if let Some((device, fault)) = machine.faults.iter().find(|(device, _)| devices.contains(**device)) {
+            let of_device = cores.intersection(topology.cores_of(DeviceSet::single(*device)));
+            let id = ids_of(topology, unit, of_device).join(",");
+            return Err(AllocationRefusal::Unhealthy { id, why: fault.to_string() }.into());
+        }
+        let count = count_of(topology, unit, cores);
+        let asked = Asked { name: resource.name, resource: unit, cores, count };
+        let admitted = self.admit(&machine, &asked).await?;
+        let response = export(&self.root, topology, self.numbering, unit, cores, admitted.devices);
+        // Planted: of two pods that ask for as much at one time the second is told what the first has.
+        #[cfg(planted)]
+        let response = if runtime::is_planted("answer-repeated") {
+            self.state().repeated(admitted.pod.as_deref(), ids.len(), response)
+        } else {
+            response
+        };
+        Ok((response, admitted.pod, devices, cores))
+    }
+
+    /// Answers a request as soon as nobody stands in its way. kubelet frees what a pod had before the API server shows that the pod
+    /// has ended, and the watch is later still: so long a request waits.
+    async fn admit(&self, machine: &Machine, asked: &Asked) -> Result<Admitted, Refused> {
+        let deadline = Instant::now() + self.holder_timeout;
+        let mut changes = self.pods.changes();
+        let mut doubt = None;
+        loop {
+            self.read_checkpoint(machine).await;
+            let is_last = Instant::now() >= deadline;
+            match self.decide(machine, asked, doubt.is_some()) {
+                Decision::Admitted(admitted) => return Ok(admitted),
+                Decision::NotAllowed(asking) if let Some(doubt) = doubt => {
+                    return Err(
+                        self.refuse(&asking, AllocationRefusal::not_allowed(&machine.topology, asked, doubt))
+                    );
+                }
+                Decision::Held(holders, asking) if is_last => {
+                    let doubt = doubt.unwrap_or_default();
+                    return Err(self.refuse(
+                        &asking,
+                        AllocationRefusal::held(&machine.topology, asked, &holders, doubt),
+                    ));
+                }
+                Decision::Held(..) if doubt.is_some() => self.until_changed(&mut changes, deadline).await,
+                Decision::NotAllowed(_) | Decision::Held(..) | Decision::NotSure => {}
+            }
+            reached("plugin: live read for an allocation");
+            changes.mark_unchanged();
+            doubt = Some(match self.pods.read_live().await {
+                Ok(()) => String::new(),
+                Err(error) => {
+                    reached("plugin: pods not read");
+                    format!(" (not confirmed: {error})")
+                }
+            });
+        }
+    }
+
+    /// Judges and writes down in one step. `is_sure` is whether the pods were read live: before, a container whose devices are counted
+    /// from 0 is not answered for whose pod is not known.
+    fn decide(&self, machine: &Machine, asked: &Asked, is_sure: bool) -> Decision {
+        let topology = &machine.topology;
+        let (mut state, slots) = self.current(machine);
+        let asking = || state.ledger.asking(&slots, asked).into_iter().cloned().collect();
+        let holders = state.ledger.holders(&slots, asked);
+        if !holders.is_empty() {
+            return Decision::Held(holders, asking());
+        }
+        if !allowed(topology, &slots, asked) {
+            return Decision::NotAllowed(asking());
+        }
+        let slot = state.ledger.likely(&slots, asked).cloned();
+        if slot.is_none() && !is_sure && self.numbering == Numbering::Renumbered {
+            return Decision::NotSure;
+        }
+        state.ledger.answer(asked, Instant::now());
+        let Some(slot) = slot else {
+            return Decision::Admitted(Admitted { pod: None, devices: DeviceSet::EMPTY });
+        };
+        let same = |other: &&Slot| other.uid == slot.uid && other.container == slot.container;
+        let all = slots.iter().filter(same).filter_map(|slot| slot.recorded);
+        let devices = topology.devices_of(all.fold(CoreSet::EMPTY, CoreSet::union));
+        Decision::Admitted(Admitted { pod: Some(slot.pod), devices })
+    }
+
+    /// Writes an event about the pod, or about the node if several pods can be meant.
+    fn refuse(&self, asking: &[Slot], refusal: AllocationRefusal) -> Refused {
+        let only = asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid));
+        let pods = self.pods.known().unwrap_or_default();
+        let pod = only.and_then(|slot| pods.iter().find(|pod| pod.pod.uid == slot.uid));
+        let (about, events) = (pod.map(|pod| pod_reference(&pod.pod)), self.events.clone());
+        let note = refusal.to_string();
+        drop(self.system.spawn(async move { events.refused(about, note).await }));
+        Refused { refusal, pod: only.map(|slot| slot.pod.clone()) }
+    }
+}
+
+/// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so
+/// (whoever placed it).
+fn allowed(topology: &Topology, slots: &[Slot], asked: &Asked) -> bool {
+    topology.is_candidate_set(asked.resource, asked.cores)
+        || slots.iter().any(|slot| slot.resource == asked.resource && slot.recorded == Some(asked.cores))
+}

@@ -1,0 +1,169 @@
+//! kubelet's checkpoint: which container has which ids, as kubelet has written it down (docs/reference/kubernetes.md §7). Reading
+//! it disturbs nothing, so `engine` does before every answer. It is kubelet's internal file: one of another form says nothing.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use neuron_core::ids::CoreSet;
+use neuron_core::topology::Topology;
+use runtime::System;
+use runtime::system::FileStatus;
+use serde::Deserialize;
+
+use crate::ledger::Entry;
+use crate::resource::{UnknownId, advertised, cores_of};
+
+/// The file's name in kubelet's plugin folder.
+const FILE: &str = "kubelet_internal_checkpoint";
+
+/// The file, and what it said last.
+#[derive(Debug)]
+pub struct CheckpointFile {
+    system: System,
+    path: PathBuf,
+    /// What the last read found.
+    last: tokio::sync::Mutex<Option<Option<FileStatus>>>,
+}
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// What containers have of this plugin's resources.
+    pub entries: Vec<Entry>,
+    /// Ids that are none of this machine's, by pod UID and container.
+    pub unknown: Vec<(String, String, UnknownId)>,
+}
+
+/// Why the file says nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// It cannot be read.
+    #[error(
+        "kubelet's checkpoint {path} cannot be read: {source}; what containers had before this plugin started is not known"
+    )]
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not of the form that kubelet has written since 1.20.
+    #[error(
+        "kubelet's checkpoint {path} is of a form that this plugin does not know: {source}; a newer version may know it"
+    )]
+    Form {
+        /// Its path.
+        path: PathBuf,
+        /// Where it differs.
+        source: serde_json::Error,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct File {
+    data: Data,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Data {
+    pod_device_entries: Option<Vec<PodDevices>>,
+}
+
+#[derive(Deserialize)]
+struct PodDevices {
+    #[serde(rename = "PodUID")]
+    pod_uid: String,
+    #[serde(rename = "ContainerName")]
+    container: String,
+    #[serde(rename = "ResourceName")]
+    resource: String,
+    /// Ids by NUMA node.
+    #[serde(rename = "DeviceIDs")]
+    ids: Option<BTreeMap<String, Vec<String>>>,
+}
+
+impl CheckpointFile {
+    /// The file in this plugin folder. Nothing is read yet.
+    pub fn new(system: System, plugin_dir: &std::path::Path) -> Self {
+        Self { system, path: plugin_dir.join(FILE), last: tokio::sync::Mutex::new(None) }
+    }
+
+    /// Hands what the file says to `take` if it may say something else than at the last call; one call at a time, so that an older
+    /// answer never comes after a newer one. A file that is not there says that nobody has anything. Gives whether it was read.
+    pub async fn read(
+        &self,
+        topology: &Topology,
+        take: impl FnOnce(Result<Checkpoint, CheckpointError>),
+    ) -> bool {
+        let mut last = self.last.lock().await;
+        let status = match self.system.status(&self.path).await {
+            Ok(status) => Some(status),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(source) => {
+                *last = None;
+                take(Err(CheckpointError::Read { path: self.path.clone(), source }));
+                return true;
+            }
+        };
+        if *last == Some(status) {
+            return false;
+        }
+        let read = self.read_file(topology).await;
+        // What could not be read is read again.
+        *last = (!matches!(read, Err(CheckpointError::Read { .. }))).then_some(status);
+        take(read);
+        true
+    }
+
+    /// Whether the file may say something else than at the last read.
+    pub async fn has_changed(&self) -> bool {
+        let last = *self.last.lock().await;
+        last != Some(self.system.status(&self.path).await.ok())
+    }
+
+    async fn read_file(&self, topology: &Topology) -> Result<Checkpoint, CheckpointError> {
+        match self.system.read(&self.path).await {
+            Ok(bytes) => Checkpoint::parse(topology, &bytes)
+                .map_err(|source| CheckpointError::Form { path: self.path.clone(), source }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Checkpoint::default()),
+            Err(source) => Err(CheckpointError::Read { path: self.path.clone(), source }),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Reads what the file says of this plugin's resources. Its checksum is over Go's own printing of the data, so that nobody else
+    /// can verify it; kubelet replaces the file as a whole.
+    ///
+    /// # Errors
+    /// It is not of the form that is known.
+    pub fn parse(topology: &Topology, bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let file: File = serde_json::from_slice(bytes)?;
+        let mut checkpoint = Self::default();
+        for pod in file.data.pod_device_entries.into_iter().flatten() {
+            let own = advertised(true).into_iter().find(|resource| resource.name == pod.resource);
+            let Some(own) = own else { continue };
+            let ids: Vec<String> = pod.ids.into_iter().flatten().flat_map(|(_, ids)| ids).collect();
+            let mut cores = CoreSet::EMPTY;
+            for id in ids {
+                match cores_of(topology, own.unit, &[id]) {
+                    Ok(known) => cores = cores.union(known),
+                    Err(unknown) => {
+                        checkpoint.unknown.push((pod.pod_uid.clone(), pod.container.clone(), unknown));
+                    }
+                }
+            }
+            checkpoint.entries.push(Entry {
+                uid: pod.pod_uid,
+                container: pod.container,
+                name: own.name,
+                resource: own.unit,
+                cores,
+            });
+        }
+        Ok(checkpoint)
+    }
+}

@@ -1,0 +1,113 @@
+//! Who stands in the way of an Allocate. Asked by `engine`.
+
+use std::fmt;
+
+use neuron_core::ids::CoreSet;
+use neuron_core::request::Role;
+
+use crate::ledger::answer::Asked;
+use crate::ledger::slot::Slot;
+use crate::ledger::{Entry, Ledger};
+
+/// Who holds cores of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Who it is.
+    pub who: Who,
+    /// The cores in question.
+    pub cores: CoreSet,
+}
+
+/// A holder, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The pod, as `namespace/name`.
+    Pod(String),
+    /// The pod that kubelet names by this UID and no list has shown.
+    Uid(String),
+    /// A container that this plugin has answered for and kubelet has not written down yet.
+    Unwritten,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Pod(pod) => write!(f, "pod {pod}"),
+            Who::Uid(uid) => write!(f, "the pod with UID {uid}, which the API server does not show,"),
+            Who::Unwritten => f.write_str("a container that kubelet has not written down yet"),
+        }
+    }
+}
+
+/// Whose word counts for what is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Only what is known to have ended is free.
+    Nobody,
+    /// What kubelet takes for free is, under its own name.
+    Kubelet,
+}
+
+impl Ledger {
+    /// Who holds cores of a request; nobody if it may be answered. kubelet's word for what is free counts only under its own name,
+    /// and not where the checkpoint or a started container's record says otherwise: after a lost checkpoint, and after somebody's
+    /// `List` amid an Allocate, kubelet offers what is held.
+    pub fn holders(&self, slots: &[Slot], asked: &Asked) -> Vec<Holder> {
+        let mut holders: Vec<Holder> = Vec::new();
+        self.each_held(slots, asked.name, Trust::Nobody, |who, held| {
+            let cores = held.intersection(asked.cores);
+            let who = if cores.is_empty() { return } else { who() };
+            match holders.iter_mut().find(|holder| holder.who == who) {
+                Some(holder) => holder.cores = holder.cores.union(cores),
+                None => holders.push(Holder { who, cores }),
+            }
+        });
+        holders
+    }
+
+    /// Every core that somebody holds, so that nothing may be answered for it under this name.
+    pub fn held(&self, slots: &[Slot], name: &str, trust: Trust) -> CoreSet {
+        let mut all = CoreSet::EMPTY;
+        self.each_held(slots, name, trust, |_, held| all = all.union(held));
+        all
+    }
+
+    /// What stands in the way of a request under this name, piece by piece, and how to tell who has it.
+    fn each_held(
+        &self,
+        slots: &[Slot],
+        name: &str,
+        trust: Trust,
+        mut each: impl FnMut(&dyn Fn() -> Who, CoreSet),
+    ) {
+        for entry in self.living() {
+            let is_trusted = trust == Trust::Kubelet || !self.pods_known;
+            let is_free = entry.name == name && (is_trusted || self.is_handed_down(slots, entry));
+            if !is_free {
+                let pod = || slots.iter().find(|slot| slot.kubelet_uid == entry.uid);
+                let who =
+                    || pod().map_or_else(|| Who::Uid(entry.uid.clone()), |slot| Who::Pod(slot.pod.clone()));
+                each(&who, entry.cores);
+            }
+        }
+        for slot in slots.iter().filter(|slot| slot.started && self.entry_of(slot).is_none()) {
+            each(&|| Who::Pod(slot.pod.clone()), slot.recorded.unwrap_or_default());
+        }
+        for answer in self.answers().iter().filter(|answer| answer.name != name) {
+            each(&|| Who::Unwritten, answer.cores);
+        }
+    }
+
+    /// Whether kubelet may give an init container's ids to a later container of its pod: there is one that has none yet. Of a pod
+    /// that no list has shown nothing is known, but that kubelet asks for the containers of one pod after another's.
+    fn is_handed_down(&self, slots: &[Slot], entry: &Entry) -> bool {
+        let of_pod = || slots.iter().filter(|slot| slot.kubelet_uid == entry.uid);
+        if of_pod().next().is_none() {
+            return true;
+        }
+        let own = || of_pod().filter(|slot| slot.resource == entry.resource);
+        let mut later = own().skip_while(|slot| slot.container != entry.container);
+        later.next().is_some_and(|slot| slot.role == Role::Init)
+            && later.any(|slot| self.entry_of(slot).is_none())
+    }
+}

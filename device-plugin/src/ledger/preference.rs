@@ -1,0 +1,91 @@
+//! Which waiting pod's record a preference offers, and which pod a request is likely for. Likeness decides nothing else: what
+//! kubelet gave is corrected on the record once the checkpoint says it. Asked by `engine`.
+
+use neuron_core::ids::CoreSet;
+use neuron_core::names::Resource;
+
+use crate::ledger::Ledger;
+use crate::ledger::answer::Asked;
+use crate::ledger::holders::Trust;
+use crate::ledger::slot::Slot;
+
+/// A question for the ids to prefer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The name that is asked under, such as `aws.amazon.com/neuron`.
+    pub name: &'static str,
+    /// What one id of that name stands for.
+    pub resource: Resource,
+    /// Number of ids, at least 1.
+    pub count: u32,
+    /// The cores that kubelet takes for free under this name, with those of `must`.
+    pub available: CoreSet,
+    /// The cores that are to be among them: what an init container hands down.
+    pub must: CoreSet,
+    /// Whose word counts for what is free.
+    pub trust: Trust,
+}
+
+impl Question {
+    fn allows(&self, set: CoreSet) -> bool {
+        !set.is_empty() && set.is_subset(self.available) && self.must.is_subset(set)
+    }
+}
+
+impl Ledger {
+    /// The recorded set to offer for a question: of the earliest bound pod that asks for as much and was not given it yet, else of one
+    /// that was given another, so that the records together stay right about what is taken until each is corrected.
+    pub fn offer(&self, slots: &[Slot], question: &Question) -> Option<CoreSet> {
+        let held = self.held(slots, question.name, question.trust).difference(question.must);
+        self.promised(slots, question).find(|set| !set.intersects(held))
+    }
+
+    /// Whether a set is recorded that would be offered if nobody held any of it.
+    pub fn is_promised_what_is_held(&self, slots: &[Slot], question: &Question) -> bool {
+        let alike = |slot: &&Slot| slot.resource == question.resource && slot.count == question.count;
+        let waiting = slots.iter().filter(alike).filter(|slot| self.waits(slot));
+        waiting.filter_map(|slot| slot.recorded).any(|set| question.allows(set))
+    }
+
+    /// What is not to be chosen for a question that no record can be offered for: what somebody holds, and what records promise to
+    /// other pods than those that may be asking.
+    pub fn taken(&self, slots: &[Slot], question: &Question) -> CoreSet {
+        let alike = |slot: &Slot| slot.resource == question.resource && slot.count == question.count;
+        let may_ask = |uid: &str| slots.iter().any(|slot| slot.uid == uid && alike(slot) && self.waits(slot));
+        let others = slots.iter().filter(|slot| self.entry_of(slot).is_none() && !may_ask(&slot.uid));
+        others
+            .filter_map(|slot| slot.recorded)
+            .fold(self.held(slots, question.name, question.trust), CoreSet::union)
+    }
+
+    fn promised<'a>(
+        &'a self,
+        slots: &'a [Slot],
+        question: &'a Question,
+    ) -> impl Iterator<Item = CoreSet> + 'a {
+        let alike =
+            || slots.iter().filter(|slot| slot.resource == question.resource && slot.count == question.count);
+        let waiting = alike().filter(|slot| self.waits(slot));
+        let others = alike().filter(|slot| !self.waits(slot));
+        waiting.chain(others).filter_map(|slot| slot.recorded).filter(|set| question.allows(*set))
+    }
+
+    /// The slot that a request is for, if only one pod can be meant or one's record says exactly this.
+    pub fn likely<'a>(&self, slots: &'a [Slot], asked: &Asked) -> Option<&'a Slot> {
+        let asking = self.asking(slots, asked);
+        let recorded = asking.iter().find(|slot| slot.recorded == Some(asked.cores));
+        let only = || asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid));
+        recorded.or_else(only).copied()
+    }
+
+    /// The slots that a request can be for.
+    pub fn asking<'a>(&self, slots: &'a [Slot], asked: &Asked) -> Vec<&'a Slot> {
+        let alike = |slot: &&Slot| slot.resource == asked.resource && slot.count == asked.count;
+        slots.iter().filter(alike).filter(|slot| self.waits(slot)).collect()
+    }
+
+    /// Whether kubelet may yet ask for a slot.
+    fn waits(&self, slot: &Slot) -> bool {
+        !slot.started && self.entry_of(slot).is_none()
+    }
+}
