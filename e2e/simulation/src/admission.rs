@@ -16,7 +16,7 @@ pub(crate) const LATELY: Duration = Duration::from_secs(60);
 /// Why a pod should not have been refused. `broken` are the cores of devices that are broken or were until [`LATELY`].
 pub(crate) fn judge_refusal(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Option<String> {
     if refused.message.contains(" cannot be given: ") {
-        return judge_ids(machine, refused);
+        return judge_ids(machine, refused, broken);
     }
     let Some(own) = OWN.iter().find(|own| refused.message.contains(own.says)) else {
         return Some("a refusal in words that nobody expects".to_owned());
@@ -161,7 +161,7 @@ fn units_named(machine: &Machine, ids: &str) -> Option<Units> {
 }
 
 /// What the plugin says of ids that are held, or no candidate set.
-fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>) -> Option<String> {
+fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Option<String> {
     let RefusedPod { message, held, .. } = refused;
     let (before, why) = message.split_once(" cannot be given: ")?;
     let (ids, resource) = before.rsplit_once(" of ")?;
@@ -180,7 +180,12 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>) -> Option<String> {
         return Some("a candidate set is refused as none".to_owned());
     }
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
-    can_run(machine, &refused.pod.object, held)
+    // So may a plugin be that reads from nobody which record is whose and which pods have ended.
+    if refused.truth.now < refused.truth.api_disturbed + LATELY {
+        return None;
+    }
+    let taken = held.union(broken).copied().collect();
+    can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
 }
 

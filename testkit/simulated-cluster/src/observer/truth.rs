@@ -30,6 +30,8 @@ pub struct Truth {
     pub disturbed: BTreeMap<String, Duration>,
     /// Until when a node's labels or annotations are edited by hand, by the node's name.
     pub edited: BTreeMap<String, Duration>,
+    /// Until when requests to the API server go wrong more often than they always do, or watches lag.
+    pub api_disturbed: Duration,
     /// Simulated time since the beginning.
     pub now: Duration,
     /// When a pod or a container, or what is broken, has changed last.

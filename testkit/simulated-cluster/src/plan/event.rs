@@ -236,6 +236,18 @@ impl Event {
 }
 
 impl What {
+    /// How long it keeps requests to the API server from being carried out, answered or seen.
+    pub(crate) fn disturbs_api(&self) -> Option<Duration> {
+        let (What::Cut { seconds, .. }
+        | What::ApiDown { seconds }
+        | What::ApiFaults { seconds, .. }
+        | What::WatchLag { seconds, .. }) = self
+        else {
+            return None;
+        };
+        Some(Duration::from_secs((*seconds).into()))
+    }
+
     /// What a fault is counted as; none of what is no fault.
     pub fn fault(&self) -> Option<String> {
         Some(match self {

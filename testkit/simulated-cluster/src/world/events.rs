@@ -32,6 +32,10 @@ impl World {
     pub(crate) async fn happens(self: &Arc<Self>, event: Event, began: Instant) {
         sleep_until(began + event.time()).await;
         self.tell(&event.what);
+        if let Some(time) = event.what.disturbs_api() {
+            let mut state = self.watcher.state();
+            state.truth.api_disturbed = state.truth.api_disturbed.max(state.truth.now + time);
+        }
         let fault = event.what.fault();
         if self.carry_out(event.what).await
             && let Some(fault) = fault
