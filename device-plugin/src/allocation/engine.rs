@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::config::{Config, Numbering};
 use crate::events::Events;
 use crate::hardware::machine::Machine;
-use crate::kubelet::checkpoint::{CheckpointError, CheckpointFile};
+use crate::kubelet::checkpoint::{Checkpoint, CheckpointError, CheckpointFile};
 use crate::ledger::slot::{Slot, slots};
 use crate::ledger::{Ledger, Pods as PodsNow};
 use crate::pods::Pods;
@@ -55,6 +55,8 @@ pub struct State {
     pub ledger: Ledger,
     /// The report last written to the node.
     pub report: Option<NodeReport>,
+    /// Ids in kubelet's checkpoint that are none of this machine's, by pod UID and container.
+    pub ignored: Vec<(String, String, UnknownId)>,
     /// Why kubelet's checkpoint says nothing, if it does not.
     pub checkpoint_problem: Option<String>,
     /// The kubelet socket seen last; another one means that kubelet has restarted.
@@ -124,28 +126,21 @@ impl Engine {
         (state, slots.unwrap_or_default())
     }
 
-    /// Reads kubelet's checkpoint if it may have changed, and gives what is to be told of it: ids that are none of this machine's,
-    /// by pod UID and container.
-    pub async fn read_checkpoint(&self, machine: &Machine) -> Vec<(String, String, UnknownId)> {
-        let mut told = Vec::new();
+    /// Reads kubelet's checkpoint if it may have changed.
+    pub async fn read_checkpoint(&self, machine: &Machine) {
         let mut problem = None;
         let was_read = self.checkpoint.read(&machine.topology, |read| {
-            let entries = match read {
-                Ok(checkpoint) => {
-                    told = checkpoint.unknown;
-                    checkpoint.entries
-                }
-                Err(error) => {
-                    problem = Some(error);
-                    Vec::new()
-                }
-            };
-            self.state().ledger.checkpoint(entries);
+            let Checkpoint { entries, unknown } = read.unwrap_or_else(|error| {
+                problem = Some(error);
+                Checkpoint::default()
+            });
+            let mut state = self.state();
+            state.ledger.checkpoint(entries);
+            state.ignored = unknown;
         });
         if was_read.await {
             self.tell_checkpoint(problem);
         }
-        told
     }
 
     /// Says once that the checkpoint says nothing.

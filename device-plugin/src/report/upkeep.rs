@@ -125,8 +125,8 @@ impl Upkeep {
 
     /// Reads kubelet's checkpoint, and the pods where only they tell what has become of an entry or an answer.
     async fn follow(&self, machine: &Machine) -> Vec<Failure> {
-        let unknown = self.engine.read_checkpoint(machine).await;
-        let ignored = unknown.into_iter().map(|(uid, container, unknown)| {
+        self.engine.read_checkpoint(machine).await;
+        let ignored = self.engine.state().ignored.clone().into_iter().map(|(uid, container, unknown)| {
             reached("plugin: entry ignored");
             Failure {
                 problem: "an entry of kubelet's checkpoint is ignored",

@@ -211,7 +211,8 @@ fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Unit
         format!("{}/{}", container.start.pod_namespace, container.start.pod_name) == name
     });
     let mut units: Units = containers.flat_map(|(_, container)| container.units.clone()).collect();
-    for pod in truth.live_on(node).filter(|pod| pod.name() == name) {
+    // The refused pod itself has ended by now, and may have what an earlier container of it was given.
+    for pod in truth.live_on(node).chain([*pod]).filter(|pod| pod.name() == name) {
         let books = refused.books.iter().filter(|((uid, _), _)| *uid == pod.uid);
         units.extend(books.flat_map(|(_, units)| units));
         let record =
