@@ -254,6 +254,11 @@ mod tests {
     /// Why a pod should not have been refused on an inf2.48xlarge (12 devices, 24 cores), of which the pod `other` has devices 0
     /// to 8 and device 9 is broken. `disturbed` is the part to which something was done ten seconds ago.
     fn wrong(disturbed: &str, message: &str) -> Option<String> {
+        wrong_with(&[9], Duration::ZERO, disturbed, message)
+    }
+
+    /// As [`wrong`], with these devices broken, and requests to the API server that went wrong until then.
+    fn wrong_with(broken: &[u32], api_disturbed: Duration, disturbed: &str, message: &str) -> Option<String> {
         let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
         let machine = Machine::of(&node).unwrap();
         let (pod, other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
@@ -261,12 +266,14 @@ mod tests {
             pods: [(other.uid.clone(), other)].into(),
             disturbed: [(disturbed.to_owned(), NOW - Duration::from_secs(10))].into(),
             now: NOW,
+            api_disturbed,
             ..Truth::default()
         };
         let held: Units = (0..18).collect();
         let books = BTreeMap::from([(("o".to_owned(), "main".to_owned()), held.clone())]);
         let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
-        judge_refusal(&machine, &refused, &Units::from([18, 19]))
+        let broken: Units = broken.iter().flat_map(|device| machine.cores_of(*device)).collect();
+        judge_refusal(&machine, &refused, &broken)
     }
 
     #[test]
@@ -346,6 +353,17 @@ mod tests {
             ("neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets".to_owned(), false),
         ] {
             assert_eq!(wrong("none", &text).is_none(), is_right, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_set_is_advised_where_none_is_left_or_nobody_tells_the_plugin() {
+        let text =
+            "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
+        for (broken, api_disturbed, is_right) in
+            [(&[9][..], Duration::ZERO, false), (&[9, 11], Duration::ZERO, true), (&[9], NOW, true)]
+        {
+            assert_eq!(wrong_with(broken, api_disturbed, "none", text).is_none(), is_right, "{broken:?}");
         }
     }
 
