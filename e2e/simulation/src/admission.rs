@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
-use neuron_core::names::{ALLOCATION, NEURON, NEURONCORE};
+use neuron_core::names::{ALLOCATION, NEURON};
+use serde_json::Value;
 use simulated_cluster::suite::{RefusedPod, Units};
 
-use crate::judge::{can_run, recorded, units_of_ids};
+use crate::judge::{can_run, counts, recorded, units_of_ids};
 use crate::machine::Machine;
+use crate::own_refusals::{OWN, units_named};
 
 /// How long a program may go on by what was so before: the plugin looks at its devices every few seconds, kubelet writes its
 /// node's status up to ten seconds later.
@@ -25,141 +27,6 @@ pub(crate) fn judge_refusal(machine: &Machine, refused: &RefusedPod<'_>, broken:
     (!is_so).then(|| format!("no reason is known for {:?}", own.says.trim()))
 }
 
-/// A refusal that is no mistake of the suite's programs while one of these is so.
-struct Own {
-    /// Words of the text.
-    says: &'static str,
-    when: &'static [When],
-    /// Why Kubernetes, or the plugin with good reason, does so, and where that is known from.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the list"))]
-    why: &'static str,
-}
-
-/// What has to be so on the pod's node.
-enum When {
-    /// Something was done to one of these parts within so many seconds: it was started, killed, frozen or let go on.
-    Disturbed(&'static [&'static str], u64),
-    /// The devices that the text names are broken, or were until lately.
-    NamedBroken,
-    /// Devices that kubelet's books give the pod are broken, or were until lately.
-    OwnBroken,
-    /// All devices are broken, or were until lately.
-    AllBroken,
-    /// Fewer ids than the text says are asked for are left by containers, kubelet's books and what is broken.
-    TooFew,
-}
-
-/// Who must be at work for a resource to be there.
-const BOTH: &[&str] = &["kubelet", "plugin"];
-const PLUGIN: &[&str] = &["plugin"];
-
-/// Kubernetes' own list. The first line whose words a text has is the one that counts.
-const OWN: &[Own] = &[
-    Own {
-        says: " is unhealthy: ",
-        when: &[When::NamedBroken, When::Disturbed(PLUGIN, 60)],
-        why: "a device that is handed down, or that kubelet chose before it had the plugin's new list, is not given while broken \
-              (docs/reference/kubernetes.md §6: kubelet takes any of what is handed down)",
-    },
-    Own {
-        says: "no Neuron device is advertised yet",
-        when: &[When::Disturbed(PLUGIN, 60)],
-        why: "kubelet asks as soon as the plugin is registered (docs/reference/kubernetes.md §1)",
-    },
-    Own {
-        says: "cannot allocate unregistered device ",
-        when: &[When::Disturbed(BOTH, 360)],
-        why: "kubelet has started without its checkpoint, or has forgotten the resource five minutes after its plugin's end \
-              (docs/reference/kubernetes.md §2, GetCapacity)",
-    },
-    Own {
-        says: "no healthy devices present; ",
-        when: &[When::AllBroken, When::Disturbed(BOTH, 60)],
-        why: "kubelet knows no device between its start, or the plugin's end, and the next registration \
-              (docs/reference/kubernetes.md §4, device_manager_test.go: admission error after kubelet restart)",
-    },
-    Own {
-        says: "previously allocated devices are no longer healthy; ",
-        when: &[When::OwnBroken, When::Disturbed(PLUGIN, 60)],
-        why: "after a kubelet restart a container that does not run fails its admission if its own ids are unhealthy \
-              (docs/reference/kubernetes.md §6)",
-    },
-    Own {
-        says: "requested number of devices unavailable for ",
-        when: &[When::TooFew, When::Disturbed(BOTH, 60)],
-        why: "the API's allocatable is older than kubelet's own count by up to ten seconds (docs/reference/kubernetes.md §6)",
-    },
-    Own {
-        says: "Node didn't have enough resource: aws.amazon.com/neuron",
-        when: &[When::TooFew, When::Disturbed(BOTH, 60)],
-        why: "the node's status lags behind the plugin's list by up to ten seconds, and a pod bound meanwhile fails for good \
-              (docs/reference/kubernetes.md §6)",
-    },
-    Own {
-        says: " has been stopped",
-        when: &[When::Disturbed(PLUGIN, 300)],
-        why: "for five minutes after the plugin's end its devices stay in kubelet's books (docs/reference/kubernetes.md §2)",
-    },
-    Own {
-        says: "error reading from server: EOF",
-        when: &[When::Disturbed(PLUGIN, 60)],
-        why: "the plugin ended while kubelet asked it",
-    },
-    Own {
-        says: "transport: Error while dialing",
-        when: &[When::Disturbed(PLUGIN, 60)],
-        why: "the plugin ended, which kubelet has not noticed yet",
-    },
-];
-
-impl When {
-    fn is_so(&self, machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> bool {
-        match self {
-            When::Disturbed(parts, seconds) => parts.iter().any(|part| {
-                refused.truth.is_disturbed(part, &refused.pod.node, Duration::from_secs(*seconds))
-            }),
-            When::NamedBroken => {
-                let named =
-                    refused.message.split(" is unhealthy: ").next().and_then(|text| text.rsplit(' ').next());
-                let named = named.and_then(|ids| units_named(machine, ids));
-                named.is_some_and(|named| named.is_subset(broken))
-            }
-            When::OwnBroken => {
-                let own = refused.books.iter().filter(|((uid, _), _)| *uid == refused.pod.uid);
-                own.into_iter().any(|(_, units)| !units.is_disjoint(broken))
-            }
-            When::AllBroken => (0..u32::from(machine.cores())).all(|core| broken.contains(&core)),
-            When::TooFew => {
-                let mut taken: Units = refused.held.union(broken).copied().collect();
-                taken.extend(refused.books.values().flatten());
-                let sets = match resource_in(refused.message) {
-                    NEURON => machine.device_sets(1),
-                    _ => machine.core_sets(1),
-                };
-                let asked = refused
-                    .message
-                    .split_once("equested: ")
-                    .and_then(|(_, rest)| rest.split(|end: char| !end.is_ascii_digit()).next()?.parse().ok());
-                asked.is_some_and(|asked: usize| {
-                    sets.iter().filter(|set| set.is_disjoint(&taken)).count() < asked
-                })
-            }
-        }
-    }
-}
-
-/// The resource that a text is about.
-fn resource_in(message: &str) -> &'static str {
-    if message.contains(NEURONCORE) { NEURONCORE } else { NEURON }
-}
-
-/// The cores of ids such as `neuron1,neuron2`.
-fn units_named(machine: &Machine, ids: &str) -> Option<Units> {
-    let resource = if ids.contains("neuroncore") { NEURONCORE } else { NEURON };
-    let ids: Vec<String> = ids.split(',').map(str::to_owned).collect();
-    units_of_ids(machine, resource, &ids).ok()
-}
-
 /// What the plugin says of ids that are held, or no candidate set.
 fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Option<String> {
     let RefusedPod { message, held, .. } = refused;
@@ -170,7 +37,8 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
         return Some("a refusal that names what is no id".to_owned());
     };
     if message.contains(" holds ") {
-        if units.is_disjoint(held) {
+        let own = own_of_other(refused, resource);
+        if units.is_disjoint(held) && units.is_disjoint(&own) {
             return Some("ids that nobody holds are refused as held".to_owned());
         }
         return judge_holders(machine, refused, why);
@@ -187,6 +55,20 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     let taken = held.union(broken).copied().collect();
     can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// What the refused pod itself was given, of containers that ask for the other resource: what was given under this one may be handed
+/// down.
+fn own_of_other(refused: &RefusedPod<'_>, resource: &str) -> Units {
+    let object = &refused.pod.object;
+    let containers = ["/spec/initContainers", "/spec/containers"]
+        .into_iter()
+        .flat_map(|pointer| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
+    let ask_other =
+        containers.filter(|container| counts(container).iter().any(|(other, _)| other.name() != resource));
+    let names = ask_other.filter_map(|container| container.get("name")?.as_str());
+    let given = names.filter_map(|name| refused.books.get(&(refused.pod.uid.clone(), name.to_owned())));
+    given.flatten().copied().collect()
 }
 
 /// Whether the pods that a text names as holders have any of what it says that they hold.
@@ -228,6 +110,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
+    use neuron_core::names::NEURONCORE;
     use serde_json::json;
     use simulated_cluster::observer::{PodTruth, Truth};
     use simulated_cluster::plan::NodePlan;
@@ -368,9 +251,22 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_list_says_why() {
-        for own in OWN {
-            assert!(!own.why.is_empty() && !own.when.is_empty(), "{}", own.says);
-        }
+    fn a_refused_pod_may_hold_what_another_container_of_it_was_given_under_the_other_name() {
+        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+        let machine = Machine::of(&node).unwrap();
+        let text = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; ..";
+        let judged = |asked: &str| {
+            let container =
+                |name: &str, asked: &str| json!({"name": name, "resources": {"limits": {asked: "2"}}});
+            let object =
+                json!({"spec": {"containers": [container("main", asked), container("app", NEURON)]}});
+            let pod = PodTruth { object: Arc::new(object), ..pod("p", "u", "Failed") };
+            let books = BTreeMap::from([(("u".to_owned(), "main".to_owned()), Units::from([20, 21]))]);
+            let (truth, held) = (Truth { now: NOW, ..Truth::default() }, Units::new());
+            let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message: text, held, books };
+            judge_refusal(&machine, &refused, &Units::new())
+        };
+        assert_eq!(judged(NEURONCORE), None);
+        assert!(judged(NEURON).is_some(), "an init container's ids are handed down");
     }
 }

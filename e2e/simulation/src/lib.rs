@@ -14,6 +14,7 @@ mod machine;
 mod naive;
 mod node_report;
 mod nodes;
+mod own_refusals;
 #[cfg(planted)]
 mod planted;
 mod pods;
