@@ -2,6 +2,9 @@
 //! one after the other. Asked by everything here that judges whether a pod waits in vain, or is told that it never fits.
 
 use neuron_core::names::Resource;
+use neuron_core::pod::PodSpec;
+use neuron_core::request::PodRequest;
+use serde::Deserialize;
 use serde_json::Value;
 use simulated_cluster::suite::Units;
 
@@ -16,6 +19,26 @@ const MOST_TAKEN: u32 = 5000;
 pub(crate) fn can_be_placed(machine: &Machine, pod: &Value, held: &Units) -> Option<bool> {
     let mut search = Search { machine, taken: 0 };
     search.rest(&steps(pod), &Default::default(), held)
+}
+
+/// Whether kube-scheduler's count leaves room for a pod beside those that live: devices that a pod has and that are broken are
+/// missing twice, among the allocatable ones and in what the pod asks for.
+pub(crate) fn counts_allow(machine: &Machine, live: &[&Value], pod: &Value, broken: &Units) -> bool {
+    let asked = |pod: &Value, resource| {
+        let spec = pod.get("spec").and_then(|spec| PodSpec::deserialize(spec).ok()).unwrap_or_default();
+        PodRequest::of(&spec).map_or(0, |request| request.total(resource))
+    };
+    Resource::ALL.into_iter().all(|resource| {
+        let left = match resource {
+            Resource::Device => {
+                usize::from(machine.devices()).saturating_sub(machine.devices_of(broken).len())
+            }
+            Resource::Core => usize::from(machine.cores()).saturating_sub(broken.len()),
+        };
+        let own = asked(pod, resource);
+        let others: u32 = live.iter().map(|pod| asked(pod, resource)).sum();
+        own == 0 || usize::try_from(others + own).is_ok_and(|all| all <= left)
+    })
 }
 
 /// What one container asks of one resource.
@@ -189,6 +212,20 @@ mod tests {
         assert_eq!(can(0..0, &[devices(8)], &[devices(1)]), Some(true));
         assert_eq!(can(0..0, &[devices(8)], &[devices(1), devices(1)]), Some(true));
         assert_eq!(can(0..0, &[devices(8)], &[devices(1), devices(8)]), None, "which seven are left?");
+    }
+
+    #[test]
+    fn a_broken_device_that_a_pod_has_is_missing_twice() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let pod = |container: Value| json!({"spec": {"containers": [container]}});
+        let (has, asks) = (pod(devices(8)), pod(devices(8)));
+        let allows = |broken: Units| counts_allow(&machine, &[&has], &asks, &broken);
+        assert!(allows(Units::new()));
+        assert!(!allows(Units::from([0, 1])), "15 are allocatable, 8 asked for");
+        assert!(
+            counts_allow(&machine, &[&has], &pod(cores(8)), &Units::from([0, 1])),
+            "cores are counted apart"
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::faults::DeviceFaults;
 use crate::machine::Machine;
 use crate::texts::Facts;
-use crate::{admission, binding, containers, judge, node_report, pods, reasons, sizes, texts};
+use crate::{admission, binding, containers, judge, naive, node_report, pods, reasons, sizes, texts};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
@@ -215,6 +215,10 @@ impl Suite for Neuron {
 
     fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool {
         Machine::of(node).is_ok_and(|machine| judge::can_run(&machine, pod, held))
+    }
+
+    fn counts_allow(&self, node: &NodePlan, live: &[&Value], pod: &Value, broken: &Units) -> bool {
+        Machine::of(node).is_ok_and(|machine| naive::counts_allow(&machine, live, pod, broken))
     }
 
     fn judge_refusal(&self, refused: &RefusedPod<'_>) -> Option<String> {

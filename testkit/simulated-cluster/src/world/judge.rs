@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_cluster::api::text;
+use serde_json::Value;
 use simulator::Activity;
 use tokio::time::sleep;
 
@@ -92,8 +93,12 @@ impl World {
         }
         let node = self.nodes.iter().filter(|node| is_up(&node.name)).find(|node| {
             let mut held = self.watcher.held(truth, &node.name, "");
-            held.extend(truth.broken.get(&node.name).into_iter().flatten());
-            truth.is_settled(&node.name) && self.suite.can_run(&node.plan, &pod.object, &held)
+            let broken = truth.broken.get(&node.name).cloned().unwrap_or_default();
+            held.extend(&broken);
+            let live: Vec<&Value> = truth.live_on(&node.name).map(|pod| &*pod.object).collect();
+            truth.is_settled(&node.name)
+                && self.suite.counts_allow(&node.plan, &live, &pod.object, &broken)
+                && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
         let told = why_it_waits(pod);
         Some(Violation {
