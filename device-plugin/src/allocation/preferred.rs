@@ -77,7 +77,7 @@ impl Engine {
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
         let is_late = offer.is_none()
             && held.intersects(question.available)
-            && state.ledger.is_promised_what_is_held(&slots, question);
+            && state.ledger.has_record_for(&slots, question);
         (offer, is_late)
     }
 

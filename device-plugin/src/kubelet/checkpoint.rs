@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use neuron_core::ids::CoreSet;
 use neuron_core::topology::Topology;
@@ -22,7 +22,7 @@ const FILE: &str = "kubelet_internal_checkpoint";
 pub struct CheckpointFile {
     system: System,
     path: PathBuf,
-    /// What the last read found.
+    /// The file that was read last, none within if there was none; none where it could not be read.
     last: tokio::sync::Mutex<Option<Option<FileStatus>>>,
 }
 
@@ -87,7 +87,7 @@ struct PodDevices {
 
 impl CheckpointFile {
     /// The file in this plugin folder. Nothing is read yet.
-    pub fn new(system: System, plugin_dir: &std::path::Path) -> Self {
+    pub fn new(system: System, plugin_dir: &Path) -> Self {
         Self { system, path: plugin_dir.join(FILE), last: tokio::sync::Mutex::new(None) }
     }
 
@@ -118,7 +118,7 @@ impl CheckpointFile {
         true
     }
 
-    /// Whether the file may say something else than at the last read.
+    /// Whether the file may say something else than at the last read; of one that could not be read nobody knows.
     pub async fn has_changed(&self) -> bool {
         let last = *self.last.lock().await;
         last != Some(self.system.status(&self.path).await.ok())

@@ -37,37 +37,29 @@ impl Ledger {
     /// that was given another, so that the records together stay right about what is taken until each is corrected.
     pub fn offer(&self, slots: &[Slot], question: &Question) -> Option<CoreSet> {
         let held = self.held(slots, question.name, question.trust).difference(question.must);
-        self.promised(slots, question).find(|set| !set.intersects(held))
+        let Question { resource, count, .. } = *question;
+        let alike = slots.iter().filter(|slot| slot.resource == resource && slot.count == count);
+        let others = alike.filter(|slot| !self.waits(slot));
+        let mut recorded =
+            self.waiting(slots, resource, count).chain(others).filter_map(|slot| slot.recorded);
+        recorded.find(|set| question.allows(*set) && !set.intersects(held))
     }
 
-    /// Whether a set is recorded that would be offered if nobody held any of it.
-    pub fn is_promised_what_is_held(&self, slots: &[Slot], question: &Question) -> bool {
-        let alike = |slot: &&Slot| slot.resource == question.resource && slot.count == question.count;
-        let waiting = slots.iter().filter(alike).filter(|slot| self.waits(slot));
+    /// Whether a pod that waits has a record that would be offered if nobody held any of it.
+    pub fn has_record_for(&self, slots: &[Slot], question: &Question) -> bool {
+        let waiting = self.waiting(slots, question.resource, question.count);
         waiting.filter_map(|slot| slot.recorded).any(|set| question.allows(set))
     }
 
     /// What is not to be chosen for a question that no record can be offered for: what somebody holds, and what records promise to
     /// other pods than those that may be asking.
     pub fn taken(&self, slots: &[Slot], question: &Question) -> CoreSet {
-        let alike = |slot: &Slot| slot.resource == question.resource && slot.count == question.count;
-        let may_ask = |uid: &str| slots.iter().any(|slot| slot.uid == uid && alike(slot) && self.waits(slot));
+        let may_ask =
+            |uid: &str| self.waiting(slots, question.resource, question.count).any(|slot| slot.uid == uid);
         let others = slots.iter().filter(|slot| self.entry_of(slot).is_none() && !may_ask(&slot.uid));
         others
             .filter_map(|slot| slot.recorded)
             .fold(self.held(slots, question.name, question.trust), CoreSet::union)
-    }
-
-    fn promised<'a>(
-        &'a self,
-        slots: &'a [Slot],
-        question: &'a Question,
-    ) -> impl Iterator<Item = CoreSet> + 'a {
-        let alike =
-            || slots.iter().filter(|slot| slot.resource == question.resource && slot.count == question.count);
-        let waiting = alike().filter(|slot| self.waits(slot));
-        let others = alike().filter(|slot| !self.waits(slot));
-        waiting.chain(others).filter_map(|slot| slot.recorded).filter(|set| question.allows(*set))
     }
 
     /// The slot that a request is for, if only one pod can be meant or one's record says exactly this.
@@ -80,8 +72,17 @@ impl Ledger {
 
     /// The slots that a request can be for.
     pub fn asking<'a>(&self, slots: &'a [Slot], asked: &Asked) -> Vec<&'a Slot> {
-        let alike = |slot: &&Slot| slot.resource == asked.resource && slot.count == asked.count;
-        slots.iter().filter(alike).filter(|slot| self.waits(slot)).collect()
+        self.waiting(slots, asked.resource, asked.count).collect()
+    }
+
+    /// The slots that ask for so many and wait for them.
+    fn waiting<'a>(
+        &self,
+        slots: &'a [Slot],
+        resource: Resource,
+        count: u32,
+    ) -> impl Iterator<Item = &'a Slot> {
+        slots.iter().filter(move |slot| slot.resource == resource && slot.count == count && self.waits(slot))
     }
 
     /// Whether kubelet may yet ask for a slot.

@@ -1,5 +1,4 @@
-//! Keeps what others read in line with reality: compares the ledger with kubelet's assignments at rest, writes the node
-//! report, corrects records. Runs after every change, and never in the way of an answer to kubelet. Started by `run`.
+//! Keeps what others read in line with reality: follows kubelet's checkpoint, writes the node report, corrects records. Runs after every change, and never in the way of an answer to kubelet. Started by `run`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -99,14 +98,17 @@ impl Upkeep {
         }
     }
 
-    /// Returns once kubelet may have written something down.
+    /// Returns once kubelet may have written something down. It waits first: a file that cannot be read always may have changed.
     async fn checkpoint_changed(&self, folder: &mut PluginFolder) {
-        while !self.engine.checkpoint.has_changed().await {
+        loop {
             tokio::select! {
                 // Both lead to the same look.
                 biased;
                 () = tokio::time::sleep(self.poll) => {}
                 () = folder.changed() => {}
+            }
+            if self.engine.checkpoint.has_changed().await {
+                return;
             }
         }
     }

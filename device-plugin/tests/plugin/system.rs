@@ -68,6 +68,21 @@ async fn a_plugin_folder_that_hangs_is_no_reason_to_register_again() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_that_cannot_be_read_is_tried_again_with_the_polls() {
+    let (node, watched) = (Node::new("inf2.xlarge"), Watched::new());
+    std::fs::create_dir_all(node.socket("kubelet_internal_checkpoint")).unwrap();
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin_on(watched.system());
+    node.shows("aws.amazon.com/neuron", 1).await;
+    node.shows("aws.amazon.com/neuroncore", 2).await;
+    let (before, began) = (watched.file_operations(), std::time::Instant::now());
+    let looked = async || (watched.file_operations() > before + 300).then_some(());
+    eventually("looks", looked).await;
+    // With every poll some twenty operations at device, sockets and checkpoint.
+    assert!(began.elapsed() > 5 * node.config.poll, "300 operations within {:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_look_at_the_health_of_a_device_is_five_operations() {
     let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
     let (system, root) = (watched.system(), dir.path());
