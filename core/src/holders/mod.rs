@@ -168,7 +168,7 @@ fn reported_cores(facts: &NodeFacts, pod: &BoundPod) -> Option<CoreSet> {
 }
 
 impl Settled {
-    /// A pod that the report names holds what kubelet gave it, whatever its record says.
+    /// A pod that the report names holds what kubelet gave it, whatever its record says, and of its record what it was not given yet.
     fn hold_reported(
         &mut self,
         pod: &BoundPod,
@@ -186,7 +186,10 @@ impl Settled {
                 } else {
                     self.ignored
                         .push(Ignored::of(pod, &IgnoreReason::Contradicted { recorded, given: cores }));
-                    self.hold(pod, None, cores, Source::Report);
+                    // kubelet gives one container after another: what it has not given yet may still be as recorded.
+                    let is_part = cores.len() < recorded.len();
+                    let held = if is_part { cores.union(recorded) } else { cores };
+                    self.hold(pod, None, held, Source::Report);
                 }
             }
             Ok(None) => self.hold(pod, None, cores, Source::Report),

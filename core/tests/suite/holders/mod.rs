@@ -243,6 +243,17 @@ fn a_swapped_pod_holds_what_kubelet_gave_it() {
 }
 
 #[test]
+fn a_pod_that_kubelet_has_given_a_part_holds_the_rest_of_its_record_too() {
+    let value = record(r#"{"first":{"cores":[0]},"second":{"cores":[1,2,3]}}"#);
+    let asks = |name, cores| json!({ "name": name, "resources": { "limits": { "aws.amazon.com/neuroncore": cores } } });
+    let spec = json!({ "containers": [asks("first", 1), asks("second", 3)] });
+    let pods = [pod_of("a", spec, &[("neuron-scheduler/allocation", &value)])];
+    // kubelet admits one container after another, and has given the first one another core than recorded.
+    let settled = settled(&pods, Some(&report(&[("a", "5")])));
+    assert_eq!(settled.occupancy.held().to_string(), "0,1,2,3,5");
+}
+
+#[test]
 fn less_than_the_record_confirms_it() {
     // The report leaves out what an ended init container had; its cores stay held.
     let settled = settled(&[with_cores("a", "0,1,2,3")], Some(&report(&[("a", "2,3")])));
