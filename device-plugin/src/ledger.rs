@@ -167,6 +167,12 @@ impl Ledger {
         });
         own.map(|entry| entry.cores).reduce(CoreSet::union)
     }
+
+    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by the record of a container that has started and
+    /// that a kubelet without its checkpoint does not name any more.
+    pub fn cores_of(&self, slot: &Slot) -> Option<CoreSet> {
+        self.entry_of(slot).or(slot.recorded.filter(|_| slot.started))
+    }
 }
 
 #[cfg(planted)]

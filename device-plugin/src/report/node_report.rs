@@ -54,11 +54,11 @@ pub(super) fn node_report(machine: &Machine, ledger: &Ledger, slots: &[Slot]) ->
     }
 }
 
-/// The pods that have devices, by kubelet's checkpoint.
+/// The pods that have devices.
 fn holders(ledger: &Ledger, slots: &[Slot]) -> Vec<HolderReport> {
     let mut holders: Vec<HolderReport> = Vec::new();
     for slot in slots {
-        let Some(cores) = ledger.entry_of(slot) else { continue };
+        let Some(cores) = ledger.cores_of(slot) else { continue };
         match holders.iter_mut().find(|holder| holder.uid == slot.uid) {
             Some(holder) => holder.cores = holder.cores.union(cores),
             None => holders.push(HolderReport { pod: slot.pod.clone(), uid: slot.uid.clone(), cores }),

@@ -287,6 +287,8 @@ fn a_lost_checkpoint_leaves_the_records_of_what_has_started() {
     assert_eq!(node.asked(Device, "0"), "pod default/runs has 0");
     assert_eq!(node.asked(Core, "0"), "pod default/runs has 0");
     assert_eq!(node.asked(Core, "1"), "given", "a record of what has not started only steers");
+    let said: Vec<_> = node.slots.iter().map(|slot| node.ledger.cores_of(slot)).collect();
+    assert_eq!(said, [Some(set("0")), None, None], "the report goes on to say what has started");
 }
 
 #[test]
