@@ -58,6 +58,21 @@ fn a_slow_link_takes_its_time_and_keeps_the_order() {
 }
 
 #[test]
+fn on_a_host_messages_take_time_only_where_it_is_busy() {
+    simulate(LinkQuality { milliseconds: (10, 50), loss: 0.0 }, async |world| {
+        let (server, client) = (world.server.process("unix").system(), world.server.process("asks").system());
+        let socket = Address::Unix("/run/server.sock".into());
+        let mut listener = server.listen(&socket).unwrap();
+        let mut near = client.connect(&socket).await.unwrap();
+        let mut far = listener.accept().await.unwrap();
+        assert_eq!(takes(&mut near, &mut far).await, Duration::ZERO, "it goes over no link");
+        world.simulation.set_within_host(LinkQuality { milliseconds: (3, 5), loss: 0.0 });
+        let time = takes(&mut far, &mut near).await;
+        assert!((3..=5).contains(&time.as_millis()), "{time:?}");
+    });
+}
+
+#[test]
 fn what_is_lost_is_sent_again() {
     let quality = LinkQuality { milliseconds: (1, 1), loss: 0.5 };
     simulate(quality, async |mut world| {

@@ -1,4 +1,5 @@
-//! Connections in memory: over links between hosts, which can be slow, lossy or cut (`link`), and without one on a host.
+//! Connections in memory: over links between hosts, which can be slow, lossy or cut (`link`), and on a host, where they take no
+//! time unless the host is busy.
 
 mod addresses;
 mod link;
@@ -41,6 +42,8 @@ pub(crate) struct Network {
 #[derive(Default)]
 struct State {
     quality: LinkQuality,
+    /// How it is within each host.
+    within_host: LinkQuality,
     /// By the numbers of the hosts that it leads from and to.
     links: BTreeMap<(usize, usize), Arc<Link>>,
     listeners: BTreeMap<SocketAddrV4, Listening>,
@@ -72,13 +75,22 @@ impl Network {
     pub(crate) fn set_quality(&self, quality: LinkQuality) {
         let mut state = self.state();
         state.quality = quality;
-        state.links.values().for_each(|link| link.set_quality(quality));
+        let between_hosts = state.links.iter().filter(|((from, to), _)| from != to);
+        between_hosts.for_each(|(_, link)| link.set_quality(quality));
+    }
+
+    /// Sets how long messages take within each host.
+    pub(crate) fn set_within_host(&self, quality: LinkQuality) {
+        let mut state = self.state();
+        state.within_host = quality;
+        let within_host = state.links.iter().filter(|((from, to), _)| from == to);
+        within_host.for_each(|(_, link)| link.set_quality(quality));
     }
 
     /// The link from one host to another.
     pub(crate) fn link(&self, from: usize, to: usize) -> Arc<Link> {
         let mut state = self.state();
-        let quality = state.quality;
+        let quality = if from == to { state.within_host } else { state.quality };
         let new = || {
             let draws = random::stream(self.seed, &format!("link {from}-{to}"));
             Arc::new(Link::new(quality, draws))

@@ -57,7 +57,9 @@ impl ProcessSockets {
     fn connect_unix(&self, path: &Path) -> io::Result<Connection> {
         check_path(path)?;
         let (server, connections) = self.files.listening(path)?;
-        let [near, far] = self.network.connect([self.process, server], None);
+        let here = self.host.number;
+        let within = self.network.link(here, here);
+        let [near, far] = self.network.connect([self.process, server], Some([Arc::clone(&within), within]));
         // The kernel takes connections for a process that does not, until that has ended.
         connections.send(Connection::new(far, "")).map_err(|_| io::ErrorKind::ConnectionRefused)?;
         Ok(Connection::new(near, ""))

@@ -66,9 +66,14 @@ impl Simulation {
         self.shared.network.set_service(service, backends);
     }
 
-    /// Sets how all links are.
+    /// Sets how all links between hosts are.
     pub fn set_links(&self, quality: LinkQuality) {
         self.shared.network.set_quality(quality);
+    }
+
+    /// Sets how long messages over Unix sockets take: no time on a host that has nothing else to do, as it is without this.
+    pub fn set_within_host(&self, quality: LinkQuality) {
+        self.shared.network.set_within_host(quality);
     }
 
     /// The last events, in words, the latest last.
