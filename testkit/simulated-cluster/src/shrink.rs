@@ -135,21 +135,9 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
 
     /// Leaves out what goes wrong by chance.
     fn calmer(&mut self) {
-        let calm = Settings { link_milliseconds: (0, 0), ..Settings::default() };
-        let settings = self.plan.settings.clone();
-        let trials = [
-            Settings { api: ApiRates::default(), ..settings.clone() },
-            Settings { link_loss: 0.0, ..settings.clone() },
-            Settings { link_milliseconds: calm.link_milliseconds, ..settings.clone() },
-            Settings { adversarial: false, ..settings.clone() },
-            Settings { seeded_order: false, ..settings.clone() },
-            Settings { restart_milliseconds: calm.restart_milliseconds, ..settings.clone() },
-            Settings { programs: calm.programs.clone(), ..settings },
-        ];
-        for trial in trials {
-            // Each beside those that were taken before.
-            let settings = merged(&self.plan.settings, &trial, &calm);
-            let smaller = Plan { settings, ..self.plan.clone() };
+        for calmer in CALMER {
+            let mut smaller = self.plan.clone();
+            calmer(&mut smaller.settings);
             self.takes(smaller);
         }
     }
@@ -172,32 +160,17 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
     }
 }
 
-/// `now` with what `trial` has calmer than the settings that it was made of.
-fn merged(now: &Settings, trial: &Settings, calm: &Settings) -> Settings {
-    let mut merged = now.clone();
-    if trial.api == calm.api {
-        merged.api = calm.api;
-    }
-    if trial.link_loss == 0.0 {
-        merged.link_loss = 0.0;
-    }
-    if trial.link_milliseconds == calm.link_milliseconds {
-        merged.link_milliseconds = calm.link_milliseconds;
-    }
-    if !trial.adversarial {
-        merged.adversarial = false;
-    }
-    if !trial.seeded_order {
-        merged.seeded_order = false;
-    }
-    if trial.restart_milliseconds == calm.restart_milliseconds {
-        merged.restart_milliseconds = calm.restart_milliseconds;
-    }
-    if trial.programs.is_empty() {
-        merged.programs.clear();
-    }
-    merged
-}
+/// What leaves out one thing that goes wrong by chance.
+const CALMER: [fn(&mut Settings); 8] = [
+    |settings| settings.api = ApiRates::default(),
+    |settings| settings.link_loss = 0.0,
+    |settings| settings.link_milliseconds = (0, 0),
+    |settings| settings.socket_milliseconds = (0, 0),
+    |settings| settings.adversarial = false,
+    |settings| settings.seeded_order = false,
+    |settings| settings.restart_milliseconds = Settings::default().restart_milliseconds,
+    |settings| settings.programs.clear(),
+];
 
 /// Whether there is the part of a kill without a node; its name is then that of what is left.
 fn part_without_node(part: &mut String, gone: usize, nodes: usize) -> bool {
@@ -231,6 +204,8 @@ fn without_node(what: &mut What, gone: usize) -> bool {
         What::Cut { from, to, .. } => at(from) & at(to),
         What::ForeignList { node }
         | What::CheckpointLost { node }
+        | What::CheckpointGarbled { node }
+        | What::PluginFilesRemoved { node }
         | What::PowerLoss { node, .. }
         | What::ReplaceNode { node, .. }
         | What::Device { node, .. }

@@ -30,6 +30,9 @@ pub struct Truth {
     pub disturbed: BTreeMap<String, Duration>,
     /// Until when a node's labels or annotations are edited by hand, by the node's name.
     pub edited: BTreeMap<String, Duration>,
+    /// When a node's checkpoint was garbled last: a kubelet that started with it has forgotten the containers from before, and
+    /// lets them run.
+    pub garbled: BTreeMap<String, Duration>,
     /// Until when requests to the API server go wrong more often than they always do, or watches lag.
     pub api_disturbed: Duration,
     /// Simulated time since the beginning.

@@ -18,6 +18,7 @@ pub const FAULTS: &[&str] = &[
     "API faults",
     "API server down",
     "answer lost",
+    "checkpoint garbled",
     "checkpoint lost",
     "compaction",
     "cut",
@@ -27,6 +28,7 @@ pub const FAULTS: &[&str] = &[
     "freeze node",
     "node replaced",
     "one-way cut",
+    "plugin files removed",
     "power loss",
     "request broken",
     "request late",
@@ -200,6 +202,16 @@ pub enum What {
         /// The node's place.
         node: usize,
     },
+    /// The second half of kubelet's checkpoint is gone, until kubelet writes it again.
+    CheckpointGarbled {
+        /// The node's place.
+        node: usize,
+    },
+    /// Somebody clears kubelet's plugin folder: all is gone but kubelet's own socket and checkpoint.
+    PluginFilesRemoved {
+        /// The node's place.
+        node: usize,
+    },
     /// Something about a device breaks.
     Device {
         /// The node's place.
@@ -271,6 +283,8 @@ impl What {
             What::WatchLag { .. } => "watch lag".to_owned(),
             What::ForeignList { .. } => "foreign list".to_owned(),
             What::CheckpointLost { .. } => "checkpoint lost".to_owned(),
+            What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),
+            What::PluginFilesRemoved { .. } => "plugin files removed".to_owned(),
             What::Device { fault, .. } => format!("device {fault}"),
             What::Edit { what, .. } => format!("edit {what}"),
         })

@@ -116,6 +116,8 @@ impl Plan {
             What::Cut { from, to, .. } => no_place(from).or_else(|| no_place(to)),
             What::ForeignList { node }
             | What::CheckpointLost { node }
+            | What::CheckpointGarbled { node }
+            | What::PluginFilesRemoved { node }
             | What::PowerLoss { node, .. }
             | What::ReplaceNode { node, .. }
             | What::Device { node, .. }

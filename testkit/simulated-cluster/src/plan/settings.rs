@@ -12,6 +12,9 @@ pub struct Settings {
     pub link_milliseconds: (u32, u32),
     /// Share of messages that are lost and sent again, 0 to 1.
     pub link_loss: f64,
+    /// Shortest and longest time of a message over a Unix socket, as kubelet and a device plugin talk, in milliseconds.
+    #[serde(default)]
+    pub socket_milliseconds: (u32, u32),
     /// How often the API server's answers go wrong.
     pub api: ApiRates,
     /// Shortest and longest time until a part that was killed is started again, in milliseconds.
@@ -56,6 +59,7 @@ impl Default for Settings {
         Self {
             link_milliseconds: (0, 2),
             link_loss: 0.0,
+            socket_milliseconds: (0, 0),
             api: ApiRates::default(),
             restart_milliseconds: (1000, 3000),
             seeded_order: true,
@@ -76,6 +80,7 @@ impl Settings {
         }
         let ranges = [
             ("linkMilliseconds", self.link_milliseconds),
+            ("socketMilliseconds", self.socket_milliseconds),
             ("restartMilliseconds", self.restart_milliseconds),
         ];
         let wrong = ranges.into_iter().find(|(_, (shortest, longest))| shortest > longest);

@@ -33,12 +33,14 @@ pub(super) enum Kind {
     Device,
     ForeignList,
     CheckpointLost,
+    CheckpointGarbled,
+    PluginFilesRemoved,
     Edit,
 }
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, usize); 16] = [
+    const ALL: [(Kind, u32); 18] = [
         (Kind::Kill, 4),
         (Kind::Freeze, 2),
         (Kind::FreezeNode, 1),
@@ -54,123 +56,117 @@ impl Kind {
         (Kind::Device, 3),
         (Kind::ForeignList, 1),
         (Kind::CheckpointLost, 1),
+        (Kind::CheckpointGarbled, 1),
+        (Kind::PluginFilesRemoved, 1),
         (Kind::Edit, 2),
     ];
 
-    /// Those that exist for a seed, each as often as it comes.
-    pub(super) fn of_seed(draws: &mut Rng) -> Vec<Kind> {
-        let exists = |_: &(Kind, usize)| draws.u8(..ABSENT) > 0;
-        let all = Kind::ALL.into_iter().filter(exists);
-        all.flat_map(|(kind, often)| std::iter::repeat_n(kind, often)).collect()
+    /// Those that exist for a seed.
+    pub(super) fn of_seed(draws: &mut Rng) -> Vec<(Kind, u32)> {
+        Kind::ALL.into_iter().filter(|_| draws.u8(..ABSENT) > 0).collect()
+    }
+
+    /// How often all come, which each is compared with.
+    fn often() -> u32 {
+        Kind::ALL.iter().map(|(_, often)| often).sum()
     }
 }
 
 impl Generated {
     /// Faults that begin within `busy` milliseconds and are over by then.
     pub(super) fn faults_of_hour(&mut self, busy: u64) -> Vec<Event> {
-        let mut draws = self.draws("faults");
-        let nodes = self.nodes.len() as u64;
-        let count = match self.profile {
-            Profile::Calm => 0,
-            Profile::Churn => 2 + nodes / 10,
-            Profile::Chaos => draws.u64(4..=12) + nodes / 2,
-        };
-        let mut events: Vec<Event> = (0..count)
-            .filter_map(|_| {
-                let at = draws.u64(..busy);
-                let left = u32::try_from((busy - at) / 1000).unwrap_or(u32::MAX);
-                let what = match self.profile {
-                    Profile::Calm | Profile::Churn => Some(self.kill(&mut draws)),
-                    Profile::Chaos => self.fault(&mut draws, left),
-                };
-                Some(Event { at, what: what? })
-            })
-            .collect();
-        if self.profile == Profile::Chaos && draws.u8(..3) == 0 {
-            events.extend(self.kill_storm(&mut draws, busy));
+        match self.profile {
+            Profile::Calm => Vec::new(),
+            Profile::Churn => {
+                let mut draws = self.draws("kills");
+                let count = 2 + self.nodes.len() / 10;
+                (0..count).map(|_| Event { at: draws.u64(..busy), what: self.kill(&mut draws) }).collect()
+            }
+            Profile::Chaos => {
+                let mut events: Vec<Event> = Vec::new();
+                for (kind, often) in &self.kinds {
+                    events.extend(self.of_kind(*kind, *often, busy));
+                }
+                events.extend(self.kill_storm(busy));
+                events.extend(self.overload(busy));
+                events
+            }
         }
-        if self.profile == Profile::Chaos && draws.bool() {
-            events.extend(self.overload(&mut draws, busy));
-        }
-        events
     }
 
-    /// Every few seconds a part is killed, for a minute or two.
-    fn kill_storm(&self, draws: &mut Rng, busy: u64) -> Vec<Event> {
-        let mut at = draws.u64(..busy);
-        let ends = at + draws.u64(60_000..180_000);
+    /// Those of one kind. Each kind draws for itself: without one, the others are the same.
+    fn of_kind(&self, kind: Kind, often: u32, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws(&format!("{kind:?}"));
+        // A quarter of the kinds is absent: in an hour of three nodes there are some ten, and more with more nodes.
+        let expected = f64::from(often) * (11.0 + self.nodes.len() as f64 * 0.7) / f64::from(Kind::often());
+        let count = (2.0 * expected * draws.f64() + draws.f64()) as u32;
         let mut events = Vec::new();
-        while at < ends.min(busy) {
-            events.push(Event { at, what: self.kill(draws) });
-            at += draws.u64(500..12_000);
+        for _ in 0..count {
+            let at = draws.u64(..busy);
+            if let Some(seconds) = self.seconds(&mut draws, left(at, busy)) {
+                events.extend(self.fault(&mut draws, kind, at, seconds));
+            }
         }
+        events.retain(|event| event.at < busy);
         events
     }
 
-    /// The API server has more to do than it can: answers are lost and watches lag, both at one time.
-    fn overload(&self, draws: &mut Rng, busy: u64) -> Vec<Event> {
-        let at = draws.u64(..busy);
-        let left = u32::try_from((busy - at) / 1000).unwrap_or(u32::MAX);
-        let Some(seconds) = self.seconds(draws, left) else { return Vec::new() };
-        let places = [Place::Control, Place::Node(self.node(draws))];
-        let lag = places.map(|on| What::WatchLag { on, milliseconds: draws.u32(1000..=60_000), seconds });
-        let all = [What::ApiFaults { rates: rates(draws, 0.5), seconds }].into_iter().chain(lag);
-        all.map(|what| Event { at, what }).collect()
-    }
-
-    fn fault(&self, draws: &mut Rng, left: u32) -> Option<What> {
-        let seconds = self.seconds(draws, left)?;
-        let kind = *draws.choice(&self.kinds)?;
-        Some(match kind {
-            Kind::Kill => self.kill(draws),
+    fn fault(&self, draws: &mut Rng, kind: Kind, at: u64, seconds: u32) -> Vec<Event> {
+        let what = match kind {
+            Kind::Kill => Some(self.kill(draws)),
             Kind::Freeze => {
                 let (part, on) = self.part(draws);
-                What::Freeze { part, on, seconds: seconds.min(120) }
+                Some(What::Freeze { part, on, seconds: seconds.min(120) })
             }
             Kind::Second => {
-                let (part, on) = self.program(draws)?;
-                What::Second { part, on, seconds: seconds.min(180) }
+                let program = self.program(draws);
+                program.map(|(part, on)| What::Second { part, on, seconds: seconds.min(180) })
             }
             Kind::Skew => {
                 let (part, on) = self.part(draws);
-                What::Skew { part, on, milliseconds: draws.i64(-600_000..=600_000) }
+                Some(What::Skew { part, on, milliseconds: draws.i64(-600_000..=600_000) })
             }
-            Kind::PowerLoss => What::PowerLoss { node: self.node(draws), seconds },
-            Kind::ReplaceNode => What::ReplaceNode { node: self.node(draws), seconds },
+            Kind::PowerLoss => return self.power_loss(draws, at, seconds),
+            Kind::ReplaceNode => Some(What::ReplaceNode { node: self.node(draws), seconds }),
             Kind::Cut => {
                 let (from, to) = self.link(draws);
-                What::Cut { from, to, both: draws.u8(..3) > 0, reset: draws.bool(), seconds }
+                Some(What::Cut { from, to, both: draws.u8(..3) > 0, reset: draws.bool(), seconds })
             }
-            Kind::ApiDown => What::ApiDown { seconds: seconds.min(60) },
-            Kind::Compact => What::Compact,
-            Kind::ApiFaults => What::ApiFaults { rates: rates(draws, 0.2), seconds },
+            Kind::ApiDown => Some(What::ApiDown { seconds: seconds.min(60) }),
+            Kind::Compact => Some(What::Compact),
+            Kind::ApiFaults => Some(What::ApiFaults { rates: rates(draws, 0.2), seconds }),
             Kind::WatchLag => {
                 let on = self.link(draws).0;
-                What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds }
+                Some(What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds })
             }
-            Kind::Device => self.device(draws, seconds)?,
+            Kind::Device => {
+                let node = self.node(draws);
+                self.device(draws, node, seconds)
+            }
             Kind::FreezeNode => {
                 let on = Place::Node(self.node(draws));
-                What::Freeze { part: "node".to_owned(), on, seconds: seconds.min(120) }
+                Some(What::Freeze { part: "node".to_owned(), on, seconds: seconds.min(120) })
             }
-            Kind::ForeignList => What::ForeignList { node: self.node(draws) },
-            Kind::CheckpointLost => What::CheckpointLost { node: self.node(draws) },
+            Kind::ForeignList => return self.monitor(draws, at, seconds),
+            Kind::CheckpointLost => Some(What::CheckpointLost { node: self.node(draws) }),
+            Kind::PluginFilesRemoved => Some(What::PluginFilesRemoved { node: self.node(draws) }),
+            Kind::CheckpointGarbled => return self.garbled(draws, at),
             Kind::Edit => {
-                let edits = self.suite.edits();
-                let what = (*draws.choice(&edits)?).to_owned();
-                What::Edit { node: self.node(draws), what, seconds: seconds.min(120) }
+                let (edits, node) = (self.suite.edits(), self.node(draws));
+                let what = draws.choice(&edits).map(|what| (*what).to_owned());
+                what.map(|what| What::Edit { node, what, seconds: seconds.min(120) })
             }
-        })
+        };
+        what.map(|what| Event { at, what }).into_iter().collect()
     }
 
     /// How long a fault lasts that is over in time; none where there is no time left.
-    fn seconds(&self, draws: &mut Rng, left: u32) -> Option<u32> {
+    pub(super) fn seconds(&self, draws: &mut Rng, left: u32) -> Option<u32> {
         let longest = left.min(if draws.u8(..4) == 0 { LONGEST } else { 60 });
         (longest > 0).then(|| draws.u32(1..=longest))
     }
 
-    fn device(&self, draws: &mut Rng, seconds: u32) -> Option<What> {
-        let node = self.node(draws);
+    pub(super) fn device(&self, draws: &mut Rng, node: usize, seconds: u32) -> Option<What> {
         let plan = self.nodes.get(node)?;
         let faults = self.suite.device_faults(plan);
         let fault = (*draws.choice(&faults)?).to_owned();
@@ -189,7 +185,7 @@ impl Generated {
         }
     }
 
-    fn kill(&self, draws: &mut Rng) -> What {
+    pub(super) fn kill(&self, draws: &mut Rng) -> What {
         let (part, on) = self.part(draws);
         // Half of the time between two steps, which a time would hardly meet: all of one answer is done within a millisecond.
         let after_polls = match draws.u8(..4) {
@@ -200,7 +196,7 @@ impl Generated {
         What::Kill { part, on, after_polls }
     }
 
-    fn node(&self, draws: &mut Rng) -> usize {
+    pub(super) fn node(&self, draws: &mut Rng) -> usize {
         draws.usize(..self.nodes.len())
     }
 
@@ -224,4 +220,9 @@ impl Generated {
             _ => ("kubelet".to_owned(), Place::Node(self.node(draws))),
         }
     }
+}
+
+/// Seconds between a time and the end of what is busy.
+pub(super) fn left(at: u64, busy: u64) -> u32 {
+    u32::try_from((busy - at) / 1000).unwrap_or(u32::MAX)
 }

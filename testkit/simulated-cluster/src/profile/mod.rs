@@ -2,6 +2,7 @@
 
 mod faults;
 mod pods;
+mod series;
 mod settings;
 
 use std::collections::VecDeque;
@@ -81,8 +82,8 @@ pub struct Generated {
     suite: Arc<dyn Suite>,
     hour: u64,
     seconds: u64,
-    /// What may go wrong.
-    kinds: Vec<Kind>,
+    /// What may go wrong, and how often beside the others.
+    kinds: Vec<(Kind, u32)>,
     /// Pods named so far.
     named: u64,
     /// Pods that run until they are deleted.

@@ -34,6 +34,14 @@ impl Generated {
                 }
                 _ => None,
             };
+            if let Some(What::Delete { pod, .. }) = &what
+                && draws.u8(..3) == 0
+            {
+                // Somebody is impatient.
+                let again = (at + draws.u64(..10_000)).min(busy);
+                let grace = Some([0, 1][draws.usize(..2)]);
+                events.push(Event { at: again, what: What::Delete { pod: pod.clone(), grace } });
+            }
             if let Some(What::Delete { .. }) = what {
                 // What comes next may be given what the one before has until its grace is over.
                 let next = (at + draws.u64(..2000)).min(busy);

@@ -21,6 +21,7 @@ pub(super) fn draw(profile: Profile, draws: &mut Rng, suite: &dyn Suite) -> Sett
             Settings {
                 link_milliseconds: (shortest, shortest + draws.u32(0..=40)),
                 link_loss: rate(draws, 0.02),
+                socket_milliseconds: (0, [0, 0, draws.u32(1..=20), draws.u32(1..=500)][draws.usize(..4)]),
                 api: rates(draws, 0.004),
                 restart_milliseconds: (draws.u32(0..=1000), draws.u32(1000..=20_000)),
                 seeded_order: true,

@@ -1,6 +1,6 @@
 //! Carries out what a plan says happens.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,6 +24,8 @@ use crate::suite::DeviceFault;
 
 /// How long who edits a node waits before the next try.
 const EDITED_AGAIN: Duration = Duration::from_secs(5);
+/// The name of kubelet's checkpoint of its device manager.
+const CHECKPOINT: &str = "kubelet_internal_checkpoint";
 /// How long a part that is to be killed before one of its next polls may have none, in seconds.
 const KILLED_WITHIN: u32 = 60;
 
@@ -75,6 +77,8 @@ impl World {
             }
             What::ForeignList { node } => self.list_as_a_stranger(node),
             What::CheckpointLost { node } => self.lose_checkpoint(node),
+            What::PluginFilesRemoved { node } => self.remove_plugin_files(node),
+            What::CheckpointGarbled { node } => return self.garble_checkpoint(node),
             What::Second { part, on, seconds } => return self.second(&part, on, seconds),
             What::Skew { part, on, milliseconds } => {
                 let nanoseconds = milliseconds.saturating_mul(1_000_000);
@@ -206,8 +210,33 @@ impl World {
     fn lose_checkpoint(&self, node: usize) {
         let place = Place::Node(node);
         self.with_part("kubelet", place, |part| part.kill());
-        let file = Path::new(super::node::KUBELET_DIR).join("device-plugins/kubelet_internal_checkpoint");
-        self.host(place).files().remove_all(&file);
+        self.host(place).files().remove_all(&checkpoint());
+    }
+
+    fn remove_plugin_files(&self, node: usize) {
+        let files = self.host(Place::Node(node)).files();
+        let folder = Path::new(super::node::KUBELET_DIR).join("device-plugins");
+        let all = files.names(&folder);
+        let others = all.iter().filter(|name| !["kubelet.sock", CHECKPOINT].contains(&name.as_str()));
+        others.for_each(|name| files.remove_all(&folder.join(name)));
+        // kubelet loses the plugin, which has to serve and register again.
+        self.parts_at(Place::Node(node)).iter().for_each(|part| part.is_disturbed());
+    }
+
+    /// Whether there was one.
+    fn garble_checkpoint(&self, place: usize) -> bool {
+        let (files, file) = (self.host(Place::Node(place)).files(), checkpoint());
+        let garbled = files.read(&file).and_then(|mut contents| {
+            contents.truncate(contents.len() / 2);
+            files.write(&file, contents)
+        });
+        if garbled.is_ok()
+            && let Some(node) = self.nodes.get(place)
+        {
+            let now = self.simulation.elapsed();
+            self.watcher.state().truth.garbled.insert(node.name.clone(), now);
+        }
+        garbled.is_ok()
     }
 
     fn power_off(&self, node: usize) {
@@ -332,4 +361,9 @@ impl World {
     pub(crate) fn plan_of(&self, name: &str) -> Option<&NodePlan> {
         self.nodes.iter().find(|node| node.name == name).map(|node| &node.plan)
     }
+}
+
+/// kubelet's checkpoint of its device manager.
+fn checkpoint() -> PathBuf {
+    Path::new(super::node::KUBELET_DIR).join("device-plugins").join(CHECKPOINT)
 }

@@ -178,6 +178,9 @@ impl World {
         for ((_, uid, name), container) in truth.containers_on(&node.name) {
             let Some(pod) = truth.pods.get(uid).filter(|pod| !pod.is_deleting()) else { continue };
             let settled = truth.now.saturating_sub(container.since) >= ON_ITS_WAY;
+            if truth.garbled.get(&node.name).is_some_and(|garbled| container.since <= *garbled) {
+                continue;
+            }
             let given = books.get(&(uid.clone(), name.clone())).cloned().unwrap_or_default();
             if settled && given != container.units {
                 found.push(Violation {

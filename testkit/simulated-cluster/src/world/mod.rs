@@ -70,6 +70,8 @@ impl World {
         let version: Version = plan.kubernetes.parse()?;
         let (milliseconds, loss) = (plan.settings.link_milliseconds, plan.settings.link_loss);
         simulation.set_links(LinkQuality { milliseconds, loss });
+        simulation
+            .set_within_host(LinkQuality { milliseconds: plan.settings.socket_milliseconds, loss: 0.0 });
         let api = ApiServer::new(Clock::of_runtime()).with_version(version);
         let (api_server, scheduler_host) = (simulation.host("apiserver"), simulation.host("scheduler"));
         let control = simulation.host("control");

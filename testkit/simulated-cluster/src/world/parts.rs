@@ -100,7 +100,7 @@ impl Part {
     }
 
     /// Tells the observer that something was done to it just now.
-    fn is_disturbed(&self) {
+    pub(super) fn is_disturbed(&self) {
         let now = self.watcher.state().truth.now;
         self.watcher.disturbs(self.full_name(), now);
     }

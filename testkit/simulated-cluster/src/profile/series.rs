@@ -1,0 +1,92 @@
+//! Draws faults that come together: what breaks at one time, or again and again.
+
+use simulator::random::Rng;
+
+use super::Generated;
+use super::faults::left;
+use super::settings::rates;
+use crate::plan::{Event, Place, What};
+
+/// How often a monitor asks while somebody looks at it, at most.
+const MOST_QUESTIONS: usize = 20;
+
+impl Generated {
+    /// In one hour of three a part is killed every few seconds, for a minute or two; every other time the API server has too much to
+    /// do as well, and what was done is seen late.
+    pub(super) fn kill_storm(&self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("kill storm");
+        let mut events = Vec::new();
+        if draws.u8(..3) > 0 {
+            return events;
+        }
+        let mut at = draws.u64(..busy);
+        let ends = at + draws.u64(60_000..180_000);
+        if draws.bool() {
+            events.extend(self.too_much_to_do(&mut draws, at, left(at, busy).min(180)));
+        }
+        while at < ends.min(busy) {
+            events.push(Event { at, what: self.kill(&mut draws) });
+            at += draws.u64(500..12_000);
+        }
+        events
+    }
+
+    /// In every other hour the API server has more to do than it can: answers are lost and watches lag, both at one time.
+    pub(super) fn overload(&self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("overload");
+        let at = draws.u64(..busy);
+        if draws.bool() {
+            return Vec::new();
+        }
+        let Some(seconds) = self.seconds(&mut draws, left(at, busy)) else { return Vec::new() };
+        self.too_much_to_do(&mut draws, at, seconds)
+    }
+
+    /// Answers are lost and watches lag while a monitor asks a kubelet, which the plugin's own questions keep waiting.
+    fn too_much_to_do(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
+        let places = [Place::Control, Place::Scheduler, Place::Node(self.node(draws))];
+        let lag = places.map(|on| What::WatchLag { on, milliseconds: draws.u32(1000..=60_000), seconds });
+        let all = [What::ApiFaults { rates: rates(draws, 0.5), seconds }].into_iter().chain(lag);
+        let mut events: Vec<Event> = all.map(|what| Event { at, what }).collect();
+        events.extend(self.monitor(draws, at, seconds));
+        events
+    }
+
+    /// A monitor on a node asks again and again, as they do every few seconds.
+    pub(super) fn monitor(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
+        let (node, every) = (self.node(draws), draws.u64(500..=15_000));
+        let ends = at + u64::from(seconds) * 1000;
+        let times = (at..=ends).step_by(every as usize).take(MOST_QUESTIONS);
+        times.map(|at| Event { at, what: What::ForeignList { node } }).collect()
+    }
+
+    /// A node loses its power. Now and then it comes back with a device less, or before it reaches the API server: then its plugin has
+    /// registered before kubelet admits the pods again.
+    pub(super) fn power_loss(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
+        let node = self.node(draws);
+        let mut events = vec![Event { at, what: What::PowerLoss { node, seconds } }];
+        let longer = seconds + draws.u32(10..=60);
+        if draws.u8(..3) == 0 {
+            let device = self.device(draws, node, longer);
+            events.extend(device.map(|what| Event { at, what }));
+        }
+        if draws.u8(..3) == 0 {
+            let (from, to) = (Place::Node(node), Place::ApiServer);
+            let cut = What::Cut { from, to, both: true, reset: false, seconds: longer };
+            events.push(Event { at, what: cut });
+        }
+        events
+    }
+
+    /// kubelet's checkpoint is garbled; every other time kubelet starts with it, else it writes it again before.
+    pub(super) fn garbled(&self, draws: &mut Rng, at: u64) -> Vec<Event> {
+        let node = self.node(draws);
+        let mut events = vec![Event { at, what: What::CheckpointGarbled { node } }];
+        if draws.bool() {
+            let (part, on) = ("kubelet".to_owned(), Place::Node(node));
+            let at = at + draws.u64(..2000);
+            events.push(Event { at, what: What::Kill { part, on, after_polls: None } });
+        }
+        events
+    }
+}
