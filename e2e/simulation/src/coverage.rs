@@ -9,7 +9,6 @@ use crate::Neuron;
 
 /// Branches that no simulation reaches, each with the reason.
 const OUT_OF_REACH: &[(&str, &str)] = &[
-    ("cluster: a checkpoint could not be read", "no fault garbles a checkpoint"),
     (
         "cluster: a list showed an older state",
         "the programs list without a version, and watch from what they have listed: that is never older",
@@ -22,6 +21,14 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     (
         "cluster: a watch began with an older state",
         "the programs list without a version, and watch from what they have listed: that is never older",
+    ),
+    (
+        "cluster: a watch fell behind what is kept",
+        "the API server hands on at once what a slow link then delays",
+    ),
+    (
+        "cluster: admission refused, the plugin has stopped",
+        "kubelet calls the plugin that it has just found alive",
     ),
     (
         "cluster: admission refused, the resource is forgotten",
@@ -37,26 +44,27 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: TLS handshake too slow", "the simulated extender serves HTTP"),
     ("extender: bind broke off", "programs are killed, not stopped"),
     ("extender: binds cut off at the end", "programs are killed, not stopped"),
+    ("extender: call not received", "a call about so few nodes arrives whole or not at all"),
     ("extender: call not understood", "only kube-scheduler calls, and it knows how"),
     ("extender: call without a certificate", "the simulated extender serves HTTP"),
+    ("extender: event note shortened", "what is said of so few nodes is short"),
     ("extender: filter of a pod with a claim refused", "pods have no claims"),
     ("extender: filter of a request that cannot be read", "pods ask for whole numbers"),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
+    ("extender: record of a pod cannot count", "no fault edits the records of pods"),
+    ("extender: refusals forgotten", "the extender is killed before it has refused so many pods"),
     ("extender: refused, too many containers", "pods have five containers at most"),
     ("plugin: LNC held", "no fault sets another LNC"),
     ("plugin: already connected", "the plugin's sockets have ever new names"),
-    ("plugin: checkpoint not read", "no fault garbles a checkpoint"),
     ("plugin: devices not found", "of twelve devices some can always be read"),
     ("plugin: entry ignored", "a machine is replaced by one of its own kind, whose ids are the same"),
-    ("plugin: lock file not seen", "no fault touches the plugin's own files"),
-    ("plugin: lock file put back", "no fault touches the plugin's own files"),
     ("plugin: no sign of life", "no fault touches the plugin's own files"),
+    ("plugin: own server silent", "it is in the same process, which is killed or frozen as a whole"),
     ("plugin: part ended early", "only a mistake in the plugin would end one"),
     ("plugin: refused, not ready", "it registers once it knows its devices"),
     ("plugin: refused, unknown id", "a machine is replaced by one of its own kind, whose ids are the same"),
     ("plugin: socket not made", "no fault touches the plugin's own files"),
     ("plugin: socket not removed", "no fault touches the plugin's own files"),
-    ("plugin: socket not seen", "no fault touches the plugin's own files"),
     ("runtime: page too long", "a cluster of so few pods has no page of 32 MiB"),
 ];
 
@@ -64,6 +72,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
 const OF_ONE_VERSION: &[(&str, &str)] = &[
     ("cluster: a plugin ended and another remained", "1.37"),
     ("cluster: the end of an older plugin dropped the newest", "1.34"),
+    ("plugin: not allocatable", "1.34"),
 ];
 
 /// How often everything was reached that should be, by name.
