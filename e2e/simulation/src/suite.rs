@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use fake_cluster::kubelet::{ContainerRun, ContainerStart};
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource};
-use fake_neuron::{Entry, Health, Kind};
+use fake_neuron::{DRIVER_MAJOR, Entry, Health, Kind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
-use runtime::system::Address;
+use runtime::system::{Address, DeviceNumber};
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
@@ -279,7 +279,9 @@ fn write(files: &FileSystem, entries: &[Entry]) -> std::io::Result<()> {
         match &entry.kind {
             Kind::File { content, .. } => files.write(&path, content.as_bytes())?,
             Kind::Link { target } => files.make_link(&path, Path::new(target))?,
-            Kind::Node { .. } => files.make_node(&path)?,
+            Kind::Node { minor } => {
+                files.make_node(&path, DeviceNumber { major: DRIVER_MAJOR, minor: (*minor).into() })?;
+            }
         }
     }
     Ok(())
