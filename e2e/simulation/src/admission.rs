@@ -142,7 +142,7 @@ mod tests {
 
     use neuron_core::names::NEURONCORE;
     use serde_json::json;
-    use simulated_cluster::observer::{PodTruth, Truth};
+    use simulated_cluster::observer::{ContainerTruth, PodTruth, Truth};
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
@@ -266,6 +266,41 @@ mod tests {
             ("neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets".to_owned(), false),
         ] {
             assert_eq!(wrong("none", &text).is_none(), is_right, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
+        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+        let machine = Machine::of(&node).unwrap();
+        let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "gone", "container": "main",
+            "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
+        let start = Arc::new(serde_json::from_value(start).unwrap());
+        let container = ContainerTruth { start, units: Units::from([2, 3]), since: Duration::ZERO };
+        let key = ("n1".to_owned(), "gone".to_owned(), "main".to_owned());
+        let runs = Truth { containers: [(key.clone(), container.clone())].into(), ..Truth::default() };
+        let has_ended = Truth { ended: [(key, (container, NOW))].into(), ..Truth::default() };
+        let is_there =
+            Truth { pods: [("gone".to_owned(), pod("old", "gone", "Running"))].into(), ..runs.clone() };
+        let failed =
+            Truth { pods: [("gone".to_owned(), pod("old", "gone", "Failed"))].into(), ..runs.clone() };
+        for (truth, uid, device, is_right) in [
+            (&runs, "gone", 1, true),
+            (&has_ended, "gone", 1, true),
+            (&failed, "gone", 1, true),
+            (&is_there, "gone", 1, false),
+            (&runs, "gone", 2, false),
+            (&runs, "another", 1, false),
+            (&Truth::default(), "gone", 1, false),
+        ] {
+            let text = format!(
+                "neuron1 of aws.amazon.com/neuron cannot be given: process 7 (main) of a pod that has ended or is gone (UID \
+                 {uid}) has /dev/neuron{device} open; they can be given once that process has ended"
+            );
+            let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
+            let refused =
+                RefusedPod { truth, node: &node, pod: &pod, message: &text, held: Units::new(), books };
+            assert_eq!(judge_refusal(&machine, &refused, &Units::new()).is_none(), is_right, "{text}");
         }
     }
 

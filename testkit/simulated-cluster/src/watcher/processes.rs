@@ -62,3 +62,40 @@ fn cgroup(container: &ContainerStart) -> String {
         "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{uid}.slice/cri-containerd-{name}.scope\n"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use simulator::{Options, run};
+
+    use super::*;
+
+    fn container(uid: &str, name: &str) -> ContainerStart {
+        let device = json!({"host_path": "/dev/toy1", "container_path": "/dev/toy0", "permissions": "rw"});
+        let start = json!({"pod_namespace": "default", "pod_name": "p", "pod_uid": uid, "container": name,
+            "args": [], "env": {}, "devices": [device], "annotations": {}, "ids": {}});
+        serde_json::from_value(start).unwrap()
+    }
+
+    #[test]
+    fn a_container_has_a_process_while_it_runs() {
+        let outcome = run(Options::new(1), |simulation| async move {
+            let host = simulation.host("n1");
+            let (files, proc) = (host.files(), Path::new(PROC));
+            files.make_folder(&proc.join("1/fd")).unwrap();
+            let (main, side) = (container("a-b", "main"), container("a-b", "side"));
+            start(files, &main);
+            start(files, &side);
+            assert_eq!(files.names(proc), ["1", "1000", "1001"]);
+            let cgroup = String::from_utf8(files.read(&proc.join("1000/cgroup")).unwrap()).unwrap();
+            assert!(cgroup.contains("/kubepods-besteffort-poda_b.slice/"), "{cgroup}");
+            assert_eq!(files.names(&proc.join("1000/fd")), ["3"]);
+            end(files, &main);
+            assert_eq!(files.names(proc), ["1", "1001"]);
+            start(files, &main);
+            vanish(files);
+            assert_eq!(files.names(proc), ["1"]);
+        });
+        outcome.result.unwrap();
+    }
+}
