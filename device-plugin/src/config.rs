@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use neuron_core::topology::Policy;
 
+use crate::handover::mode::HandoverMode;
 use crate::probe::Probe;
 
 /// Every setting. Start from [`Config::new`] and change fields.
@@ -35,6 +36,12 @@ pub struct Config {
     pub poll: Duration,
     /// How long a question of kubelet waits for the end of a pod whose devices kubelet offers already.
     pub holder_timeout: Duration,
+    /// What is done about processes of gone pods that have a device open which kubelet offers.
+    pub handover: HandoverMode,
+    /// How long an Allocate waits at most for such processes.
+    pub handover_limit: Duration,
+    /// The host's `/proc`, where such processes are seen.
+    pub host_proc: PathBuf,
     /// Time between two writes of a node report that has not changed.
     pub report_interval: Duration,
     /// How long an answer to kubelet may wait for the API server.
@@ -58,6 +65,9 @@ impl Config {
             instance_type: None,
             poll: Duration::from_secs(5),
             holder_timeout: Duration::from_secs(5),
+            handover: HandoverMode::default(),
+            handover_limit: Duration::from_secs(5),
+            host_proc: PathBuf::from("/host/proc"),
             report_interval: Duration::from_secs(60),
             api_timeout: Duration::from_secs(2),
             probe: None,

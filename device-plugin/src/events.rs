@@ -41,6 +41,13 @@ impl Events {
         self.write("Warning", "AllocationRefused", "Allocate", note, about).await;
     }
 
+    /// Devices were given to a pod that a process of a gone pod has open. The event is about the pod, or about the node if the pod is
+    /// not known.
+    pub async fn still_open(&self, pod: Option<ObjectReference>, note: String) {
+        let about = pod.unwrap_or_else(|| self.node_reference());
+        self.write("Warning", "NeuronDeviceStillOpen", "Allocate", note, about).await;
+    }
+
     /// kubelet refused a registration because it still held the path of the socket.
     pub async fn already_connected(&self, note: String) {
         let about = self.node_reference();

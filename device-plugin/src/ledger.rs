@@ -1,10 +1,11 @@
 //! Who holds what on this node. Three sources say it, and none of them guesses: kubelet's checkpoint, as far as its pods live; the
 //! records of containers that have started and that the checkpoint does not name; and this plugin's own answers that the
 //! checkpoint does not name yet. Which pod an answer was for is never asked. Pure; `engine` feeds it. Who stands in the way of a
-//! request is in `holders`, what to prefer for one in `preference`.
+//! request is in `holders`, what to prefer for one in `preference`, what gone pods have had in `past`.
 
 pub mod answer;
 pub mod holders;
+pub mod past;
 pub mod preference;
 pub mod slot;
 
@@ -17,6 +18,7 @@ use runtime::reached;
 use tokio::time::Instant;
 
 use crate::ledger::answer::Answer;
+use crate::ledger::past::Past;
 use crate::ledger::slot::Slot;
 
 /// How long a static pod counts as living that no list of pods shows: it has no mirror before its admission.
@@ -70,6 +72,8 @@ pub struct Ledger {
     unseen: BTreeMap<String, Instant>,
     /// UIDs of entries whose pods have ended.
     ended: BTreeSet<String>,
+    /// What pods have had that others were not given since.
+    past: Past,
     /// What the checkpoint said first of each pod's name, container and resource.
     #[cfg(planted)]
     said: BTreeMap<(String, String, Resource), CoreSet>,
@@ -85,6 +89,7 @@ impl Ledger {
             }
             !is_named
         });
+        entries.iter().for_each(|entry| self.past.note(&entry.uid, entry.cores));
         self.entries = entries;
     }
 
@@ -118,6 +123,11 @@ impl Ledger {
         }
         let Some(slots) = pods.slots else { return };
         self.pods_known = true;
+        for slot in slots.iter().filter(|slot| slot.started) {
+            if self.entry_of(slot).is_none() {
+                self.past.note(&slot.kubelet_uid, slot.recorded.unwrap_or_default());
+            }
+        }
         #[cfg(planted)]
         for slot in slots {
             if let Some(now) = self.entry_of(slot) {

@@ -23,6 +23,7 @@
 //!
 //! Where things are decided: [`hardware`] what the machine has and which devices are healthy; [`kubelet`] how a resource is
 //! registered and each call answered; [`allocation`] which ids are preferred, refused and exported; [`ledger`] who has what;
+//! [`handover`] which processes of gone pods still have a device open;
 //! [`pods`] what this node's pods ask for; [`report`] what the node report and corrected records say.
 //!
 //! Nothing here asks the operating system but through the [`System`] that `run` was given, and nothing depends on the order of
@@ -32,6 +33,7 @@ pub mod allocation;
 mod branches;
 pub mod config;
 pub mod events;
+pub mod handover;
 pub mod hardware;
 pub mod healthz;
 pub mod kubelet;
@@ -47,6 +49,7 @@ pub mod status;
 
 pub use branches::BRANCHES;
 pub use config::{Config, Numbering};
+pub use handover::mode::HandoverMode;
 pub use probe::{Probe, Sizes};
 pub use run::run;
 pub use runtime::System;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::{Config, Numbering};
+use neuron_device_plugin::{Config, HandoverMode, Numbering};
 use runtime::System;
 
 /// Advertises a node's AWS Neuron devices to kubelet.
@@ -38,6 +38,16 @@ struct Arguments {
     /// Which sets of devices and cores may be given: documented or linked; as the extender's.
     #[arg(long, default_value_t)]
     policy: Policy,
+    /// What to do about a process of a pod that is gone or has ended and still has a device open which kubelet gives to another
+    /// pod: wait until it is closed, mark it by an event, or off. Needs the host's /proc and CAP_SYS_PTRACE.
+    #[arg(long, env = "NEURON_HANDOVER", default_value_t)]
+    handover: HandoverMode,
+    /// Seconds that one Allocate waits for such processes before it is refused. kubelet does nothing else meanwhile.
+    #[arg(long, env = "NEURON_HANDOVER_LIMIT", default_value = "5", value_parser = clap::value_parser!(u64).range(..=60))]
+    handover_limit: u64,
+    /// Folder that shows the host's processes.
+    #[arg(long, env = "NEURON_HOST_PROC", default_value = "/host/proc")]
+    host_proc: PathBuf,
     /// The instance type, in place of what DMI says.
     #[arg(long)]
     instance_type: Option<String>,
@@ -60,6 +70,9 @@ impl Arguments {
             catalog: self.catalog,
             policy: self.policy,
             instance_type: self.instance_type,
+            handover: self.handover,
+            handover_limit: Duration::from_secs(self.handover_limit),
+            host_proc: self.host_proc,
             poll: Duration::from_secs(self.poll_seconds),
             ..Config::new(self.node_name)
         }

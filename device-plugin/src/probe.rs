@@ -12,6 +12,8 @@ pub struct Sizes {
     pub entries: usize,
     /// Answers that kubelet has not written down yet.
     pub answers: usize,
+    /// Pods of which it is remembered what they had: of those that are gone, what nobody else was given since.
+    pub past: usize,
     /// Pods of the node that ask for Neuron devices, terminal ones included.
     pub pods: usize,
     /// Pods that a list which has not ended has shown.

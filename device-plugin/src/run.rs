@@ -88,7 +88,9 @@ impl Plugin {
             status.starting(resource.name);
             metrics.starting(resource.name);
         }
-        let engine = Arc::new(Engine::new(system.clone(), &config, client.clone()));
+        let (for_status, for_metrics) = (Arc::clone(&status), Arc::clone(&metrics));
+        let engine = Engine::new(system.clone(), &config, client.clone(), for_status, for_metrics);
+        let engine = Arc::new(engine);
         let pod_resources = Arc::new(PodResources::new(system.clone(), &config.kubelet_dir));
         let folder = PluginFolder::new(system.clone(), config.plugin_dir());
         let upkeep = Upkeep::new(Arc::clone(&engine), folder.clone(), &config, client.clone());
@@ -136,6 +138,7 @@ impl Plugin {
         let (engine, system, token) = (Arc::clone(&self.engine), self.system.clone(), stop.clone());
         parts.spawn("pod watch", async move { engine.pods.watch(&system, token).await });
         let found = async {
+            self.engine.handover.start().await;
             self.find_devices().await;
             self.upkeep.adopt().await;
         };

@@ -32,10 +32,18 @@ impl Status {
         }
     }
 
-    /// The part does its work, and yet somebody should look.
-    pub fn note(&self, part: &str, note: &str) {
-        tracing::warn!(part, note, "look after this");
+    /// Something about the part that its operator may want to know, and that is as it was chosen.
+    pub fn tell(&self, part: &str, note: &str) {
+        tracing::info!(part, note, "note this");
         locked(&self.notes).insert(part.to_owned(), note.to_owned());
+    }
+
+    /// The part does its work, and yet somebody should look. Logged when it is news.
+    pub fn note(&self, part: &str, note: &str) {
+        let before = locked(&self.notes).insert(part.to_owned(), note.to_owned());
+        if before.as_deref() != Some(note) {
+            tracing::warn!(part, note, "look after this");
+        }
     }
 
     /// What was noted of the part no longer holds.

@@ -1,14 +1,21 @@
 //! The real machine's files, as programs see them.
 #![allow(clippy::disallowed_methods, reason = "a test asks the machine itself")]
 
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use runtime::System;
-use runtime::system::FileKind;
+use runtime::system::{DeviceNumber, FileKind};
 use tokio::time::{Instant, timeout};
+
+/// Linux' flag for a file that is open and neither read nor written, of `open(2)`.
+const O_PATH: i32 = 0o10000000;
 
 #[tokio::test]
 async fn a_file_is_replaced_read_listed_and_removed() {
@@ -62,6 +69,22 @@ async fn what_is_at_a_path_is_told_apart() {
     ] {
         assert_eq!(system.status(&in_folder(name)).await.unwrap().kind, kind, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_device_is_known_by_its_number_through_links_and_open_files() {
+    let (system, folder) = (System::real(), tempfile::tempdir().unwrap());
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let held = OpenOptions::new().read(true).custom_flags(O_PATH).open(&link).unwrap();
+    let open = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd()));
+    for path in [Path::new("/dev/null"), &link, &open] {
+        let null = Some(DeviceNumber { major: 1, minor: 3 });
+        assert_eq!(system.device_number(path).await.unwrap(), null, "{}", path.display());
+    }
+    assert_eq!(system.device_number(folder.path()).await.unwrap(), None);
+    drop(held);
+    assert_eq!(system.device_number(&open).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]

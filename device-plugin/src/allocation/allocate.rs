@@ -1,5 +1,8 @@
 //! Whether a container gets the ids that kubelet chose: the answer to Allocate.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::ObjectReference;
 use kubelet_api::deviceplugin::v1beta1::ContainerAllocateResponse;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::topology::Topology;
@@ -11,6 +14,7 @@ use crate::allocation::export::export;
 use crate::allocation::refusal::AllocationRefusal;
 use crate::config::Numbering;
 use crate::events::pod_reference;
+use crate::handover::mode::HandoverMode;
 use crate::hardware::machine::Machine;
 use crate::ledger::answer::Asked;
 use crate::ledger::holders::Holder;
@@ -30,6 +34,8 @@ enum Decision {
     Admitted(Admitted),
     NotAllowed(Vec<Slot>),
     Held(Vec<Holder>, Vec<Slot>),
+    /// Gone pods have had these of its cores, by UID: their processes are to be looked at first.
+    Gone(BTreeMap<String, CoreSet>, Vec<Slot>),
     /// It is not known which pod it is for, which has to be.
     NotSure,
 }
@@ -105,12 +111,20 @@ impl Engine {
     async fn admit(&self, machine: &Machine, asked: &Asked) -> Result<Admitted, Refused> {
         let deadline = Instant::now() + self.holder_timeout;
         let mut changes = self.pods.changes();
-        let mut doubt = None;
+        let (mut doubt, mut handover) = (None, None);
+        // Gone pods whose processes have been looked at.
+        let mut looked_at = BTreeSet::new();
         loop {
             self.read_checkpoint(machine).await;
             let is_last = Instant::now() >= deadline;
-            match self.decide(machine, asked, doubt.is_some()) {
+            match self.decide(machine, asked, doubt.is_some(), &looked_at) {
                 Decision::Admitted(admitted) => return Ok(admitted),
+                Decision::Gone(gone, asking) => {
+                    let until = *handover.get_or_insert_with(|| self.handover.deadline());
+                    self.hand_over(machine, asked, &gone, &asking, until).await?;
+                    looked_at.extend(gone.into_keys());
+                    continue;
+                }
                 Decision::NotAllowed(asking) if let Some(doubt) = doubt => {
                     return Err(
                         self.refuse(&asking, AllocationRefusal::not_allowed(&machine.topology, asked, doubt))
@@ -138,9 +152,41 @@ impl Engine {
         }
     }
 
+    /// Waits until no process of these gone pods has the devices open that are asked for, as far as it is to be waited for.
+    async fn hand_over(
+        &self,
+        machine: &Machine,
+        asked: &Asked,
+        gone: &BTreeMap<String, CoreSet>,
+        asking: &[Slot],
+        until: Instant,
+    ) -> Result<(), Refused> {
+        let topology = &machine.topology;
+        let devices = gone.iter().map(|(uid, cores)| (uid.clone(), topology.devices_of(*cores))).collect();
+        let Some(process) = self.handover.wait(&devices, until).await else { return Ok(()) };
+        let had = gone.get(&process.pod_uid).copied().unwrap_or(asked.cores);
+        let ids = ids_of(topology, asked.resource, had).join(",");
+        if self.handover.mode == HandoverMode::Wait {
+            let refusal = AllocationRefusal::StillOpen { ids, resource: asked.name, process };
+            return Err(self.refuse(asking, refusal));
+        }
+        reached("plugin: process of a gone pod marked");
+        let note = format!("{ids} of {} are given though {process}", asked.name);
+        tracing::warn!(node = self.node, resource = asked.name, reason = note, "a device is still open");
+        let (about, events) = (self.only_pod(asking), self.events.clone());
+        drop(self.system.spawn(async move { events.still_open(about, note).await }));
+        Ok(())
+    }
+
     /// Judges and writes down in one step. `is_sure` is whether the pods were read live: before, a container whose devices are counted
-    /// from 0 is not answered for whose pod is not known.
-    fn decide(&self, machine: &Machine, asked: &Asked, is_sure: bool) -> Decision {
+    /// from 0 is not answered for whose pod is not known. `looked_at` are gone pods whose processes need not be looked at again.
+    fn decide(
+        &self,
+        machine: &Machine,
+        asked: &Asked,
+        is_sure: bool,
+        looked_at: &BTreeSet<String>,
+    ) -> Decision {
         let topology = &machine.topology;
         let (mut state, slots) = self.current(machine);
         let asking = || state.ledger.asking(&slots, asked).into_iter().cloned().collect();
@@ -155,7 +201,12 @@ impl Engine {
         if slot.is_none() && !is_sure && self.numbering == Numbering::Renumbered {
             return Decision::NotSure;
         }
+        let gone = state.ledger.gone_holders(asked.cores, |uid| self.pods.life(uid));
+        if self.handover.mode != HandoverMode::Off && gone.keys().any(|uid| !looked_at.contains(uid)) {
+            return Decision::Gone(gone, asking());
+        }
         state.ledger.answer(asked, Instant::now());
+        state.ledger.handed_over(gone.keys(), asked.cores);
         let Some(slot) = slot else {
             return Decision::Admitted(Admitted { pod: None, devices: DeviceSet::EMPTY });
         };
@@ -167,14 +218,22 @@ impl Engine {
 
     /// Writes an event about the pod, or about the node if several pods can be meant.
     fn refuse(&self, asking: &[Slot], refusal: AllocationRefusal) -> Refused {
-        let only = asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid));
-        let pods = self.pods.known().unwrap_or_default();
-        let pod = only.and_then(|slot| pods.iter().find(|pod| pod.pod.uid == slot.uid));
-        let (about, events) = (pod.map(|pod| pod_reference(&pod.pod)), self.events.clone());
-        let note = refusal.to_string();
+        let (about, events, note) = (self.only_pod(asking), self.events.clone(), refusal.to_string());
         drop(self.system.spawn(async move { events.refused(about, note).await }));
-        Refused { refusal, pod: only.map(|slot| slot.pod.clone()) }
+        Refused { refusal, pod: only(asking).map(|slot| slot.pod.clone()) }
     }
+
+    /// The pod that asks, if only one can be meant.
+    fn only_pod(&self, asking: &[Slot]) -> Option<ObjectReference> {
+        let uid = &only(asking)?.uid;
+        let pods = self.pods.known().unwrap_or_default();
+        pods.iter().find(|pod| pod.pod.uid == *uid).map(|pod| pod_reference(&pod.pod))
+    }
+}
+
+/// The first slot, if all are of one pod.
+fn only(asking: &[Slot]) -> Option<&Slot> {
+    asking.first().filter(|first| asking.iter().all(|slot| slot.uid == first.uid))
 }
 
 /// Whether a container may have exactly these: the type allows the set, or a live pod's record that counts says so

@@ -15,13 +15,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::{Config, Numbering};
 use crate::events::Events;
+use crate::handover::Handover;
 use crate::hardware::machine::Machine;
 use crate::kubelet::checkpoint::{Checkpoint, CheckpointError, CheckpointFile};
 use crate::ledger::slot::{Slot, slots};
 use crate::ledger::{Ledger, Pods as PodsNow};
+use crate::metrics::Metrics;
 use crate::pods::Pods;
 use crate::probe::Sizes;
 use crate::resource::UnknownId;
+use crate::status::Status;
 
 /// How long a question waits at most between two looks at the pods.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -41,6 +44,8 @@ pub struct Engine {
     /// How long a question of kubelet waits for the end of a pod whose devices kubelet offers. An open one holds up everything else
     /// that kubelet does.
     pub(super) holder_timeout: Duration,
+    /// Looks after processes of gone pods.
+    pub handover: Handover,
     pub(super) system: System,
     pub(super) root: PathBuf,
     pub(super) node: String,
@@ -85,7 +90,13 @@ impl State {
 
 impl Engine {
     /// An engine that knows neither machine nor pods yet.
-    pub fn new(system: System, config: &Config, client: kube::Client) -> Self {
+    pub fn new(
+        system: System,
+        config: &Config,
+        client: kube::Client,
+        status: Arc<Status>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Engine {
             machine: watch::Sender::new(None),
             pods: Pods::new(client.clone(), &config.node_name, config.api_timeout),
@@ -93,6 +104,7 @@ impl Engine {
             changed: Notify::new(),
             events: Events::new(system.clone(), client, &config.node_name, config.api_timeout),
             holder_timeout: config.holder_timeout,
+            handover: Handover::new(system.clone(), config, status, metrics),
             system,
             root: config.root.clone(),
             node: config.node_name.clone(),
@@ -165,6 +177,7 @@ impl Engine {
         Sizes {
             entries: state.ledger.entry_count(),
             answers: state.ledger.answers().len(),
+            past: state.ledger.past_count(),
             pods: pods.known,
             listed: pods.starting,
             gone: pods.gone,

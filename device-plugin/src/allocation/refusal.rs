@@ -6,6 +6,7 @@ use neuron_core::placement;
 use neuron_core::topology::Topology;
 use runtime::reached;
 
+use crate::handover::processes::OpenDevice;
 use crate::ledger::answer::Asked;
 use crate::ledger::holders::Holder;
 use crate::resource::{UnknownId, ids_of};
@@ -53,6 +54,16 @@ pub enum AllocationRefusal {
         /// What could not be confirmed; empty if everything was.
         doubt: String,
     },
+    /// Ids of devices that a process of a gone pod has open.
+    #[error("{ids} of {resource} cannot be given: {process}; they can be given once that process has ended")]
+    StillOpen {
+        /// Those of kubelet's ids that the gone pod had, comma separated.
+        ids: String,
+        /// The resource's full name, such as `aws.amazon.com/neuron`.
+        resource: &'static str,
+        /// Which process of which pod has which device open.
+        process: OpenDevice,
+    },
 }
 
 impl AllocationRefusal {
@@ -64,6 +75,7 @@ impl AllocationRefusal {
             AllocationRefusal::Unhealthy { .. } => reached("plugin: refused, unhealthy"),
             AllocationRefusal::NotAllowed { .. } => reached("plugin: refused, not allowed"),
             AllocationRefusal::Held { .. } => reached("plugin: refused, held"),
+            AllocationRefusal::StillOpen { .. } => reached("plugin: refused, still open"),
         }
     }
 

@@ -179,8 +179,8 @@ fn status(refusal: AllocationRefusal) -> Status {
     match refusal {
         AllocationRefusal::NotReady | AllocationRefusal::Unhealthy { .. } => Status::unavailable(text),
         AllocationRefusal::Unknown(_) => Status::invalid_argument(text),
-        AllocationRefusal::NotAllowed { .. } | AllocationRefusal::Held { .. } => {
-            Status::failed_precondition(text)
-        }
+        AllocationRefusal::NotAllowed { .. }
+        | AllocationRefusal::Held { .. }
+        | AllocationRefusal::StillOpen { .. } => Status::failed_precondition(text),
     }
 }

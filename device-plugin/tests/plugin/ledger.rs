@@ -317,3 +317,27 @@ fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     };
     assert_eq!((holders(Core), holders(Device)), (1, 0));
 }
+
+#[test]
+fn what_a_pod_had_is_remembered_until_another_one_is_given_it() {
+    let mut node = Node::new(vec![started(slot("unwritten", Core, 1, "7"))]);
+    let gone = |node: &Node, cores: &str| {
+        let life = |uid: &str| if node.ended.contains(&uid) { Life::Ended } else { Life::Lives };
+        let gone = node.ledger.gone_holders(set(cores), life).into_iter();
+        gone.map(|(uid, had)| format!("{uid} had {had}")).collect::<Vec<_>>()
+    };
+    node.written(&[entry("a", "main", Core, "0,1"), entry("b", "main", Core, "2")]);
+    assert_eq!(gone(&node, "0,1,2,3,4,5,6,7"), [""; 0], "they live");
+    node.ends("a");
+    node.ends("unwritten");
+    // kubelet has dropped it, and restarts without its file.
+    node.written(&[]);
+    node.ledger.kubelet_restarted();
+    assert_eq!(gone(&node, "1,2,7"), ["a had 1", "unwritten had 7"]);
+    assert_eq!(gone(&node, "2,3,4,5,6"), [""; 0]);
+    node.ledger.handed_over([&"a".to_owned()].into_iter(), set("1"));
+    assert_eq!(gone(&node, "0,1,2,3,4,5,6,7"), ["a had 0", "unwritten had 7"]);
+    assert_eq!(node.ledger.past_count(), 3);
+    node.ledger.handed_over([&"a".to_owned()].into_iter(), set("0"));
+    assert_eq!(node.ledger.past_count(), 2);
+}

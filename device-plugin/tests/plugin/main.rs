@@ -7,6 +7,7 @@ mod bad_machines;
 mod captured;
 mod correction;
 mod exports;
+mod handover;
 mod ledger;
 mod logs;
 mod manual_kubelet;

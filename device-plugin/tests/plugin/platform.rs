@@ -10,7 +10,9 @@ use std::time::SystemTime;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use neuron_device_plugin::System;
-use runtime::system::{Address, Connection, FileStatus, Files, Listener, LockFile, Platform, Sockets, Task};
+use runtime::system::{
+    Address, Connection, DeviceNumber, FileStatus, Files, Listener, LockFile, Platform, Sockets, Task,
+};
 use tokio::sync::watch;
 
 /// The machine. Clones are the same one.
@@ -125,6 +127,10 @@ impl Files for Watched {
 
     fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>> {
         self.operation(path, |machine, path| async move { machine.status(&path).await })
+    }
+
+    fn device_number(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>> {
+        self.operation(path, |machine, path| async move { machine.device_number(&path).await })
     }
 
     fn create_folder(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {

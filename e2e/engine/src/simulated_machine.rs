@@ -4,7 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fake_neuron::{Blueprint, Entry, Health, Kind, MachineError};
+use fake_neuron::{Blueprint, DRIVER_MAJOR, Entry, Health, Kind, MachineError};
+use runtime::system::DeviceNumber;
 use simulator::Host;
 use simulator::files::FileSystem;
 
@@ -114,11 +115,16 @@ impl SimulatedMachine {
             let written = match &entry.kind {
                 Kind::File { content, .. } => self.files().write(&path, content.as_bytes()),
                 Kind::Link { target } => self.files().make_link(&path, Path::new(target)),
-                Kind::Node { .. } => self.files().make_node(&path),
+                Kind::Node { minor } => self.files().make_node(&path, device_number(*minor)),
             };
             written.map_err(|source| SimulatedMachineError::File { path, source })
         })
     }
+}
+
+/// By which the kernel knows a device.
+fn device_number(device: u8) -> DeviceNumber {
+    DeviceNumber { major: DRIVER_MAJOR, minor: device.into() }
 }
 
 /// A path below the root, on the host.

@@ -15,6 +15,9 @@ use crate::own_refusals::{OWN, units_named};
 /// node's status up to ten seconds later.
 pub(crate) const LATELY: Duration = Duration::from_secs(60);
 
+/// What the plugin says of a process before it names the pod.
+const GONE: &str = " of a pod that has ended or is gone (UID ";
+
 /// Why a pod should not have been refused. `broken` are the cores of devices that are broken or were until [`LATELY`].
 pub(crate) fn judge_refusal(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Option<String> {
     if refused.message.contains(" cannot be given: ") {
@@ -36,6 +39,9 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     let Ok(units) = units_of_ids(machine, resource, &ids) else {
         return Some("a refusal that names what is no id".to_owned());
     };
+    if let Some((_, process)) = why.split_once(GONE) {
+        return judge_process(machine, refused, &units, process);
+    }
     if message.contains(" holds ") {
         let own = own_of_other(refused, resource);
         if units.is_disjoint(held) && units.is_disjoint(&own) {
@@ -55,6 +61,30 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     let taken = held.union(broken).copied().collect();
     can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// Whether a container of the pod that a text names, which is gone, has the device that it names, with some of the refused ids. What
+/// the plugin saw may have ended by the time at which the API server hears of it.
+fn judge_process(
+    machine: &Machine,
+    refused: &RefusedPod<'_>,
+    units: &Units,
+    process: &str,
+) -> Option<String> {
+    let named = process.split_once(") has /dev/neuron").and_then(|(uid, rest)| {
+        let device: u32 = rest.split_once(" open;")?.0.parse().ok()?;
+        Some((uid, device))
+    });
+    let Some((uid, device)) = named else {
+        return Some("a process is named in words that nobody expects".to_owned());
+    };
+    let own = machine.cores_of(device).intersection(units).copied().collect::<Units>();
+    let mut containers = refused.truth.lately_on(&refused.pod.node);
+    if !containers.any(|container| container.start.pod_uid == uid && !container.units.is_disjoint(&own)) {
+        return Some("a process is named that does not have the device".to_owned());
+    }
+    let is_there = refused.truth.pods.get(uid).is_some_and(|pod| !pod.has_ended());
+    is_there.then(|| "a process is named whose pod is there".to_owned())
 }
 
 /// What the refused pod itself was given, of containers that ask for the other resource: what was given under this one may be handed
@@ -112,7 +142,7 @@ mod tests {
 
     use neuron_core::names::NEURONCORE;
     use serde_json::json;
-    use simulated_cluster::observer::{PodTruth, Truth};
+    use simulated_cluster::observer::{ContainerTruth, PodTruth, Truth};
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
@@ -236,6 +266,41 @@ mod tests {
             ("neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets".to_owned(), false),
         ] {
             assert_eq!(wrong("none", &text).is_none(), is_right, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
+        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+        let machine = Machine::of(&node).unwrap();
+        let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "gone", "container": "main",
+            "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
+        let start = Arc::new(serde_json::from_value(start).unwrap());
+        let container = ContainerTruth { start, units: Units::from([2, 3]), since: Duration::ZERO };
+        let key = ("n1".to_owned(), "gone".to_owned(), "main".to_owned());
+        let runs = Truth { containers: [(key.clone(), container.clone())].into(), ..Truth::default() };
+        let has_ended = Truth { ended: [(key, (container, NOW))].into(), ..Truth::default() };
+        let is_there =
+            Truth { pods: [("gone".to_owned(), pod("old", "gone", "Running"))].into(), ..runs.clone() };
+        let failed =
+            Truth { pods: [("gone".to_owned(), pod("old", "gone", "Failed"))].into(), ..runs.clone() };
+        for (truth, uid, device, is_right) in [
+            (&runs, "gone", 1, true),
+            (&has_ended, "gone", 1, true),
+            (&failed, "gone", 1, true),
+            (&is_there, "gone", 1, false),
+            (&runs, "gone", 2, false),
+            (&runs, "another", 1, false),
+            (&Truth::default(), "gone", 1, false),
+        ] {
+            let text = format!(
+                "neuron1 of aws.amazon.com/neuron cannot be given: process 7 (main) of a pod that has ended or is gone (UID \
+                 {uid}) has /dev/neuron{device} open; they can be given once that process has ended"
+            );
+            let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
+            let refused =
+                RefusedPod { truth, node: &node, pod: &pod, message: &text, held: Units::new(), books };
+            assert_eq!(judge_refusal(&machine, &refused, &Units::new()).is_none(), is_right, "{text}");
         }
     }
 

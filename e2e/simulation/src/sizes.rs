@@ -5,6 +5,8 @@ use simulated_cluster::suite::Size;
 
 /// Entries that a program may have beside those of pods that live: it forgets by the dozen, not one by one.
 const SLACK: usize = 80;
+/// Cores of the largest machine: what a pod that is gone has had is remembered until somebody else has it.
+const MOST_CORES: usize = 128;
 /// Events and reports about one pod at most.
 const OF_ONE_POD: usize = 8;
 
@@ -33,6 +35,7 @@ pub(crate) fn of_plugin(sizes: Option<neuron_device_plugin::Sizes>, node: &str, 
     vec![
         size("checkpoint entries", sizes.entries, here * OF_ONE_POD + SLACK),
         size("answers", sizes.answers, here * OF_ONE_POD),
+        size("past holders", sizes.past, here + MOST_CORES),
         size("pods", sizes.pods, here),
         size("failures", sizes.failures, here + SLACK),
         size("problems", sizes.problems, SLACK),

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use fake_cluster::kubelet::{ContainerRun, ContainerStart};
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource};
-use fake_neuron::{Entry, Health, Kind};
+use fake_neuron::{DRIVER_MAJOR, Entry, Health, Kind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
-use runtime::system::Address;
+use neuron_device_plugin::HandoverMode;
+use runtime::system::{Address, DeviceNumber};
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
@@ -91,6 +92,10 @@ impl Suite for Neuron {
             kubelet_dir: start.kubelet_dir,
             poll: milliseconds("poll").unwrap_or(default.poll),
             api_timeout: milliseconds("apiTimeout").unwrap_or(default.api_timeout),
+            // What kubelet gives again at once, without a look, is no mistake of a plugin that was told not to look.
+            handover: HandoverMode::Wait,
+            handover_limit: milliseconds("handoverLimit").unwrap_or(default.handover_limit),
+            host_proc: PathBuf::from("/proc"),
             probe: Some(probe),
             ..default
         };
@@ -111,7 +116,10 @@ impl Suite for Neuron {
     fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String> {
         self.faults().replaced(name);
         let files = Machine::of(node)?.blueprint(name)?.files();
-        write(host.files(), &files).map_err(|error| format!("{name}: {error}"))
+        // As on every machine: by it the plugin sees that it may look into processes.
+        let first = host.files().make_folder(Path::new("/proc/1/fd"));
+        let written = first.and_then(|()| write(host.files(), &files));
+        written.map_err(|error| format!("{name}: {error}"))
     }
 
     fn pod(&self, draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) -> Value {
@@ -136,6 +144,7 @@ impl Suite for Neuron {
             ("bindingTimeout", draws.u64(20_000..=60_000)),
             ("poll", draws.u64(1000..=5000)),
             ("apiTimeout", draws.u64(500..=4000)),
+            ("handoverLimit", draws.u64(0..=8000)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -279,7 +288,9 @@ fn write(files: &FileSystem, entries: &[Entry]) -> std::io::Result<()> {
         match &entry.kind {
             Kind::File { content, .. } => files.write(&path, content.as_bytes())?,
             Kind::Link { target } => files.make_link(&path, Path::new(target))?,
-            Kind::Node { .. } => files.make_node(&path)?,
+            Kind::Node { minor } => {
+                files.make_node(&path, DeviceNumber { major: DRIVER_MAJOR, minor: (*minor).into() })?;
+            }
         }
     }
     Ok(())

@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use runtime::System;
-use runtime::system::{Address, Connection, FileStatus, Files, Listener, LockFile, Platform, Sockets};
+use runtime::system::{
+    Address, Connection, DeviceNumber, FileStatus, Files, Listener, LockFile, Platform, Sockets,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -125,6 +127,10 @@ impl Files for Machine {
     }
 
     fn status(&self, _path: &Path) -> BoxFuture<'static, io::Result<FileStatus>> {
+        unsupported()
+    }
+
+    fn device_number(&self, _path: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>> {
         unsupported()
     }
 

@@ -23,6 +23,9 @@ pub trait Files: Send + Sync {
     /// See [`super::handle::System::status`]. No limit of time.
     fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>>;
 
+    /// See [`super::handle::System::device_number`]. No limit of time.
+    fn device_number(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>>;
+
     /// See [`super::handle::System::create_folder`]. No limit of time.
     fn create_folder(&self, path: &Path) -> BoxFuture<'static, io::Result<()>>;
 
@@ -69,6 +72,15 @@ pub enum FileKind {
     Socket,
     /// Anything else: a link, a device, a pipe.
     Other,
+}
+
+/// What the kernel knows a device by, whatever the path of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceNumber {
+    /// Of the driver.
+    pub major: u32,
+    /// Of the device among the driver's.
+    pub minor: u32,
 }
 
 /// An open file by which processes take turns. The lock ends with the process, or when the last handle is dropped.

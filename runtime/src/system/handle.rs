@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::files::{FileStatus, FolderWatch, LockFile};
+use super::files::{DeviceNumber, FileStatus, FolderWatch, LockFile};
 use super::platform::Platform;
 use super::real;
 use super::sockets::{Address, Connection, Listener};
@@ -104,6 +104,15 @@ impl System {
     /// Nothing is there, it cannot be looked at, or not within [`FILE_TIMEOUT`] (kind `TimedOut`).
     pub async fn status(&self, path: &Path) -> io::Result<FileStatus> {
         in_time(self.platform.files().status(path)).await
+    }
+
+    /// The number of the character device that the path leads to, links followed, those of open files in `/proc` too; none if it is
+    /// anything else. Nobody but this machine is asked: a file of a network that is away makes nobody wait.
+    ///
+    /// # Errors
+    /// The path leads nowhere, it cannot be looked at, or not within [`FILE_TIMEOUT`] (kind `TimedOut`).
+    pub async fn device_number(&self, path: &Path) -> io::Result<Option<DeviceNumber>> {
+        in_time(self.platform.files().device_number(path)).await
     }
 
     /// Makes the folder and those that lead to it. One that is there is no error.

@@ -12,7 +12,7 @@ mod real;
 mod sockets;
 mod tasks;
 
-pub use self::files::{FileKind, FileStatus, Files, FolderWatch, LockFile};
+pub use self::files::{DeviceNumber, FileKind, FileStatus, Files, FolderWatch, LockFile};
 pub use self::handle::{FILE_TIMEOUT, System};
 pub use self::platform::Platform;
 pub use self::sockets::{Address, Connection, Io, Listener, Sockets};

@@ -13,9 +13,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use tokio::sync::watch;
 
-use crate::system::files::{FileKind, FileStatus, Files, LockFile};
+use crate::system::files::{DeviceNumber, FileKind, FileStatus, Files, LockFile};
 
 /// The kernel's files.
 #[derive(Default)]
@@ -62,6 +63,16 @@ impl Files for Disk {
     fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>> {
         let path = path.to_owned();
         blocking(move || status(&std::fs::symlink_metadata(path)?))
+    }
+
+    fn device_number(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>> {
+        let path = path.to_owned();
+        blocking(move || {
+            let found = statx(CWD, &path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::MODE)?;
+            let is_device = FileType::from_raw_mode(found.stx_mode.into()).is_char_device();
+            let number = DeviceNumber { major: found.stx_rdev_major, minor: found.stx_rdev_minor };
+            Ok(is_device.then_some(number))
+        })
     }
 
     fn create_folder(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use fake_cluster::System;
 use fake_cluster::system::{
-    Address, Connection, FileKind, FileStatus, Files, Listener, LockFile, Platform, Sockets,
+    Address, Connection, DeviceNumber, FileKind, FileStatus, Files, Listener, LockFile, Platform, Sockets,
 };
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -118,6 +118,10 @@ impl Files for Machine {
             modified: SystemTime::UNIX_EPOCH,
         });
         at_once(status.ok_or_else(missing))
+    }
+
+    fn device_number(&self, _: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>> {
+        at_once(Err(ErrorKind::Unsupported.into()))
     }
 
     fn create_folder(&self, _: &Path) -> BoxFuture<'static, io::Result<()>> {

@@ -21,6 +21,8 @@ pub struct Truth {
     pub pods: BTreeMap<String, PodTruth>,
     /// Containers that run, by node, pod UID and name. A pod's object may be gone while they run.
     pub containers: BTreeMap<(String, String, String), ContainerTruth>,
+    /// Containers that ended within [`UNSEEN`], and when; as `containers`.
+    pub ended: BTreeMap<(String, String, String), (ContainerTruth, Duration)>,
     /// Units that are broken, by node.
     pub broken: BTreeMap<String, Units>,
     /// Until when two processes of a program run side by side, by the program's name.
@@ -140,6 +142,23 @@ impl Truth {
     /// The pods that are bound to a node and have not ended.
     pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
         self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())
+    }
+
+    /// The containers of a node that run, or ended within [`UNSEEN`].
+    pub fn lately_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a ContainerTruth> {
+        let ended = self.ended.iter().filter(move |((on, _, _), _)| on == node);
+        let ended = ended.map(|(_, (container, _))| container);
+        self.containers_on(node).map(|(_, container)| container).chain(ended)
+    }
+
+    /// A container has ended.
+    pub(crate) fn container_ends(&mut self, key: (String, String, String)) {
+        let now = self.now;
+        self.ended.retain(|_, (_, at)| now < *at + UNSEEN);
+        if let Some(container) = self.containers.remove(&key) {
+            self.ended.insert(key, (container, now));
+        }
+        self.changed = now;
     }
 
     /// Takes over a write of a pod.

@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use fake_cluster::kubelet::{ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart};
+use simulator::Host;
 
-use super::{Watcher, locked};
+use super::{Watcher, locked, processes};
 use crate::observer::{ContainerTruth, Violation, without_numbers};
 
 /// One node's containers.
 struct Containers {
     watcher: Arc<Watcher>,
-    node: String,
+    host: Host,
 }
 
 impl Watcher {
-    /// The containers of a node.
-    pub(crate) fn runtime(self: &Arc<Self>, node: &str) -> Arc<dyn ContainerRuntime> {
-        Arc::new(Containers { watcher: Arc::clone(self), node: node.to_owned() })
+    /// The containers of the node on this host, which is called as that.
+    pub(crate) fn runtime(self: &Arc<Self>, host: &Host) -> Arc<dyn ContainerRuntime> {
+        Arc::new(Containers { watcher: Arc::clone(self), host: host.clone() })
     }
 
     fn container_starts(&self, node: &str, start: &ContainerStart) {
@@ -70,25 +71,26 @@ impl Watcher {
         let (pod, container) = (&start.pod_name, &start.container);
         self.simulation.event("container", format_args!("{}/{pod} {container} ends", start.pod_namespace));
         let key = (node.to_owned(), start.pod_uid.clone(), container.clone());
-        let mut state = self.state();
-        state.truth.containers.remove(&key);
-        state.truth.changed = state.truth.now;
+        self.state().truth.container_ends(key);
     }
 
     /// A node has lost its power, and with it every container.
-    pub(crate) fn containers_vanish(&self, node: &str) {
-        locked(&self.kubelets).remove(node);
-        self.state().truth.containers.retain(|(on, _, _), _| on != node);
+    pub(crate) fn containers_vanish(&self, host: &Host) {
+        processes::vanish(host.files());
+        locked(&self.kubelets).remove(host.name());
+        self.state().truth.containers.retain(|(on, _, _), _| on != host.name());
     }
 }
 
 impl ContainerRuntime for Containers {
     fn start(&self, container: &ContainerStart) -> ContainerRun {
-        self.watcher.container_starts(&self.node, container);
+        processes::start(self.host.files(), container);
+        self.watcher.container_starts(self.host.name(), container);
         self.watcher.suite.container(container)
     }
 
     fn ended(&self, end: &ContainerEnd<'_>) {
-        self.watcher.container_ends(&self.node, end.container);
+        processes::end(self.host.files(), end.container);
+        self.watcher.container_ends(self.host.name(), end.container);
     }
 }

@@ -4,6 +4,7 @@
 mod books;
 mod containers;
 mod counts;
+mod processes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

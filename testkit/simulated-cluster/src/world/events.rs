@@ -247,9 +247,7 @@ impl World {
         // What its kernel was still sending is lost.
         self.conditions.reset(place);
         host.files().remove_all(Path::new(super::node::CONTAINERS));
-        if let Some(node) = self.nodes.get(node) {
-            self.watcher.containers_vanish(&node.name);
-        }
+        self.watcher.containers_vanish(host);
     }
 
     fn power_on(&self, node: usize) {

@@ -61,7 +61,7 @@ impl World {
             heartbeats: true,
             ..KubeletConfig::new(&node.name, KUBELET_DIR)
         };
-        let runtime = self.watcher.runtime(&node.name);
+        let runtime = self.watcher.runtime(self.host(Place::Node(place)));
         let disturbs = |at| self.watcher.disturbs(format!("kubelet/{}", node.name), at);
         loop {
             // It is under way until the API server has told it its pods.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use runtime::system::FileStatus;
+use runtime::system::{DeviceNumber, FileStatus};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use self::of_process::ProcessFiles;
@@ -57,12 +57,12 @@ impl FileSystem {
         self.change(path, |tree, now| tree.put(path, Content::Bytes(contents.into().into()), now))
     }
 
-    /// Makes a device node, which has no bytes, with the folders that lead to it.
+    /// Makes a character device's node, which has no bytes, with the folders that lead to it.
     ///
     /// # Errors
     /// As [`FileSystem::write`].
-    pub fn make_node(&self, path: &Path) -> io::Result<()> {
-        self.change(path, |tree, now| tree.put(path, Content::Node, now))
+    pub fn make_node(&self, path: &Path, number: DeviceNumber) -> io::Result<()> {
+        self.change(path, |tree, now| tree.put(path, Content::Node(number), now))
     }
 
     /// Makes a link, with the folders that lead to it. `target` is relative to the link's folder, or absolute.

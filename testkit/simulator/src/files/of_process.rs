@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
-use runtime::system::{FileStatus, Files, LockFile};
+use runtime::system::{DeviceNumber, FileStatus, Files, LockFile};
 use tokio::sync::watch;
 
 use super::lock::Handle;
@@ -87,6 +87,11 @@ impl Files for ProcessFiles {
         self.look(path, move |tree| {
             tree.get(&file).map(|entry| status(host, entry)).ok_or_else(|| io::ErrorKind::NotFound.into())
         })
+    }
+
+    fn device_number(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>> {
+        let file = path.to_owned();
+        self.look(path, move |tree| tree.device_number(&file))
     }
 
     fn create_folder(&self, path: &Path) -> BoxFuture<'static, io::Result<()>> {

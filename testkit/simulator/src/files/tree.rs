@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use runtime::system::FileKind;
+use runtime::system::{DeviceNumber, FileKind};
 use rustc_hash::FxBuildHasher;
 
 use super::lock::Inode;
@@ -42,7 +42,7 @@ pub(crate) enum Content {
     Folder(BTreeSet<OsString>),
     Bytes(Arc<[u8]>),
     Link(PathBuf),
-    Node,
+    Node(DeviceNumber),
     Socket,
 }
 
@@ -52,7 +52,7 @@ impl Entry {
             Content::Folder(_) => FileKind::Folder,
             Content::Bytes(_) => FileKind::File,
             Content::Socket => FileKind::Socket,
-            Content::Link(_) | Content::Node => FileKind::Other,
+            Content::Link(_) | Content::Node(_) => FileKind::Other,
         };
         (kind, self.inode.number, self.inode.modified())
     }
@@ -67,18 +67,29 @@ impl Tree {
 
     /// The file's bytes, links followed.
     pub(crate) fn bytes(&self, path: &Path) -> io::Result<Arc<[u8]>> {
+        match &self.followed(path)?.content {
+            Content::Bytes(bytes) => Ok(Arc::clone(bytes)),
+            Content::Folder(_) => Err(ErrorKind::IsADirectory.into()),
+            _ => Err(io::Error::other("No such device or address")),
+        }
+    }
+
+    /// The number of the device whose node it is, links followed; none if it is no node.
+    pub(crate) fn device_number(&self, path: &Path) -> io::Result<Option<DeviceNumber>> {
+        Ok(match self.followed(path)?.content {
+            Content::Node(number) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// What the path leads to.
+    fn followed(&self, path: &Path) -> io::Result<&Entry> {
         let mut entry = self.get(path).ok_or(ErrorKind::NotFound)?;
         let mut path = Cow::Borrowed(path);
         for _ in 0..MOST_LINKS {
-            match &entry.content {
-                Content::Bytes(bytes) => return Ok(Arc::clone(bytes)),
-                Content::Link(target) => {
-                    path = Cow::Owned(joined(path.parent().unwrap_or(&path), target));
-                    entry = self.get(&path).ok_or(ErrorKind::NotFound)?;
-                }
-                Content::Folder(_) => return Err(ErrorKind::IsADirectory.into()),
-                Content::Node | Content::Socket => return Err(io::Error::other("No such device or address")),
-            }
+            let Content::Link(target) = &entry.content else { return Ok(entry) };
+            path = Cow::Owned(joined(path.parent().unwrap_or(&path), target));
+            entry = self.get(&path).ok_or(ErrorKind::NotFound)?;
         }
         Err(io::Error::other("Too many levels of symbolic links"))
     }
@@ -242,6 +253,19 @@ mod tests {
         }
         assert_eq!(tree.names(Path::new("/sys/class/d0")).unwrap(), ["count"]);
         assert!(tree.bytes(Path::new("/loop")).is_err() && tree.bytes(Path::new("/gone")).is_err());
+    }
+
+    #[test]
+    fn a_node_is_known_by_its_number_through_links() {
+        let (mut tree, number) = (Tree::default(), DeviceNumber { major: 245, minor: 3 });
+        tree.put(Path::new("/dev/d3"), Content::Node(number), NOW).unwrap();
+        tree.put(Path::new("/proc/7/fd/3"), Content::Link("/dev/d3".into()), NOW).unwrap();
+        for path in ["/dev/d3", "/proc/7/fd/3"] {
+            assert_eq!(tree.device_number(Path::new(path)).unwrap(), Some(number), "{path}");
+        }
+        assert_eq!(tree.device_number(Path::new("/dev")).unwrap(), None);
+        tree.remove(Path::new("/dev/d3")).unwrap();
+        assert!(tree.device_number(Path::new("/proc/7/fd/3")).is_err());
     }
 
     #[test]
