@@ -46,7 +46,7 @@ mod run;
 pub mod status;
 
 pub use branches::BRANCHES;
-pub use config::{Config, Numbering};
+pub use config::{Config, HealthOptions, Numbering, UnknownHealth};
 pub use probe::{Probe, Sizes};
 pub use run::run;
 pub use runtime::System;
