@@ -20,6 +20,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: device in a reset",
     "plugin: device lost",
     "plugin: device unhealthy",
+    "plugin: devices came late",
     "plugin: devices not found",
     "plugin: devices still coming",
     "plugin: driver gone",

@@ -163,7 +163,7 @@ impl Plugin {
             (&self.config.root, self.config.health_interval),
             machine,
             reported,
-            events,
+            (events, Arc::clone(&self.status)),
         );
         match parts.beside(stop, health).await? {
             Some(ended) => Err(PartEnded::Broke(ended)),

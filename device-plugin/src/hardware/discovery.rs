@@ -12,11 +12,12 @@ use neuron_core::ids::DeviceSet;
 use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
 use neuron_core::topology::{Policy, Topology, TopologyError};
 use runtime::System;
+use tokio::time::timeout;
 
 use crate::config::HealthOptions;
 use crate::hardware::device_files::{DeviceFiles, Shape, device_ids};
 use crate::hardware::driver::Driver;
-use crate::hardware::health::DeviceWatch;
+use crate::hardware::health::{DeviceWatch, LOOK_TIMEOUT};
 use crate::hardware::held_lnc::HeldLnc;
 use crate::hardware::machine::Machine;
 use crate::hardware::sysfs::{self, FileError};
@@ -183,7 +184,13 @@ impl Discovery<'_> {
 
     /// What the driver says about each device whose files make sense, by id.
     async fn devices(&self, ids: DeviceSet) -> Result<BTreeMap<u8, Shape>, FileError> {
-        let read = async |id| (id, DeviceFiles::new(self.root, id).shape(self.system).await);
+        let read = async |id| {
+            let mut files = DeviceFiles::new(self.root, id);
+            match timeout(LOOK_TIMEOUT, files.shape(self.system)).await {
+                Ok(shape) => (id, shape),
+                Err(_) => (id, Err(FileError::Hangs { path: files.at })),
+            }
+        };
         let mut devices = BTreeMap::new();
         let mut first_error = None;
         for (id, device) in join_all(ids.iter().map(read)).await {

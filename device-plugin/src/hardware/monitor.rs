@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::events::Events;
+use crate::hardware::device_files::device_ids;
 use crate::hardware::discovery::{Discovery, DiscoveryError};
 use crate::hardware::driver::Driver;
 use crate::hardware::health::{DeviceHealth, DeviceWatch, Fault};
@@ -87,13 +88,17 @@ pub(crate) async fn follow_health(
     (root, interval): (&Path, Duration),
     sender: &MachineSender,
     mut reported: watch::Receiver<DeviceSet>,
-    events: Events,
+    (events, status): (Events, Arc<Status>),
 ) -> TaskEnded {
     let Some(machine) = sender.borrow().clone() else { return std::future::pending().await };
     let (tell, mut told) = mpsc::channel(MAX_DEVICES);
     let driver = watch::Sender::new(machine.driver.clone());
     let mut tasks = TaskSet::new(system.clone());
     tasks.spawn(follow_driver(system.clone(), root.to_owned(), interval, driver.clone()));
+    if !machine.is_known_type {
+        let late = late_devices(system.clone(), root.to_owned(), interval, Arc::clone(&machine), status);
+        tasks.spawn(late);
+    }
     for watch in machine.watches.iter() {
         let known = machine.health(watch.files.id);
         tasks.spawn(look_again(watch.clone(), known, interval, driver.subscribe(), tell.clone()));
@@ -141,6 +146,31 @@ async fn follow_driver(system: System, root: PathBuf, interval: Duration, driver
         let before = driver.borrow().clone();
         let now = Driver::look(&system, &root, &before).await;
         driver.send_if_modified(|driver| std::mem::replace(driver, now) != before);
+    }
+}
+
+/// Looks for devices that come after a machine of a type in no catalog was offered: its topology stays, so they are only told of.
+async fn late_devices(
+    system: System,
+    root: PathBuf,
+    interval: Duration,
+    machine: Arc<Machine>,
+    status: Arc<Status>,
+) {
+    let mut told = DeviceSet::EMPTY;
+    loop {
+        sleep(interval).await;
+        let shown = device_ids(&system, &root).await.unwrap_or_default();
+        let late = shown.difference(machine.topology.all_devices());
+        if !late.is_subset(told) {
+            reached("plugin: devices came late");
+            told = told.union(late);
+            let note = format!(
+                "devices {late} came after this machine was offered without them: restart the plugin to serve them, or \
+                 raise --settle-seconds"
+            );
+            status.note(DEVICES, &note);
+        }
     }
 }
 

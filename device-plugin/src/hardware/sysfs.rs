@@ -141,7 +141,7 @@ pub async fn read(system: &System, path: &Path) -> Result<String, FileError> {
 pub async fn read_if_there(system: &System, path: &Path) -> Result<Option<String>, FileError> {
     match system.read_to_string(path).await {
         Ok(text) => Ok(Some(text)),
-        Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
+        Err(why) if is_missing(&why) => Ok(None),
         Err(why) => Err(FileError::of(path, &why)),
     }
 }
@@ -153,9 +153,14 @@ pub async fn read_if_there(system: &System, path: &Path) -> Result<Option<String
 pub async fn is_there(system: &System, path: &Path) -> Result<bool, FileError> {
     match system.status(path).await {
         Ok(_) => Ok(true),
-        Err(why) if why.kind() == ErrorKind::NotFound => Ok(false),
+        Err(why) if is_missing(&why) => Ok(false),
         Err(why) => Err(FileError::of(path, &why)),
     }
+}
+
+/// Whether nothing is at a path: another driver may have a file where this one's folder would be.
+fn is_missing(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// The error for a file whose text is `found` where `expected` belongs.

@@ -261,6 +261,10 @@ async fn an_unknown_type_whose_driver_still_loads_is_not_offered_as_a_smaller_ma
     let report = node.report("a machine", |report| report["instanceType"] == "inf9.24xlarge").await;
     assert_eq!(report["devices"].as_array().unwrap().len(), 6, "never two");
     node.shows("aws.amazon.com/neuron", 6).await;
+    fs::write(node.config.root.join("dev/neuron6"), "").unwrap();
+    let note = "devices 6 came after this machine was offered without them: restart the plugin to serve them";
+    eventually("a note", async || get(address, "/healthz").await.filter(|answer| answer.contains(note)))
+        .await;
     plugin.stop().await;
 }
 

@@ -49,6 +49,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("plugin: device file found by name", "the fake machines have the layout of a driver that is known"),
     ("plugin: device health unknown", "no fault takes files from a device that is there"),
     ("plugin: device in a reset", "no fault resets a device"),
+    ("plugin: devices came late", "every type is in the catalog"),
     ("plugin: devices not found", "of twelve devices some can always be read"),
     ("plugin: devices still coming", "every type is in the catalog"),
     ("plugin: driver gone", "no fault unloads the driver"),
