@@ -34,6 +34,7 @@
 //! | question | decided in |
 //! |---|---|
 //! | which hardware does an instance type have? | [`catalog`] |
+//! | what does its driver show in sysfs? | [`driver`] |
 //! | is a set allowed on a node? | [`topology`] |
 //! | what does a pod request? | [`request`] |
 //! | what does a pod get from a ResourceClaim instead? | [`claim`] |
@@ -50,5 +51,5 @@ mod nodes;
 pub mod placement;
 mod pods;
 
-pub use nodes::{catalog, occupancy, report, topology};
+pub use nodes::{catalog, driver, occupancy, report, topology};
 pub use pods::{claim, pod, quantity, record, request};

@@ -48,6 +48,9 @@ pub const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
 /// Container variable that names the visible devices, as a comma list.
 pub const VISIBLE_DEVICES: &str = "AWS_NEURON_VISIBLE_DEVICES";
 
+/// Container variable that says the node's LNC to the runtime, 1 or 2.
+pub const LOGICAL_CORE_CONFIG: &str = "NEURON_LOGICAL_NC_CONFIG";
+
 /// The two resources under which the same hardware can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {

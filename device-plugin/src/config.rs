@@ -1,5 +1,6 @@
 //! The plugin's settings. Filled by `main` from the command line, and by whoever runs the plugin as a library.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,8 +33,14 @@ pub struct Config {
     pub policy: Policy,
     /// The instance type, in place of what DMI says.
     pub instance_type: Option<String>,
-    /// Time between two looks at hardware, sockets and allocatable devices.
+    /// Time between two looks at sockets and allocatable devices.
     pub poll: Duration,
+    /// Time between two looks at one device's health.
+    pub health_interval: Duration,
+    /// What counts as a device's health.
+    pub health: HealthOptions,
+    /// How long the devices of a type that is in no catalog must not have changed before the machine is offered.
+    pub settle: Duration,
     /// How long a question of kubelet waits for the end of a pod whose devices kubelet offers already.
     pub holder_timeout: Duration,
     /// What is done about processes of gone pods that have a device open which kubelet offers.
@@ -64,6 +71,9 @@ impl Config {
             policy: Policy::default(),
             instance_type: None,
             poll: Duration::from_secs(5),
+            health_interval: Duration::from_millis(500),
+            health: HealthOptions::default(),
+            settle: Duration::from_secs(10),
             holder_timeout: Duration::from_secs(5),
             handover: HandoverMode::default(),
             handover_limit: Duration::from_secs(5),
@@ -77,6 +87,52 @@ impl Config {
     /// The folder of kubelet's registration socket and of the plugins' sockets.
     pub fn plugin_dir(&self) -> PathBuf {
         self.kubelet_dir.join("device-plugins")
+    }
+}
+
+/// What counts as a device's health.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthOptions {
+    /// What is passed over, by the driver's names: parts in `unhealthy_components` such as `link_efa`, counters such as
+    /// `mem_ecc_repairable_uncorrected`, and `reset`.
+    pub ignored: BTreeSet<String>,
+    /// What becomes of a device of whose health something cannot be read.
+    pub unknown: UnknownHealth,
+}
+
+/// What becomes of a device whose health is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownHealth {
+    /// It is served, and the node report says that its health is not known.
+    #[default]
+    Serve,
+    /// It counts as unhealthy.
+    Refuse,
+}
+
+impl fmt::Display for UnknownHealth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnknownHealth::Serve => "serve",
+            UnknownHealth::Refuse => "refuse",
+        })
+    }
+}
+
+/// A text that is neither `serve` nor `refuse`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not what can become of devices of unknown health; use serve or refuse")]
+pub struct UnknownHealthError(String);
+
+impl FromStr for UnknownHealth {
+    type Err = UnknownHealthError;
+
+    fn from_str(text: &str) -> Result<Self, UnknownHealthError> {
+        match text {
+            "serve" => Ok(UnknownHealth::Serve),
+            "refuse" => Ok(UnknownHealth::Refuse),
+            _ => Err(UnknownHealthError(text.to_owned())),
+        }
     }
 }
 

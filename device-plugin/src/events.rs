@@ -1,5 +1,5 @@
 //! Kubernetes events about pods and the node. An event that cannot be written is logged, and nothing waits for it.
-//! Written by `allocation` (refusals), `report` (corrections) and `kubelet` (registrations).
+//! Written by `allocation` (refusals), `report` (corrections), `kubelet` (registrations) and `hardware` (health).
 
 use std::time::Duration;
 
@@ -58,6 +58,15 @@ impl Events {
     pub async fn checkpoint_unreadable(&self, note: String) {
         let about = self.node_reference();
         self.write("Warning", "NeuronCheckpointUnreadable", "Allocate", note, about).await;
+    }
+
+    /// Devices have become unhealthy, healthy again, or their health is not known.
+    pub async fn health_changed(&self, note: String) {
+        let about = self.node_reference();
+        let is_well = !note.contains(" is unhealthy: ") && !note.contains(" is served: ");
+        let (severity, reason) =
+            if is_well { ("Normal", "NeuronDeviceHealthy") } else { ("Warning", "NeuronDeviceHealth") };
+        self.write(severity, reason, "Watch", note, about).await;
     }
 
     fn node_reference(&self) -> ObjectReference {

@@ -48,7 +48,7 @@ mod run;
 pub mod status;
 
 pub use branches::BRANCHES;
-pub use config::{Config, Numbering};
+pub use config::{Config, HealthOptions, Numbering, UnknownHealth};
 pub use handover::mode::HandoverMode;
 pub use probe::{Probe, Sizes};
 pub use run::run;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::{Config, HandoverMode, Numbering};
+use neuron_device_plugin::{Config, HandoverMode, HealthOptions, Numbering, UnknownHealth};
 use runtime::System;
 
 /// Advertises a node's AWS Neuron devices to kubelet.
@@ -51,9 +51,19 @@ struct Arguments {
     /// The instance type, in place of what DMI says.
     #[arg(long)]
     instance_type: Option<String>,
-    /// Seconds between two looks at hardware and sockets.
+    /// Seconds between two looks at sockets and allocatable devices.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3600))]
     poll_seconds: u64,
+    /// Devices of whose health something cannot be read: serve or refuse.
+    #[arg(long, default_value_t)]
+    unknown_health: UnknownHealth,
+    /// What makes no device unhealthy, by the driver's names: parts in unhealthy_components such as link_efa, counters such as
+    /// mem_ecc_repairable_uncorrected, reset.
+    #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+    health_ignore: Vec<String>,
+    /// Seconds for which the devices of an instance type that is in no catalog must not have changed before they are offered.
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(0..=3600))]
+    settle_seconds: u64,
     /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -74,6 +84,11 @@ impl Arguments {
             handover_limit: Duration::from_secs(self.handover_limit),
             host_proc: self.host_proc,
             poll: Duration::from_secs(self.poll_seconds),
+            health: HealthOptions {
+                ignored: self.health_ignore.into_iter().collect(),
+                unknown: self.unknown_health,
+            },
+            settle: Duration::from_secs(self.settle_seconds),
             ..Config::new(self.node_name)
         }
     }

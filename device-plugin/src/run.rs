@@ -159,20 +159,34 @@ impl Plugin {
             };
             parts.spawn(resource.name, registration.run(stop.clone()));
         }
-        let health = follow_health(&self.system, self.config.poll, &self.engine.machine);
-        parts.beside(stop, health).await.map(drop)
+        let (machine, events) = (&self.engine.machine, self.engine.events.clone());
+        let reported = self.upkeep.reported.subscribe();
+        let health = follow_health(
+            &self.system,
+            (&self.config.root, self.config.health_interval),
+            machine,
+            reported,
+            (events, Arc::clone(&self.status)),
+        );
+        match parts.beside(stop, health).await? {
+            Some(ended) => Err(PartEnded::Broke(ended)),
+            None => Ok(()),
+        }
     }
 
     async fn find_devices(&self) {
-        let Config { root, policy, instance_type, node_name, poll, api_timeout, .. } = &self.config;
+        let Config { root, policy, instance_type, node_name, poll, settle, api_timeout, health, .. } =
+            &self.config;
         let discovery = Discovery {
             system: &self.system,
             root,
             catalog: &self.catalog,
             policy: *policy,
             instance_type: instance_type.as_deref(),
+            health,
         };
-        let held = HeldLnc::read(&self.client, node_name, &self.engine.pods, *api_timeout).await;
-        discover(&discovery, held.as_ref(), *poll, &self.engine.machine, &self.status).await;
+        let (pods, checkpoint) = (&self.engine.pods, &self.engine.checkpoint);
+        let held = HeldLnc::read(&self.client, node_name, pods, checkpoint, *api_timeout).await;
+        discover(&discovery, held.as_ref(), (*poll, *settle), &self.engine.machine, &self.status).await;
     }
 }

@@ -45,6 +45,10 @@ enum Command {
         /// EC2 instance id that DMI shows [default: made from the type's name].
         #[arg(long, value_name = "ID")]
         instance_id: Option<String>,
+        /// The driver's line, by whose layout the tree is made: 2.21, 2.24, 2.28, 2.30 or 2.31-unknown [default: the newest that
+        /// serves the type and whose layout is known].
+        #[arg(long, value_name = "LINE")]
+        driver: Option<String>,
         #[command(flatten)]
         catalog: CatalogFile,
         #[command(flatten)]
@@ -121,8 +125,8 @@ fn execute(command: Command) -> anyhow::Result<String> {
                 Format::Json => output::json(&catalog, aliases).context("cannot print the instance types"),
             }
         }
-        Command::Up { instance_type, lnc, instance_id, catalog, root } => {
-            let spec = MachineSpec { instance_type, lnc, instance_id };
+        Command::Up { instance_type, lnc, instance_id, driver, catalog, root } => {
+            let spec = MachineSpec { instance_type, lnc, instance_id, driver };
             let machine = Machine::up(&spec, &root.root, &*catalog.read()?)?;
             Ok(output::standing(&machine))
         }

@@ -32,6 +32,16 @@ pub enum MachineError {
         /// What is allowed, as the end of the sentence.
         allowed: &'static str,
     },
+    /// A driver that does not exist or does not bind the type's devices.
+    #[error("driver {driver} does not bind the devices of instance type {name}: give one of {known}")]
+    Driver {
+        /// The instance type's name, such as `trn1.32xlarge`.
+        name: String,
+        /// The line asked for.
+        driver: String,
+        /// The lines that bind them.
+        known: String,
+    },
     /// An instance id that DMI cannot hold.
     #[error(
         "instance id {id:?} is not valid: give 1 to 64 visible ASCII characters, such as i-0123456789abcdef0"

@@ -8,7 +8,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let folder = tempfile::tempdir()?;
-//! let spec = MachineSpec { instance_type: "trn2.48xlarge".into(), lnc: Some(1), instance_id: None };
+//! let spec = MachineSpec { instance_type: "trn2.48xlarge".into(), lnc: Some(1), instance_id: None, driver: None };
 //! let machine = Machine::up(&spec, folder.path(), Catalog::embedded())?;
 //! let devices = folder.path().join("sys/devices/virtual/neuron_device");
 //! assert_eq!(std::fs::read_to_string(devices.join("neuron5/core_count"))?, "8");
@@ -26,10 +26,11 @@
 //! Kubernetes node as the Node object asks ([`node`]). A type that is not in the program's catalog comes from a file
 //! ([`read_catalog`], `--catalog`).
 //!
-//! **When a device is unhealthy** is the reader's rule, the same for fake and for real hardware: its
-//! `stats/hardware/health_status/unhealthy_components` is not empty, its `stats/hardware/mem_ecc_uncorrected` or
-//! `sram_ecc_uncorrected` is above 0, or its `/dev` node or sysfs folder is missing. [`Machine::set_health`] writes the files
-//! that the generation has.
+//! The tree is that of one line of the driver (`--driver`, [`neuron_core::driver`]), true to itself.
+//!
+//! **When a device is unhealthy** is the reader's rule, the same for fake and for real hardware: its `unhealthy_components` is not
+//! empty, one of its counters of errors that could not be corrected is above 0, it is in a reset, or its `/dev` node or sysfs folder
+//! is missing. [`Machine::set_health`] writes the files that the driver has.
 
 mod catalog_file;
 mod error;

@@ -32,7 +32,7 @@ impl Machine {
     /// replaced. Nothing outside `root` is touched.
     ///
     /// # Errors
-    /// An unknown type, an impossible LNC or instance id, the host's own root, foreign files in `root`, the file system's
+    /// An unknown type, an impossible LNC, instance id or driver, the host's own root, foreign files in `root`, the file system's
     /// refusal. A new machine is then not left half made.
     pub fn up(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, MachineError> {
         let description = Description::of(spec, catalog)?;

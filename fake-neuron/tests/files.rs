@@ -6,9 +6,10 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use common::{listing, place, read, spec, sysfs, up};
-use fake_neuron::{DRIVER_MAJOR, MachineSpec};
+use fake_neuron::{DRIVER_MAJOR, Health, MachineSpec};
 use neuron_core::catalog::{Catalog, Generation};
 use rstest::rstest;
 
@@ -36,7 +37,9 @@ fn every_type_at_every_lnc_is_as_the_catalog_says() {
             let nodes: BTreeSet<String> = names(&root.join("dev"));
             let devices: BTreeSet<String> = (0..model.devices).map(|id| format!("neuron{id}")).collect();
             assert_eq!(nodes, devices, "{}", model.name);
-            assert_eq!(names(&root.join("sys/class/neuron_device")), devices, "{}", model.name);
+            let mut class = names(&root.join("sys/class/neuron_device"));
+            class.retain(|name| name.starts_with("neuron"));
+            assert_eq!(class, devices, "{}", model.name);
             assert_eq!(read(&root, "sys/class/dmi/id/product_name"), format!("{}\n", model.name));
             for id in 0..model.devices {
                 let folder = root.join(format!("sys/class/neuron_device/neuron{id}"));
@@ -54,6 +57,84 @@ fn every_type_at_every_lnc_is_as_the_catalog_says() {
             assert_eq!(setting, lnc.map(|lnc| format!("NEURON_LOGICAL_NC_CONFIG={lnc}")), "{}", model.name);
         }
     }
+}
+
+#[rstest]
+#[case("inf1.xlarge", "2.21")]
+#[case("trn2.3xlarge", "2.24")]
+#[case("trn2.3xlarge", "2.28")]
+#[case("trn2.3xlarge", "2.30")]
+#[case("trn2.3xlarge", "2.31-unknown")]
+fn a_driver_shows_its_own_tree(#[case] instance_type: &str, #[case] driver: &str) {
+    let (_folder, root) = place();
+    up(&MachineSpec { driver: Some(driver.to_owned()), ..spec(instance_type) }, &root).unwrap();
+    let mut shown = listing(&root.join("sys"));
+    shown.retain(|path, _| !path.contains("neuron_core") && !path.contains("dmi"));
+    insta::assert_snapshot!(format!("driver_{driver}"), compact(&shown));
+}
+
+#[rstest]
+#[case("2.24", "core_count", 0o400)]
+#[case("2.28", "core_count", 0o444)]
+#[case("2.30", "reset", 0o600)]
+#[case("2.30", "stats/hardware/mem_ecc_uncorrected", 0o644)]
+fn a_file_may_be_read_by(#[case] driver: &str, #[case] path: &str, #[case] mode: u32) {
+    let (_folder, root) = place();
+    up(&MachineSpec { driver: Some(driver.to_owned()), ..spec("trn1.2xlarge") }, &root).unwrap();
+    let file = root.join("sys/devices/virtual/neuron_device/neuron0").join(path);
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, mode);
+}
+
+#[rstest]
+#[case(
+    "trn2.3xlarge",
+    "2.99",
+    "driver 2.99 does not bind the devices of instance type trn2.3xlarge: give one of 2.21, 2.24, 2.28, 2.30, 2.31-unknown"
+)]
+#[case(
+    "inf1.xlarge",
+    "2.24",
+    "driver 2.24 does not bind the devices of instance type inf1.xlarge: give one of 2.21"
+)]
+#[case(
+    "trn3e.24xlarge",
+    "2.24",
+    "driver 2.24 does not bind the devices of instance type trn3e.24xlarge: give one of 2.28, 2.30, 2.31-unknown"
+)]
+fn a_driver_that_does_not_bind_the_devices_is_refused(
+    #[case] instance_type: &str,
+    #[case] driver: &str,
+    #[case] message: &str,
+) {
+    let (_folder, root) = place();
+    let asked = MachineSpec { driver: Some(driver.to_owned()), ..spec(instance_type) };
+    assert_eq!(up(&asked, &root).unwrap_err().to_string(), message);
+}
+
+#[rstest]
+#[case::counted("trn2.3xlarge", "2.24", "stats/hardware/mem_ecc_uncorrected", "1\n", "0\n")]
+#[case::counted_before_components("trn2.3xlarge", "2.28", "stats/hardware/mem_ecc_uncorrected", "1\n", "0\n")]
+#[case::named("trn2.3xlarge", "2.30", "stats/hardware/health_status/unhealthy_components", "hbm\n", "\n")]
+#[case::moved(
+    "trn2.3xlarge",
+    "2.31-unknown",
+    "moved/stats/hardware/health_status/unhealthy_components",
+    "hbm\n",
+    "\n"
+)]
+fn broken_memory_is_shown_as_the_driver_does(
+    #[case] instance_type: &str,
+    #[case] driver: &str,
+    #[case] path: &str,
+    #[case] broken: &str,
+    #[case] healthy: &str,
+) {
+    let (_folder, root) = place();
+    let machine = up(&MachineSpec { driver: Some(driver.to_owned()), ..spec(instance_type) }, &root).unwrap();
+    machine.set_health(0, &Health::unhealthy("hbm")).unwrap();
+    assert_eq!(sysfs(&root, 0, path), broken);
+    machine.set_health(0, &Health::Healthy).unwrap();
+    assert_eq!(sysfs(&root, 0, path), healthy);
 }
 
 #[rstest]
@@ -99,7 +180,7 @@ fn the_machine_says_who_it_is_under_the_name_asked_for() {
     assert_eq!(read(&root, "sys/devices/virtual/dmi/id/product_name"), "ml.trn3en.24xlarge\n");
     assert_eq!(read(&root, "sys/devices/virtual/dmi/id/board_asset_tag"), "i-0a\n");
     assert_eq!(read(&root, "sys/devices/virtual/dmi/id/sys_vendor"), "Amazon EC2\n");
-    assert_eq!(read(&root, "sys/module/neuron/version"), "2.27.4.0\n");
+    assert_eq!(read(&root, "sys/module/neuron/version"), "2.30.2.0\n");
     let devices = read(&root, "proc/devices");
     assert!(devices.lines().any(|line| line == format!("{DRIVER_MAJOR} neuron")), "{devices}");
 }

@@ -2,6 +2,7 @@
 //! cores are held.
 
 pub mod catalog;
+pub mod driver;
 pub mod occupancy;
 pub mod report;
 pub mod topology;

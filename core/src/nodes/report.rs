@@ -38,15 +38,27 @@ pub struct DeviceReport {
     pub links: DeviceSet,
     /// Whether it may be given to new pods.
     pub health: Health,
+    /// Why it is not healthy, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
-/// Whether a device may be given to new pods; kubelet's own two words.
+/// Whether a device may be given to new pods: kubelet's own two words, and one for what is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Health {
     /// It may.
     Healthy,
     /// It may not; running pods keep it.
     Unhealthy,
+    /// It may: the plugin could not read what the driver says of its health, and serves it all the same.
+    Unknown,
+}
+
+impl Health {
+    /// Whether the device may be given to new pods.
+    pub fn is_served(self) -> bool {
+        self != Health::Unhealthy
+    }
 }
 
 /// One pod with devices in a [`NodeReport`].
@@ -123,11 +135,7 @@ impl NodeReport {
 
     /// The devices that are listed as unhealthy.
     pub fn unhealthy(&self) -> DeviceSet {
-        self.devices
-            .iter()
-            .filter(|device| device.health == Health::Unhealthy)
-            .map(|device| device.id)
-            .collect()
+        self.devices.iter().filter(|device| !device.health.is_served()).map(|device| device.id).collect()
     }
 
     /// The devices that the report lists, in any health.

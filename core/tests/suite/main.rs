@@ -4,6 +4,7 @@
 
 mod catalog;
 mod claim;
+mod driver;
 mod holders;
 mod naive;
 mod occupancy;

@@ -151,6 +151,16 @@ fn a_report_reads_as_it_was_written() {
     assert_eq!(NodeReport::parse(&without.to_json()).unwrap(), without);
 }
 
+#[test]
+fn a_device_of_unknown_health_is_served_and_its_report_says_why() {
+    let unknown = REPORT.replace("\"Unhealthy\"", "\"Unknown\",\"reason\":\"no counters\"");
+    let report = NodeReport::parse(&unknown).unwrap();
+    assert_eq!(report.devices[0].health, Health::Unknown);
+    assert_eq!(report.devices[0].reason.as_deref(), Some("no counters"));
+    assert!(report.unhealthy().is_empty());
+    assert_eq!(report.to_json(), unknown);
+}
+
 #[rstest]
 #[case(
     "}",

@@ -95,7 +95,9 @@ impl Engine {
         let count = count_of(topology, unit, cores);
         let asked = Asked { name: resource.name, resource: unit, cores, count };
         let admitted = self.admit(&machine, &asked).await?;
-        let response = export(&self.root, topology, self.numbering, unit, cores, admitted.devices);
+        let (devices_of_container, told_lnc) = (admitted.devices, machine.told_lnc());
+        let response =
+            export(&self.root, topology, self.numbering, unit, cores, devices_of_container, told_lnc);
         // Planted: of two pods that ask for as much at one time the second is told what the first has.
         #[cfg(planted)]
         let response = if runtime::is_planted("answer-repeated") {

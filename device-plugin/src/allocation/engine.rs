@@ -7,6 +7,7 @@ use std::time::Duration;
 
 #[cfg(planted)]
 use kubelet_api::deviceplugin::v1beta1::ContainerAllocateResponse;
+use neuron_core::ids::CoreSet;
 use neuron_core::report::NodeReport;
 use runtime::system::FileStatus;
 use runtime::{System, reached};
@@ -62,6 +63,8 @@ pub struct State {
     pub report: Option<NodeReport>,
     /// Ids in kubelet's checkpoint that are none of this machine's, by pod UID and container.
     pub ignored: Vec<(String, String, UnknownId)>,
+    /// The cores that kubelet offers by its checkpoint; none where that cannot be read.
+    pub offered: Option<CoreSet>,
     /// Why kubelet's checkpoint says nothing, if it does not.
     pub checkpoint_problem: Option<String>,
     /// The kubelet socket seen last; another one means that kubelet has restarted.
@@ -142,11 +145,13 @@ impl Engine {
     pub async fn read_checkpoint(&self, machine: &Machine) {
         let mut problem = None;
         let was_read = self.checkpoint.read(&machine.topology, |read| {
-            let Checkpoint { entries, unknown } = read.unwrap_or_else(|error| {
+            let offered = read.as_ref().ok().map(Checkpoint::offered);
+            let Checkpoint { entries, unknown, .. } = read.unwrap_or_else(|error| {
                 problem = Some(error);
                 Checkpoint::default()
             });
             let mut state = self.state();
+            state.offered = offered;
             state.ledger.checkpoint(entries);
             state.ignored = unknown;
         });

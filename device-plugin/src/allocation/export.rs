@@ -6,14 +6,15 @@ use std::path::Path;
 
 use kubelet_api::deviceplugin::v1beta1::{ContainerAllocateResponse, DeviceSpec};
 use neuron_core::ids::{CoreSet, DeviceSet};
-use neuron_core::names::{Resource, VISIBLE_CORES, VISIBLE_DEVICES};
+use neuron_core::names::{LOGICAL_CORE_CONFIG, Resource, VISIBLE_CORES, VISIBLE_DEVICES};
 use neuron_core::topology::Topology;
 
 use crate::config::Numbering;
-use crate::hardware::sysfs::device_node;
+use crate::hardware::device_files::device_node;
 
 /// The answer for ids that take `cores`. `container` is every device of the container under either resource name, by which
-/// renumbered devices are counted from 0. It is ignored if it does not contain the ids' devices.
+/// renumbered devices are counted from 0. It is ignored if it does not contain the ids' devices. `told_lnc` is the node's LNC, where the
+/// runtime would take another for granted.
 pub fn export(
     root: &Path,
     topology: &Topology,
@@ -21,6 +22,7 @@ pub fn export(
     unit: Resource,
     cores: CoreSet,
     container: DeviceSet,
+    told_lnc: Option<u8>,
 ) -> ContainerAllocateResponse {
     let given = topology.devices_of(cores);
     let counted = match numbering {
@@ -48,9 +50,7 @@ pub fn export(
             (VISIBLE_CORES, list(cores.iter().map(core).collect()))
         }
     };
-    ContainerAllocateResponse {
-        envs: BTreeMap::from([(name.to_owned(), value)]),
-        devices: devices.collect(),
-        ..ContainerAllocateResponse::default()
-    }
+    let mut envs = BTreeMap::from([(name.to_owned(), value)]);
+    envs.extend(told_lnc.map(|lnc| (LOGICAL_CORE_CONFIG.to_owned(), lnc.to_string())));
+    ContainerAllocateResponse { envs, devices: devices.collect(), ..ContainerAllocateResponse::default() }
 }

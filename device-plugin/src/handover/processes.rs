@@ -11,7 +11,7 @@ use runtime::system::DeviceNumber;
 use runtime::{System, reached};
 
 use super::cgroup::pod_uids;
-use crate::hardware::sysfs::device_node;
+use crate::hardware::device_files::device_node;
 
 /// The processes of the node.
 pub struct Processes {

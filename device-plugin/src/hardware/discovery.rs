@@ -1,20 +1,26 @@
 //! Finds out what this machine is: instance type, LNC and topology. Called by `monitor` until a look succeeds. That look
-//! fixes the topology, so that an id once advertised never vanishes.
+//! fixes the topology, so that an id once advertised never vanishes. For a type in the catalog DMI, the nodes in `/dev` and the
+//! catalog suffice; of another type sysfs must say how many cores a device has.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::join_all;
-use neuron_core::catalog::{Catalog, InstanceType};
+use neuron_core::catalog::{Catalog, Generation, InstanceType};
 use neuron_core::ids::DeviceSet;
 use neuron_core::report::{DeviceReport, Health, NodeReport, REPORT_VERSION};
 use neuron_core::topology::{Policy, Topology, TopologyError};
 use runtime::System;
+use tokio::time::timeout;
 
+use crate::config::HealthOptions;
+use crate::hardware::device_files::{DeviceFiles, Shape, device_ids};
+use crate::hardware::driver::Driver;
+use crate::hardware::health::{DeviceWatch, LOOK_TIMEOUT};
 use crate::hardware::held_lnc::HeldLnc;
 use crate::hardware::machine::Machine;
-use crate::hardware::sysfs::{self, DeviceFiles, FileError, SysfsDevice};
+use crate::hardware::sysfs::{self, FileError};
 
 /// Where and how to look.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +35,8 @@ pub struct Discovery<'a> {
     pub policy: Policy,
     /// The instance type, in place of what DMI says.
     pub instance_type: Option<&'a str>,
+    /// How devices' health is read.
+    pub health: &'a HealthOptions,
 }
 
 /// Why there is nothing to advertise yet.
@@ -38,18 +46,35 @@ pub enum DiscoveryError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The driver shows no device.
-    #[error("no neuronN folder in {}; is the Neuron driver loaded?", path.display())]
+    #[error(
+        "no neuronN is in {} or in {}; is the Neuron driver loaded?",
+        nodes.display(), path.display()
+    )]
     NoDevices {
+        /// The folder of device nodes.
+        nodes: PathBuf,
+        /// The driver's folder.
+        path: PathBuf,
+    },
+    /// A type in no catalog, of whose devices the driver does not say how many cores they have.
+    #[error(
+        "instance type {instance_type} is in no catalog, and no core_count is below {}; add the type with --catalog, or say with \
+         --instance-type which type it is like",
+        path.display()
+    )]
+    NoCores {
+        /// The instance type's name, such as `trn9.48xlarge`.
+        instance_type: String,
         /// The driver's folder.
         path: PathBuf,
     },
     /// The driver shows devices that the type does not have.
     #[error(
-        "{} has devices {found}, but instance type {instance_type} has {expected}; set --instance-type to what this machine is",
+        "this machine has devices {found} (below {}), but instance type {instance_type} has {expected}; set --instance-type to what this machine is",
         path.display()
     )]
     TooMany {
-        /// The driver's folder.
+        /// The plugin's root.
         path: PathBuf,
         /// The ids that it shows.
         found: DeviceSet,
@@ -90,40 +115,82 @@ impl Discovery<'_> {
             None => sysfs::product_name(system, root).await?,
         };
         let known = self.catalog.find(&instance_type);
-        let ids = sysfs::device_ids(system, root).await?;
+        let ids = device_ids(system, root).await?;
         if ids.is_empty() {
-            return Err(DiscoveryError::NoDevices { path: root.join(sysfs::DEVICES) });
+            return Err(DiscoveryError::NoDevices {
+                nodes: root.join("dev"),
+                path: root.join(sysfs::DEVICES),
+            });
         }
         let devices = self.devices(ids).await?;
         let configured = sysfs::lnc(system, root).await?;
-        let held = held.filter(|held| held.instance_type == instance_type).map(|held| held.lnc);
-        let lnc = held.or(configured);
-        let topology = match known {
+        let lnc = held.and_then(|held| held.of(&instance_type, known)).or(configured);
+        let (topology, generation, default_lnc) = match known {
             Some(known) => {
                 self.check(&instance_type, known, ids, &devices)?;
-                Topology::named(&instance_type, known, lnc.unwrap_or(known.default_lnc), self.policy)?
+                let lnc = lnc.unwrap_or(known.default_lnc);
+                let topology = Topology::named(&instance_type, known, lnc, self.policy)?;
+                (topology, known.generation, known.default_lnc)
             }
             None => {
-                let lnc = match lnc {
-                    Some(lnc) => lnc,
-                    None => self.usual_lnc(ids).await,
-                };
-                Topology::of_report(&describe(&instance_type, lnc, ids, &devices))?
+                let cores = devices.values().filter_map(|device| device.cores).max();
+                let cores = cores.ok_or_else(|| DiscoveryError::NoCores {
+                    instance_type: instance_type.clone(),
+                    path: root.join(sysfs::DEVICES),
+                })?;
+                let generation = self.generation(ids).await;
+                let lnc = lnc.unwrap_or_else(|| usual_lnc(generation));
+                let report = describe(&instance_type, lnc, cores, ids, &devices);
+                // Of the generations the newest shows most of its health.
+                let topology = Topology::of_report(&report)?;
+                (topology, generation.unwrap_or(Generation::Trn3), usual_lnc(generation))
             }
         };
         let links = topology.all_devices().iter();
-        let links = links.map(|id| devices.get(&id).map(|device| device.links).unwrap_or_default()).collect();
-        let unread = topology.all_devices().difference(devices.keys().copied().collect());
-        let files = topology.all_devices().iter().map(|id| DeviceFiles::new(root, id)).collect();
-        let faults = BTreeMap::new();
-        let mut machine = Machine { topology: Arc::new(topology), links, unread, files, faults };
-        machine.faults = machine.look(system).await;
+        let links =
+            links.map(|id| devices.get(&id).and_then(|device| device.links).unwrap_or_default()).collect();
+        // Of a known type only what was read and made no sense is waited for; the catalog says the rest.
+        let read: DeviceSet = devices.keys().copied().collect();
+        let unread = if known.is_some() { ids } else { topology.all_devices() }.difference(read);
+        let watch = DeviceWatch {
+            system: system.clone(),
+            files: DeviceFiles::new(root, 0),
+            generation,
+            unread: false,
+            options: Arc::new(self.health.clone()),
+        };
+        let watches = topology.all_devices().iter().map(|id| DeviceWatch {
+            files: DeviceFiles::new(root, id),
+            unread: unread.contains(id),
+            ..watch.clone()
+        });
+        let mut machine = Machine {
+            links,
+            shown: ids,
+            is_known_type: known.is_some(),
+            default_lnc,
+            driver: Driver::look(system, root, &Driver::NotShown).await,
+            watches: watches.collect(),
+            topology: Arc::new(topology),
+            faults: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            withheld: DeviceSet::EMPTY,
+            recovered: BTreeMap::new(),
+        };
+        machine = machine.with(machine.look().await);
+        machine.withheld = machine.unhealthy();
         Ok(machine)
     }
 
-    /// What the driver says about each device that can be read, by id.
-    async fn devices(&self, ids: DeviceSet) -> Result<BTreeMap<u8, SysfsDevice>, FileError> {
-        let read = async |id| (id, sysfs::device(self.system, &DeviceFiles::new(self.root, id)).await);
+    /// What the driver says about each device whose files make sense, by id.
+    async fn devices(&self, ids: DeviceSet) -> Result<BTreeMap<u8, Shape>, FileError> {
+        let read = async |id| {
+            let mut files = DeviceFiles::new(self.root, id);
+            match timeout(LOOK_TIMEOUT, files.shape(self.system)).await {
+                Ok(shape) => (id, shape),
+                Err(_) => (id, Err(FileError::Hangs { path: files.at })),
+            }
+        };
         let mut devices = BTreeMap::new();
         let mut first_error = None;
         for (id, device) in join_all(ids.iter().map(read)).await {
@@ -145,47 +212,60 @@ impl Discovery<'_> {
         instance_type: &str,
         known: &InstanceType,
         ids: DeviceSet,
-        devices: &BTreeMap<u8, SysfsDevice>,
+        devices: &BTreeMap<u8, Shape>,
     ) -> Result<(), DiscoveryError> {
         if !ids.is_subset(DeviceSet::run(0, known.devices)) {
             return Err(DiscoveryError::TooMany {
-                path: self.root.join(sysfs::DEVICES),
+                path: self.root.to_owned(),
                 found: ids,
                 instance_type: instance_type.to_owned(),
                 expected: known.devices,
             });
         }
-        match devices.iter().find(|(_, device)| device.cores != known.cores_per_device) {
+        let shown = devices.iter().filter_map(|(id, device)| Some((*id, device.cores?)));
+        match shown.into_iter().find(|(_, cores)| *cores != known.cores_per_device) {
             None => Ok(()),
-            Some((id, device)) => Err(DiscoveryError::Cores {
-                path: DeviceFiles::new(self.root, *id).core_count,
-                found: device.cores,
+            Some((id, found)) => Err(DiscoveryError::Cores {
+                path: DeviceFiles::new(self.root, id).folder.join("core_count"),
+                found,
                 instance_type: instance_type.to_owned(),
                 expected: known.cores_per_device,
             }),
         }
     }
 
-    /// The LNC of a type that is in no catalog: Trainium2 and Trainium3 run with 2 unless configured otherwise.
-    async fn usual_lnc(&self, ids: DeviceSet) -> u8 {
+    /// The generation of a type that is in no catalog, as the driver calls it.
+    async fn generation(&self, ids: DeviceSet) -> Option<Generation> {
         for id in ids.iter() {
-            let path = DeviceFiles::new(self.root, id).folder.join("info/architecture/instance_type");
-            if let Ok(generation) = sysfs::read(self.system, &path).await {
-                return if matches!(generation.trim(), "Trn2" | "Trn3") { 2 } else { 1 };
+            let read =
+                DeviceFiles::new(self.root, id).read(self.system, "info/architecture/instance_type").await;
+            if let Ok(Some(family)) = read {
+                return Generation::ALL.into_iter().find(|generation| generation.family() == family.trim());
             }
         }
-        1
+        None
     }
 }
 
+/// The LNC of a type that is in no catalog: Trainium2 and Trainium3 run with 2 unless configured otherwise.
+fn usual_lnc(generation: Option<Generation>) -> u8 {
+    if matches!(generation, Some(Generation::Trn2 | Generation::Trn3)) { 2 } else { 1 }
+}
+
 /// Describes a machine whose type is in no catalog. A device that cannot be read has no links.
-fn describe(instance_type: &str, lnc: u8, ids: DeviceSet, devices: &BTreeMap<u8, SysfsDevice>) -> NodeReport {
-    let physical = devices.values().map(|device| device.cores).max().unwrap_or(1);
+fn describe(
+    instance_type: &str,
+    lnc: u8,
+    physical: u8,
+    ids: DeviceSet,
+    devices: &BTreeMap<u8, Shape>,
+) -> NodeReport {
     let count = ids.iter().max().map_or(0, |id| id + 1);
     let device = |id| DeviceReport {
         id,
-        links: devices.get(&id).map(|device| device.links).unwrap_or_default(),
+        links: devices.get(&id).and_then(|device| device.links).unwrap_or_default(),
         health: Health::Healthy,
+        reason: None,
     };
     NodeReport {
         v: REPORT_VERSION,

@@ -1,10 +1,42 @@
-//! Whether a device may be given to new containers, and if not, why. Called by `machine` for each device.
+//! Whether a device may be given to new containers, and if not, why. One [`DeviceWatch`] for each device; asked by `discovery` once,
+//! by `monitor` again and again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use neuron_core::catalog::Generation;
+use neuron_core::driver::{DriverFile, Drivers, HealthFile};
 use runtime::System;
 
-use crate::hardware::sysfs::{self, DeviceFiles, FileError};
+use crate::config::{HealthOptions, UnknownHealth};
+use crate::hardware::device_files::DeviceFiles;
+use crate::hardware::driver::Driver;
+use crate::hardware::sysfs::{self, FileError};
+
+/// Longest look at one device. The files of a broken one can hang for ever.
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What one look at a device has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceHealth {
+    /// Everything that its driver shows was read, and nothing is wrong.
+    Healthy,
+    /// Nothing is known to be wrong, but not everything could be read.
+    Unknown(Unread),
+    /// It may not be given out.
+    Unhealthy(Fault),
+}
+
+/// Health that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its health is not known: {files} cannot be read below {}", folder.display())]
+pub struct Unread {
+    /// The files' names, separated by commas.
+    files: String,
+    /// The device's folder, below the plugin's `--root`.
+    folder: PathBuf,
+}
 
 /// Why a device may not be given out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +47,12 @@ pub enum Fault {
         /// Path of what is missing, below the plugin's `--root`.
         path: PathBuf,
     },
+    /// The driver was loaded and is not any more.
+    #[error("the Neuron driver is gone: {} is missing", path.display())]
+    DriverGone {
+        /// The module's folder, below the plugin's `--root`.
+        path: PathBuf,
+    },
     /// One of its files cannot be read, hangs or makes no sense.
     #[error(transparent)]
     File(#[from] FileError),
@@ -22,45 +60,120 @@ pub enum Fault {
     #[error("the driver reports unhealthy components: {0}")]
     Components(String),
     /// It has lost what was in its memory.
-    #[error("{counter} counts {count} uncorrected memory errors")]
+    #[error("{counter} is above 0: its memory has had errors that could not be corrected")]
     MemoryErrors {
         /// The counter's name in sysfs.
         counter: &'static str,
-        /// What it counts, at least 1.
-        count: u64,
     },
+    /// It is being reset.
+    #[error("it is being reset")]
+    Reset,
+    /// The driver has given it up.
+    #[error("the driver says that it is not valid (its file reset says {0})")]
+    Invalid(String),
+    /// What the driver says could not be read, and such devices are not to be served.
+    #[error("{0} (--unknown-health=refuse)")]
+    Unknown(Unread),
 }
 
-/// Why the device may not be given out; none if it may. Only the files of now decide, so that a device is healthy again as
-/// soon as they say so. Its links are read only `with_links`, since a topology that was discovered stays as it is.
-pub async fn fault(system: &System, files: &DeviceFiles, with_links: bool) -> Option<Fault> {
-    look(system, files, with_links).await.unwrap_or_else(|error| Some(error.into()))
+/// Looks at one device. A clone looks for itself.
+#[derive(Clone, Debug)]
+pub struct DeviceWatch {
+    /// Whose files are read.
+    pub system: System,
+    /// Where the device's files are.
+    pub files: DeviceFiles,
+    /// The devices' generation; where it is not known, the newest, which shows most.
+    pub generation: Generation,
+    /// Whether what a topology is made of could not be read at the start: the device is unhealthy until it can be.
+    pub unread: bool,
+    /// What its operator says of health.
+    pub options: Arc<HealthOptions>,
 }
 
-async fn look(system: &System, files: &DeviceFiles, with_links: bool) -> Result<Option<Fault>, FileError> {
-    if let Err(error) = sysfs::core_count(system, files).await {
-        // A device without a folder is lost, which says more than that its files cannot be read.
-        let is_lost = matches!(sysfs::is_there(system, &files.folder).await, Ok(false));
-        return if is_lost { Ok(Some(Fault::Missing { path: files.folder.clone() })) } else { Err(error) };
-    }
-    if !sysfs::is_there(system, &files.node).await? {
-        return Ok(Some(Fault::Missing { path: files.node.clone() }));
-    }
-    if with_links {
-        sysfs::links(system, files).await?;
-    }
-    if let Some(text) = sysfs::read_if_there(system, &files.unhealthy_components).await?
-        && !text.trim().is_empty()
-    {
-        return Ok(Some(Fault::Components(text.trim().to_owned())));
-    }
-    for (counter, path) in &files.memory_errors {
-        let Some(text) = sysfs::read_if_there(system, path).await? else { continue };
-        let count = text.trim().parse();
-        let count = count.map_err(|_| sysfs::malformed(path, &text, "a number of errors"))?;
-        if count > 0 {
-            return Ok(Some(Fault::MemoryErrors { counter, count }));
+impl DeviceWatch {
+    /// The device's health by the files of now alone, so that it is healthy again as soon as they say so.
+    pub async fn look(&mut self, driver: &Driver) -> DeviceHealth {
+        let looked = match tokio::time::timeout(LOOK_TIMEOUT, self.look_at_files(driver)).await {
+            Ok(looked) => looked,
+            Err(_) => Err(FileError::Hangs { path: self.files.at.clone() }),
+        };
+        let refused = self.options.unknown == UnknownHealth::Refuse;
+        match looked.unwrap_or_else(|error| DeviceHealth::Unhealthy(error.into())) {
+            DeviceHealth::Unknown(unread) if refused => DeviceHealth::Unhealthy(Fault::Unknown(unread)),
+            health => health,
         }
     }
-    Ok(None)
+
+    async fn look_at_files(&mut self, driver: &Driver) -> Result<DeviceHealth, FileError> {
+        let node = self.files.node.clone();
+        if !self.files.is_there(&self.system, &node).await? {
+            return Ok(DeviceHealth::Unhealthy(Fault::Missing { path: node }));
+        }
+        if let Driver::Gone { path } = driver {
+            return Ok(DeviceHealth::Unhealthy(Fault::DriverGone { path: path.clone() }));
+        }
+        let mut unread = Vec::new();
+        let drivers = Drivers::embedded();
+        for file in drivers.device_files(driver.version(), self.generation) {
+            let Some(kind) = file.health.filter(|_| !self.is_ignored(file.name())) else { continue };
+            match self.files.read(&self.system, &file.path).await {
+                Ok(Some(text)) => {
+                    if let Some(fault) = self.fault(kind, file, &text)? {
+                        return Ok(DeviceHealth::Unhealthy(fault));
+                    }
+                }
+                Ok(None) | Err(FileError::Unreadable { forbidden: true, .. }) => unread.push(file.name()),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.unread {
+            self.files.shape(&self.system).await?;
+        }
+        if unread.is_empty() {
+            return Ok(DeviceHealth::Healthy);
+        }
+        let folder = self.files.folder.clone();
+        // A driver that shows other devices shows this one, if it is there.
+        let others = folder.parent().map(PathBuf::from).unwrap_or_default();
+        if !self.files.is_there(&self.system, &folder).await?
+            && self.files.is_there(&self.system, &others).await?
+        {
+            return Ok(DeviceHealth::Unhealthy(Fault::Missing { path: folder }));
+        }
+        Ok(DeviceHealth::Unknown(Unread { files: unread.join(", "), folder }))
+    }
+
+    /// What one of the driver's files says is wrong.
+    fn fault(
+        &self,
+        kind: HealthFile,
+        file: &'static DriverFile,
+        text: &str,
+    ) -> Result<Option<Fault>, FileError> {
+        let malformed = |expected| sysfs::malformed(&self.files.at, text, expected);
+        Ok(match kind {
+            HealthFile::Counter => {
+                let count: u64 = text.trim().parse().map_err(|_| malformed("a number of errors"))?;
+                (count > 0).then(|| Fault::MemoryErrors { counter: file.name() })
+            }
+            HealthFile::Components => {
+                let broken = text.split(',').map(str::trim);
+                let broken = broken.filter(|name| !name.is_empty() && !self.is_ignored(name));
+                let broken = broken.collect::<Vec<_>>().join(",");
+                // At most what an event can say.
+                (!broken.is_empty()).then(|| Fault::Components(broken.chars().take(200).collect()))
+            }
+            HealthFile::Reset => match text.trim() {
+                "1" => None,
+                "0" => Some(Fault::Reset),
+                "2" => Some(Fault::Invalid("2".to_owned())),
+                _ => return Err(malformed("0, 1 or 2")),
+            },
+        })
+    }
+
+    fn is_ignored(&self, name: &str) -> bool {
+        self.options.ignored.contains(name)
+    }
 }

@@ -1,53 +1,92 @@
 //! The LNC at which pods already hold cores. Their ids count the logical cores of that LNC, so the node stays at it until
-//! those pods have ended and the plugin has started again. Read by `monitor` before discovery.
+//! those pods have ended and the plugin has started again. Read by `run` before discovery.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
+use neuron_core::catalog::InstanceType;
 use neuron_core::names::NODE_REPORT;
 use neuron_core::report::NodeReport;
 use runtime::reached;
 
+use crate::kubelet::checkpoint::{CheckpointFile, Held};
+use crate::ledger::Life;
 use crate::pods::Pods;
 
 /// The LNC that running pods fix for this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLnc {
-    /// The instance type that the LNC belongs to.
-    pub instance_type: String,
-    /// 1 or 2.
-    pub lnc: u8,
+pub enum HeldLnc {
+    /// By the node's last report.
+    Reported {
+        /// The instance type that the LNC belongs to.
+        instance_type: String,
+        /// 1 or 2.
+        lnc: u8,
+    },
+    /// By kubelet alone: the highest id of a logical core that it knows. At LNC 1 there are twice as many as at LNC 2.
+    HighestCore(u8),
 }
 
 impl HeldLnc {
-    /// The LNC of the node's last report, if a live pod still holds what the report says. None if nobody does, if there
-    /// is no report, or if the API server does not answer within `timeout`.
-    pub async fn read(client: &Client, node: &str, pods: &Pods, timeout: Duration) -> Option<HeldLnc> {
+    /// The LNC of the node's last report while a living pod holds Neuron ids by that report or by kubelet's checkpoint; none if
+    /// nobody does. Where the API server does not answer within `timeout`, or has no report, every pod in the checkpoint counts as
+    /// living, and the ids that kubelet knows tell the LNC.
+    pub async fn read(
+        client: &Client,
+        node: &str,
+        pods: &Pods,
+        checkpoint: &CheckpointFile,
+        timeout: Duration,
+    ) -> Option<HeldLnc> {
+        let held = checkpoint.held().await;
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
-        let object = match tokio::time::timeout(timeout, nodes.get_metadata(node)).await {
-            Ok(Ok(object)) => object,
-            Ok(Err(error)) => return unknown(node, &error.to_string()),
-            Err(_) => return unknown(node, &format!("no answer within {timeout:?}")),
+        let annotations = match tokio::time::timeout(timeout, nodes.get_metadata(node)).await {
+            Ok(Ok(object)) => object.metadata.annotations,
+            Ok(Err(error)) => return HeldLnc::without_api(&held, node, &error.to_string()),
+            Err(_) => return HeldLnc::without_api(&held, node, &format!("no answer within {timeout:?}")),
         };
-        // A pod's own annotations decide nothing about the whole node; the report is the plugin's.
-        let report = NodeReport::parse(object.metadata.annotations?.get(NODE_REPORT)?).ok()?;
-        if report.holders.is_empty() {
-            return None;
-        }
-        if let Err(error) = pods.read_live().await {
+        let read = pods.read_live().await;
+        if let Err(error) = &read {
             tracing::warn!(node, reason = %error, "the pods could not be read; holders may have ended");
         }
-        let live = pods.known()?;
-        let holds = |uid: &str| live.iter().any(|pod| !pod.pod.terminal && pod.pod.uid == uid);
-        let held = report.holders.iter().any(|holder| holds(&holder.uid));
-        held.then_some(HeldLnc { instance_type: report.instance_type, lnc: report.lnc })
+        let lives = |uid: &String| match pods.life(uid) {
+            Life::Lives => true,
+            Life::Ended => false,
+            // What a live list does not show is gone, but for a static pod: its UID is a hash without hyphens, and it may have no
+            // mirror yet.
+            Life::Unseen => read.is_err() || !uid.contains('-'),
+        };
+        // A pod's own annotations decide nothing about the whole node; the report is the plugin's.
+        let report = annotations.unwrap_or_default().remove(NODE_REPORT);
+        let Some(report) = report.and_then(|report| NodeReport::parse(&report).ok()) else {
+            return held.highest_core.filter(|_| held.uids.iter().any(lives)).map(HeldLnc::HighestCore);
+        };
+        let reported = report.holders.iter().map(|holder| &holder.uid);
+        let is_held = held.uids.iter().chain(reported).any(lives);
+        is_held.then_some(HeldLnc::Reported { instance_type: report.instance_type, lnc: report.lnc })
     }
-}
 
-fn unknown(node: &str, reason: &str) -> Option<HeldLnc> {
-    reached("plugin: node not read");
-    tracing::warn!(node, reason, "the node could not be read; pods may hold cores of another LNC");
-    None
+    fn without_api(held: &Held, node: &str, reason: &str) -> Option<HeldLnc> {
+        reached("plugin: node not read");
+        tracing::warn!(
+            node,
+            reason,
+            "the node could not be read; the LNC in force is told by kubelet's checkpoint"
+        );
+        held.highest_core.filter(|_| !held.uids.is_empty()).map(HeldLnc::HighestCore)
+    }
+
+    /// The LNC of a machine of this type; none where nothing fixes it.
+    pub fn of(&self, name: &str, known: Option<&InstanceType>) -> Option<u8> {
+        match self {
+            HeldLnc::Reported { instance_type, lnc } => (instance_type == name).then_some(*lnc),
+            HeldLnc::HighestCore(core) => {
+                let known = known.filter(|known| known.generation.logical_core_sizes().contains(&2))?;
+                let physical = u16::from(known.devices) * u16::from(known.cores_per_device);
+                Some(if u16::from(*core) < physical / 2 { 2 } else { 1 })
+            }
+        }
+    }
 }

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
+use futures::future::join_all;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::topology::Topology;
-use runtime::System;
+use tokio::time::Instant;
 
-use crate::hardware::health::{Fault, fault};
-use crate::hardware::sysfs::DeviceFiles;
+use crate::hardware::driver::Driver;
+use crate::hardware::health::{DeviceHealth, DeviceWatch, Fault, Unread};
 
 /// A machine whose devices are known.
 #[derive(Clone, Debug)]
@@ -19,28 +19,61 @@ pub struct Machine {
     pub topology: Arc<Topology>,
     /// Links by device id, as the driver shows them; for the node report.
     pub links: Arc<[DeviceSet]>,
-    /// The devices that could not be read when the machine was discovered. Each is unhealthy until its links can be.
-    pub unread: DeviceSet,
-    /// The files of each device, by which its health is known.
-    pub files: Arc<[DeviceFiles]>,
-    /// Why a device may not be given out, by device id. Healthy devices are absent.
+    /// The devices that the machine showed when it was discovered.
+    pub shown: DeviceSet,
+    /// Whether the instance type is in the catalog, which says how many devices there must be.
+    pub is_known_type: bool,
+    /// The LNC that programs of this type run at unless they are told another, 1 or 2.
+    pub default_lnc: u8,
+    /// The driver, as it was when the machine was discovered.
+    pub driver: Driver,
+    /// What looks at each device.
+    pub watches: Arc<[DeviceWatch]>,
+    /// Why a device may not be given out, by device id.
     pub faults: BTreeMap<u8, Fault>,
+    /// What of a device's health could not be read, by device id. Such a device is served.
+    pub unknown: BTreeMap<u8, Unread>,
+    /// The devices that kubelet is told to be unhealthy. It learns of a loss after the node report, of a recovery before.
+    pub withheld: DeviceSet,
+    /// When devices became healthy again that kubelet was told to be unhealthy, by device id.
+    pub recovered: BTreeMap<u8, Instant>,
 }
 
 impl Machine {
-    /// Looks at all devices at once, and tells of each as soon as it is known whether something is wrong with it: one whose
-    /// files hang makes no other wait.
-    pub fn looks<'a>(&'a self, system: &'a System) -> impl Stream<Item = (u8, Option<Fault>)> + use<'a> {
-        let look = async |files: &'a DeviceFiles| {
-            (files.id, fault(system, files, self.unread.contains(files.id)).await)
-        };
-        self.files.iter().map(look).collect::<FuturesUnordered<_>>()
+    /// The machine with what looks at its devices have found, by device id.
+    pub fn with(&self, looks: impl IntoIterator<Item = (u8, DeviceHealth)>) -> Machine {
+        let mut machine = self.clone();
+        for (device, health) in looks {
+            machine.faults.remove(&device);
+            machine.unknown.remove(&device);
+            match health {
+                DeviceHealth::Healthy => {}
+                DeviceHealth::Unknown(unread) => drop(machine.unknown.insert(device, unread)),
+                DeviceHealth::Unhealthy(fault) => drop(machine.faults.insert(device, fault)),
+            }
+        }
+        machine
     }
 
-    /// What is wrong now, by device id.
-    pub async fn look(&self, system: &System) -> BTreeMap<u8, Fault> {
-        let faulty = self.looks(system).filter_map(async |(id, fault)| Some((id, fault?)));
-        faulty.collect::<Vec<_>>().await.into_iter().collect()
+    /// What looks at all devices at once find now, by device id.
+    pub async fn look(&self) -> Vec<(u8, DeviceHealth)> {
+        let look = async |watch: &DeviceWatch| (watch.files.id, watch.clone().look(&self.driver).await);
+        join_all(self.watches.iter().map(look)).await
+    }
+
+    /// The health of one device.
+    pub fn health(&self, device: u8) -> DeviceHealth {
+        if let Some(fault) = self.faults.get(&device) {
+            return DeviceHealth::Unhealthy(fault.clone());
+        }
+        self.unknown
+            .get(&device)
+            .map_or(DeviceHealth::Healthy, |unread| DeviceHealth::Unknown(unread.clone()))
+    }
+
+    /// The LNC that a container must be told: the node's, where that is not the type's default.
+    pub fn told_lnc(&self) -> Option<u8> {
+        Some(self.topology.lnc()).filter(|lnc| *lnc != self.default_lnc)
     }
 
     /// The devices that may not be given out.

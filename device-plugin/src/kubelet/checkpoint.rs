@@ -1,18 +1,18 @@
 //! kubelet's checkpoint: which container has which ids, as kubelet has written it down (docs/reference/kubernetes.md §7). Reading
 //! it disturbs nothing, so `engine` does before every answer. It is kubelet's internal file: one of another form says nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use neuron_core::ids::CoreSet;
+use neuron_core::ids::{CoreSet, KubeletId};
 use neuron_core::topology::Topology;
 use runtime::System;
 use runtime::system::FileStatus;
 use serde::Deserialize;
 
 use crate::ledger::Entry;
-use crate::resource::{UnknownId, advertised, cores_of};
+use crate::resource::{UnknownId, advertised, cores_of, known_cores, unit_of};
 
 /// The file's name in kubelet's plugin folder.
 const FILE: &str = "kubelet_internal_checkpoint";
@@ -33,6 +33,17 @@ pub struct Checkpoint {
     pub entries: Vec<Entry>,
     /// Ids that are none of this machine's, by pod UID and container.
     pub unknown: Vec<(String, String, UnknownId)>,
+    /// What kubelet offers: the healthy ids that it was told of, as cores, by the resource's name; none where it said nothing.
+    pub offered: BTreeMap<&'static str, CoreSet>,
+}
+
+/// What the file says before the machine's topology is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// UIDs of pods that have ids of this plugin's resources.
+    pub uids: BTreeSet<String>,
+    /// The highest id of a logical core that kubelet gave away or was told of, 0 to 127.
+    pub highest_core: Option<u8>,
 }
 
 /// Why the file says nothing.
@@ -70,6 +81,9 @@ struct File {
 #[serde(rename_all = "PascalCase")]
 struct Data {
     pod_device_entries: Option<Vec<PodDevices>>,
+    /// Healthy ids by resource.
+    #[serde(default)]
+    registered_devices: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
 #[derive(Deserialize)]
@@ -118,6 +132,12 @@ impl CheckpointFile {
         true
     }
 
+    /// Who holds ids, whatever they mean on this machine. A file that cannot be read says that nobody does.
+    pub async fn held(&self) -> Held {
+        let bytes = self.system.read(&self.path).await.unwrap_or_default();
+        Held::parse(&bytes).unwrap_or_default()
+    }
+
     /// Whether the file may say something else than at the last read; of one that could not be read nobody knows.
     pub async fn has_changed(&self) -> bool {
         let last = *self.last.lock().await;
@@ -131,6 +151,30 @@ impl CheckpointFile {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Checkpoint::default()),
             Err(source) => Err(CheckpointError::Read { path: self.path.clone(), source }),
         }
+    }
+}
+
+impl Held {
+    fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let data = serde_json::from_slice::<File>(bytes)?.data;
+        let mut held = Self::default();
+        let core = |id: &String| match id.parse() {
+            Ok(KubeletId::Core(core)) => Some(core),
+            _ => None,
+        };
+        for pod in data.pod_device_entries.into_iter().flatten() {
+            let ids: Vec<String> = pod.ids.into_iter().flatten().flat_map(|(_, ids)| ids).collect();
+            if unit_of(&pod.resource).is_some() && !ids.is_empty() {
+                held.highest_core = held.highest_core.max(ids.iter().filter_map(core).max());
+                held.uids.insert(pod.pod_uid);
+            }
+        }
+        for (name, ids) in data.registered_devices.into_iter().flatten() {
+            if unit_of(&name).is_some() {
+                held.highest_core = held.highest_core.max(ids.iter().flatten().filter_map(core).max());
+            }
+        }
+        Ok(held)
     }
 }
 
@@ -164,6 +208,16 @@ impl Checkpoint {
                 cores,
             });
         }
+        for (name, ids) in file.data.registered_devices.into_iter().flatten() {
+            let own = advertised(true).into_iter().find(|resource| resource.name == name);
+            let Some(own) = own else { continue };
+            checkpoint.offered.insert(own.name, known_cores(topology, own.unit, &ids.unwrap_or_default()));
+        }
         Ok(checkpoint)
+    }
+
+    /// The cores that kubelet offers under every name that it knows.
+    pub fn offered(&self) -> CoreSet {
+        self.offered.values().copied().reduce(CoreSet::intersection).unwrap_or_default()
     }
 }

@@ -157,10 +157,11 @@ impl DevicePlugin for Service {
     }
 }
 
-/// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health.
+/// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health. Of a loss the node report is told
+/// first.
 fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
     let topology = &machine.topology;
-    let unhealthy = machine.unhealthy();
+    let unhealthy = machine.withheld;
     let of_device = |device: u8| {
         let health = if unhealthy.contains(device) { UNHEALTHY } else { HEALTHY };
         let cores: CoreSet = topology.cores_of(DeviceSet::single(device));

@@ -6,12 +6,21 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
+use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::NODE_REPORT;
 use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, REPORT_VERSION};
 
+use crate::hardware::health::DeviceHealth;
 use crate::hardware::machine::Machine;
 use crate::ledger::Ledger;
 use crate::ledger::slot::Slot;
+
+/// How long a device that is healthy again waits in the report for kubelet to offer it, at most.
+const OFFERED: Duration = Duration::from_secs(30);
+/// Why a device is not healthy yet that is.
+const NOT_OFFERED: &str = "it is healthy again, and kubelet does not offer it yet";
+/// Characters of a reason, at most.
+const REASON_LENGTH: usize = 200;
 
 /// Writes the report of one node.
 pub(super) struct Reporter {
@@ -36,13 +45,26 @@ impl Reporter {
     }
 }
 
-/// What the annotation says of this machine and of the pods that hold its devices.
-pub(super) fn node_report(machine: &Machine, ledger: &Ledger, slots: &[Slot]) -> NodeReport {
-    let (topology, unhealthy) = (&machine.topology, machine.unhealthy());
-    let device = |id: u8| DeviceReport {
-        id,
-        links: machine.links.get(usize::from(id)).copied().unwrap_or_default(),
-        health: if unhealthy.contains(id) { Health::Unhealthy } else { Health::Healthy },
+/// What the annotation says of this machine and of the pods that hold its devices. `offered` are the cores that kubelet offers, where
+/// its checkpoint could be read.
+pub(super) fn node_report(
+    machine: &Machine,
+    ledger: &Ledger,
+    slots: &[Slot],
+    offered: Option<CoreSet>,
+) -> NodeReport {
+    let topology = &machine.topology;
+    let device = |id: u8| {
+        let (health, reason) = match machine.health(id) {
+            DeviceHealth::Unhealthy(fault) => (Health::Unhealthy, Some(fault.to_string())),
+            _ if is_withheld(machine, id, offered) => (Health::Unhealthy, Some(NOT_OFFERED.to_owned())),
+            DeviceHealth::Unknown(unread) => (Health::Unknown, Some(unread.to_string())),
+            DeviceHealth::Healthy => (Health::Healthy, None),
+        };
+        let links = machine.links.get(usize::from(id)).copied().unwrap_or_default();
+        // A path can be long, and the report is read by everybody.
+        let reason = reason.map(|reason| reason.chars().take(REASON_LENGTH).collect());
+        DeviceReport { id, links, health, reason }
     };
     NodeReport {
         v: REPORT_VERSION,
@@ -52,6 +74,14 @@ pub(super) fn node_report(machine: &Machine, ledger: &Ledger, slots: &[Slot]) ->
         devices: topology.all_devices().iter().map(device).collect(),
         holders: holders(ledger, slots),
     }
+}
+
+/// Whether a device that is healthy again is not offered by kubelet yet: kubelet writes down each list that it gets. It is not waited
+/// for without end, since a write of kubelet can fail.
+fn is_withheld(machine: &Machine, id: u8, offered: Option<CoreSet>) -> bool {
+    let (Some(offered), Some(since)) = (offered, machine.recovered.get(&id)) else { return false };
+    let cores = machine.topology.cores_of(DeviceSet::single(id));
+    !cores.is_subset(offered) && since.elapsed() < OFFERED
 }
 
 /// The pods that have devices.

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use neuron_core::ids::DeviceSet;
 use runtime::reached;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +30,8 @@ pub struct Upkeep {
     node: String,
     report_interval: Duration,
     failures: Mutex<Failures>,
+    /// The devices that the node report calls unhealthy.
+    pub(crate) reported: watch::Sender<DeviceSet>,
 }
 
 impl Upkeep {
@@ -41,6 +45,7 @@ impl Upkeep {
             node: config.node_name.clone(),
             report_interval: config.report_interval,
             failures: Mutex::default(),
+            reported: watch::Sender::default(),
         }
     }
 
@@ -156,7 +161,7 @@ impl Upkeep {
     async fn report(&self, machine: &Machine, in_any_case: bool) -> Result<(), Failure> {
         let report = {
             let (state, slots) = self.engine.current(machine);
-            let report = node_report(machine, &state.ledger, &slots);
+            let report = node_report(machine, &state.ledger, &slots, state.offered);
             if !in_any_case && state.report.as_ref() == Some(&report) {
                 return Ok(());
             }
@@ -167,6 +172,7 @@ impl Upkeep {
             reached("plugin: report not written");
             Failure::new("the node report could not be written", None, &error)
         })?;
+        self.reported.send_replace(report.unhealthy());
         self.engine.state().report = Some(report);
         Ok(())
     }

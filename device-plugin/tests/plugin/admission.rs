@@ -3,6 +3,7 @@
 use fake_cluster::kubelet::FreeChoices;
 use rstest::rstest;
 use serde_json::json;
+use testkit_support::eventually;
 
 use crate::node::{Node, asks, container};
 
@@ -151,4 +152,34 @@ async fn the_lnc_stays_while_cores_are_held() {
     let _plugin = node.plugin();
     node.shows("aws.amazon.com/neuroncore", 8).await;
     node.report("at LNC 1", |report| report["lnc"] == 1).await;
+    node.place("q", asks("neuroncore", 1), &[("main", "", "0")]).await;
+    node.phase("q", "Running").await;
+    let (_, lnc) = node.got("q", "main", "NEURON_LOGICAL_NC_CONFIG");
+    assert_eq!(lnc.as_deref(), Some("1"), "the runtime would take 2 for granted");
+}
+
+#[tokio::test]
+async fn without_the_api_server_kubelets_checkpoint_tells_the_lnc_in_force() {
+    let mut node = Node::new("trn2.3xlarge");
+    let file = node.config.root.join("opt/aws/neuron/logical_nc_config");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "NEURON_LOGICAL_NC_CONFIG=2").unwrap();
+    std::fs::create_dir_all(node.config.plugin_dir()).unwrap();
+    let entry = json!({"PodUID": "a-uid", "ContainerName": "main", "ResourceName": "aws.amazon.com/neuron",
+        "DeviceIDs": {"-1": ["neuron0"]}, "AllocResp": ""});
+    let cores: Vec<String> = (0..8).map(|core| format!("neuroncore{core}")).collect();
+    let checkpoint = json!({"Data": {"PodDeviceEntries": [entry],
+        "RegisteredDevices": {"aws.amazon.com/neuroncore": cores}}, "Checksum": 1});
+    std::fs::write(node.socket("kubelet_internal_checkpoint"), checkpoint.to_string()).unwrap();
+    let address = node.listen();
+    let nobody = kube::Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+    let log = crate::captured::Log::capture();
+    let _plugin = node.plugin_with(nobody);
+    eventually("its devices", async || {
+        let answer = crate::node::get(address, "/healthz").await?;
+        (!answer.contains("devices:")).then_some(())
+    })
+    .await;
+    let found = log.lines("devices discovered").pop().unwrap();
+    assert_eq!(found.fields["lnc"], "1", "eight cores of one device are those of LNC 1");
 }

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use fake_neuron::{Health, Machine, MachineSpec};
-use futures::StreamExt;
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::System;
 use neuron_device_plugin::hardware::discovery::Discovery;
 use neuron_device_plugin::hardware::machine::Machine as Found;
+use neuron_device_plugin::{HealthOptions, System};
 use rstest::rstest;
 use testkit_support::eventually;
 
@@ -19,13 +18,15 @@ use crate::node::{Node, asks, get};
 const DEVICES: &str = "sys/devices/virtual/neuron_device";
 
 fn machine(instance_type: &str, root: &Path) -> Machine {
-    let spec = MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None };
+    let spec =
+        MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None, driver: None };
     Machine::up(&spec, root, Catalog::embedded()).unwrap()
 }
 
 async fn look(root: &Path, instance_type: Option<&str>) -> Result<Found, String> {
-    let (system, catalog) = (System::real(), Catalog::embedded());
-    let discovery = Discovery { system: &system, root, catalog, policy: Policy::Documented, instance_type };
+    let (system, catalog, health) = (System::real(), Catalog::embedded(), HealthOptions::default());
+    let policy = Policy::Documented;
+    let discovery = Discovery { system: &system, root, catalog, policy, instance_type, health: &health };
     discovery.look(None).await.map_err(|error| error.to_string().replace(root.to_str().unwrap(), "R"))
 }
 
@@ -62,11 +63,6 @@ fn write(path: impl AsRef<Path>, text: &str) {
     Some("NEURON_LOGICAL_NC_CONFIG=2"),
     "instance type inf2.xlarge cannot run with LNC 2; use 1"
 )]
-#[case::no_core_count(
-    "sys/devices/virtual/neuron_device/neuron0/core_count",
-    None,
-    "cannot read R/sys/devices/virtual/neuron_device/neuron0/core_count: No such file or directory (os error 2)"
-)]
 #[case::core_count(
     "sys/devices/virtual/neuron_device/neuron0/core_count",
     Some("many"),
@@ -100,13 +96,13 @@ async fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] messag
 #[tokio::test]
 async fn no_driver_and_another_type_than_said() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "no neuronN folder in R/sys/devices/virtual/neuron_device; is the Neuron driver loaded?";
+    let text =
+        "no neuronN is in R/dev or in R/sys/devices/virtual/neuron_device; is the Neuron driver loaded?";
     assert_eq!(look(dir.path(), Some("inf2.xlarge")).await.unwrap_err(), text);
     let _machine = machine("inf2.24xlarge", dir.path());
     assert_eq!(
         look(dir.path(), Some("inf2.xlarge")).await.unwrap_err(),
-        "R/sys/devices/virtual/neuron_device has devices 0,1,2,3,4,5, but instance type inf2.xlarge has 1; \
-         set --instance-type to what this machine is"
+        "this machine has devices 0,1,2,3,4,5 (below R), but instance type inf2.xlarge has 1; set --instance-type to what this machine is"
     );
 }
 
@@ -119,6 +115,25 @@ async fn settings_appended_without_a_newline_count_last() {
     write(&path, "NEURON_LOGICAL_NC_CONFIG=2NEURON_LOGICAL_NC_CONFIG=1");
     let found = look(dir.path(), None).await.unwrap();
     assert_eq!((found.topology.lnc(), found.topology.cores()), (1, 128));
+}
+
+#[rstest]
+#[case::none("\n", 2)]
+#[case::other_settings(
+    "# NEURON_LOGICAL_NC_CONFIG=2\nNEURON_LOGICAL_NC_CONFIG=1\nNEURON_RT_LOG_LEVEL=INFO\n",
+    1
+)]
+#[case::other_settings_alone("NEURON_RT_LOG_LEVEL=INFO\n", 2)]
+#[case::the_last("NEURON_LOGICAL_NC_CONFIG=1\nNEURON_LOGICAL_NC_CONFIG=2\n", 2)]
+#[tokio::test]
+async fn further_lines_of_the_lnc_file_are_no_error(#[case] text: &str, #[case] lnc: u8) {
+    let dir = tempfile::tempdir().unwrap();
+    let _machine = machine("trn2.3xlarge", dir.path());
+    let path = dir.path().join("opt/aws/neuron/logical_nc_config");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    write(&path, text);
+    let found = look(dir.path(), None).await.unwrap();
+    assert_eq!((found.topology.lnc(), found.told_lnc()), (lnc, (lnc == 1).then_some(1)));
 }
 
 #[tokio::test]
@@ -137,8 +152,8 @@ async fn one_bad_device_is_unhealthy_and_the_others_are_not() {
         faults(&found, dir.path()),
         [
             "0: R/sys/devices/virtual/neuron_device/neuron0/core_count holds \"x\", expected a number of cores, 1 to 128",
-            "1: R/sys/devices/virtual/neuron_device/neuron1 is missing",
-            "2: mem_ecc_uncorrected counts 1 uncorrected memory errors",
+            "1: R/dev/neuron1 is missing",
+            "2: mem_ecc_uncorrected is above 0: its memory has had errors that could not be corrected",
             "3: R/sys/devices/virtual/neuron_device/neuron3/stats/hardware/sram_ecc_uncorrected holds \"?\\n\", expected a number of errors",
             "4: R/dev/neuron4 is missing",
             "5: R/sys/devices/virtual/neuron_device/neuron5/connected_devices holds \"?\", expected device ids separated by commas",
@@ -150,7 +165,8 @@ async fn one_bad_device_is_unhealthy_and_the_others_are_not() {
     write(file("neuron3/stats/hardware/sram_ecc_uncorrected"), "0\n");
     fs::write(dir.path().join("dev/neuron4"), "").unwrap();
     write(file("neuron5/connected_devices"), "4\n");
-    assert_eq!(found.look(&System::real()).await, [].into(), "only the files of now decide");
+    let now = found.with(found.look().await);
+    assert_eq!((now.faults, now.unknown), Default::default(), "only the files of now decide");
 }
 
 #[tokio::test]
@@ -160,11 +176,8 @@ async fn a_file_that_hangs_makes_its_device_unhealthy_and_holds_up_neither_other
     fs::remove_file(&hangs).unwrap();
     assert!(Command::new("mkfifo").arg(&hangs).status().unwrap().success());
     let found = look(&node.config.root, None).await.unwrap();
-    let why = "R/sys/devices/virtual/neuron_device/neuron2/stats/hardware/mem_ecc_uncorrected hangs: it could not be read within 2s";
+    let why = "R/sys/devices/virtual/neuron_device/neuron2/stats/hardware/mem_ecc_uncorrected hangs: it could not be read in time";
     assert_eq!(faults(&found, &node.config.root), [format!("2: {why}")]);
-    let system = System::real();
-    let told: Vec<u8> = found.looks(&system).map(|(id, _)| id).collect().await;
-    assert_eq!(told.last(), Some(&2), "the others are told before");
     // Each system has a thread that reads, which ends with its writer.
     fs::write(&hangs, "").unwrap();
 
@@ -202,8 +215,8 @@ async fn without_devices_the_plugin_says_why_and_starts_when_they_come() {
     let _kubelet = node.kubelet().await;
     let plugin = node.plugin();
     let why = format!(
-        "devices: no neuronN folder in {}/{DEVICES}; is the Neuron driver loaded?",
-        node.config.root.display()
+        "devices: no neuronN is in {root}/dev or in {root}/{DEVICES}; is the Neuron driver loaded?",
+        root = node.config.root.display()
     );
     let answer =
         eventually("the reason", async || healthz().await.filter(|answer| answer.contains(&why))).await;
@@ -212,6 +225,46 @@ async fn without_devices_the_plugin_says_why_and_starts_when_they_come() {
     node.machine.restore(0).unwrap();
     eventually("200", async || healthz().await.filter(|answer| answer.starts_with("HTTP/1.1 200"))).await;
     node.shows("aws.amazon.com/neuron", 1).await;
+    plugin.stop().await;
+}
+
+/// Loses the last devices of a machine, as while its driver loads.
+fn few(node: &Node, devices: std::ops::Range<u8>) {
+    devices.for_each(|device| node.machine.lose(device).unwrap());
+}
+
+#[tokio::test]
+async fn a_catalog_type_whose_driver_still_loads_is_offered_whole_and_fills_up() {
+    let node = Node::new("trn1.32xlarge");
+    few(&node, 5..16);
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    node.shows("aws.amazon.com/neuron", 5).await;
+    node.report("sixteen", |report| report["devices"].as_array().is_some_and(|all| all.len() == 16)).await;
+    (5..16).for_each(|device| node.machine.restore(device).unwrap());
+    node.shows("aws.amazon.com/neuron", 16).await;
+}
+
+#[tokio::test]
+async fn an_unknown_type_whose_driver_still_loads_is_not_offered_as_a_smaller_machine() {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.settle = std::time::Duration::from_secs(2);
+    write(node.config.root.join("sys/devices/virtual/dmi/id/product_name"), "inf9.24xlarge\n");
+    few(&node, 2..6);
+    let address = node.listen();
+    let _kubelet = node.kubelet().await;
+    let plugin = node.plugin();
+    let waits = "waiting until devices 0,1 are all there have been for 2s";
+    eventually("it to wait", async || get(address, "/healthz").await.filter(|answer| answer.contains(waits)))
+        .await;
+    (2..6).for_each(|device| node.machine.restore(device).unwrap());
+    let report = node.report("a machine", |report| report["instanceType"] == "inf9.24xlarge").await;
+    assert_eq!(report["devices"].as_array().unwrap().len(), 6, "never two");
+    node.shows("aws.amazon.com/neuron", 6).await;
+    fs::write(node.config.root.join("dev/neuron6"), "").unwrap();
+    let note = "devices 6 came after this machine was offered without them: restart the plugin to serve them";
+    eventually("a note", async || get(address, "/healthz").await.filter(|answer| answer.contains(note)))
+        .await;
     plugin.stop().await;
 }
 

@@ -26,7 +26,7 @@ fn core_ids(
     #[case] devices: &str,
     #[case] visible: &str,
 ) {
-    let got = export(Path::new("/"), &trn2(), numbering, Resource::Core, cores, container);
+    let got = export(Path::new("/"), &trn2(), numbering, Resource::Core, cores, container, None);
     let each = got.devices.iter().map(|device| {
         let name = |path: &str| path.strip_prefix("/dev/").unwrap().to_owned();
         format!("{}>{}", name(&device.host_path), name(&device.container_path))
@@ -44,10 +44,22 @@ fn core_ids(
 fn device_ids(#[case] numbering: Numbering, #[case] visible: &str) {
     let topology = trn2();
     let cores = topology.cores_of("2,3".parse().unwrap());
-    let got = export(Path::new("/host"), &topology, numbering, Resource::Device, cores, DeviceSet::EMPTY);
+    let got =
+        export(Path::new("/host"), &topology, numbering, Resource::Device, cores, DeviceSet::EMPTY, None);
     assert_eq!(got.envs["AWS_NEURON_VISIBLE_DEVICES"], visible);
     assert_eq!(got.envs.len(), 1);
     assert_eq!(got.devices[0].host_path, "/host/dev/neuron2");
+}
+
+#[rstest]
+#[case(Resource::Device)]
+#[case(Resource::Core)]
+fn an_lnc_that_is_not_the_types_own_is_told(#[case] unit: Resource) {
+    let topology = trn2();
+    let cores = topology.cores_of("2".parse().unwrap());
+    let got = export(Path::new("/"), &topology, Numbering::Host, unit, cores, DeviceSet::EMPTY, Some(1));
+    assert_eq!(got.envs["NEURON_LOGICAL_NC_CONFIG"], "1");
+    assert_eq!(got.envs.len(), 2);
 }
 
 #[rstest]

@@ -157,6 +157,33 @@ impl ManualKubelet {
         ids
     }
 
+    /// The ids that the plugin's list has as unhealthy, once they are as said.
+    async fn lists_unhealthy(&self, unhealthy: &[&str]) {
+        let sockets = self.registered.borrow();
+        let place = sockets.iter().rposition(|(name, _)| name == NEURON).unwrap();
+        drop(sockets);
+        let stream = Arc::clone(&self.streams.borrow()[place]);
+        let listed = async {
+            let mut stream = stream.lock().await;
+            loop {
+                let list = stream.message().await.unwrap().unwrap().devices;
+                let ids = list.iter().filter(|device| device.health == "Unhealthy").map(|device| &device.id);
+                if ids.eq(unhealthy) {
+                    return;
+                }
+            }
+        };
+        within(&format!("a list with {unhealthy:?} unhealthy"), listed).await;
+    }
+
+    /// Writes down what it offers.
+    fn offers(&self, ids: &[&str]) {
+        let registered = json!({ NEURON: ids });
+        let checkpoint =
+            json!({"Data": {"PodDeviceEntries": null, "RegisteredDevices": registered}, "Checksum": 1});
+        self.write_text(&checkpoint.to_string());
+    }
+
     /// Writes down what pods' containers have.
     async fn write(&self, node: &Node, held: &[(&str, &[String])]) {
         let mut entries = Vec::new();
@@ -276,6 +303,43 @@ async fn a_checkpoint_of_another_form_is_told_once_and_records_of_started_contai
 }
 
 #[tokio::test]
+async fn a_loss_is_listed_within_two_seconds_though_no_report_can_be_written() {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.health_interval = neuron_device_plugin::Config::new("n").health_interval;
+    // Without a Node object no report can be written.
+    let kubelet = ManualKubelet::start(&node);
+    let _plugin = node.plugin();
+    kubelet.registered(1).await;
+    kubelet.lists_unhealthy(&[]).await;
+    let lost = std::time::Instant::now();
+    node.machine.lose(3).unwrap();
+    kubelet.lists_unhealthy(&["neuron3"]).await;
+    let took = lost.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took > Duration::from_millis(900), "the report had its second first: {took:?}");
+    node.machine.restore(3).unwrap();
+    kubelet.lists_unhealthy(&[]).await;
+}
+
+#[tokio::test]
+async fn a_device_that_is_healthy_again_is_reported_so_once_kubelet_offers_it() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
+    kubelet.lists_unhealthy(&[]).await;
+    node.machine.lose(3).unwrap();
+    let health = |report: &serde_json::Value| report["devices"][3]["health"].clone();
+    node.report("the loss", |report| health(report) == "Unhealthy").await;
+    kubelet.lists_unhealthy(&["neuron3"]).await;
+    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron4", "neuron5"]);
+    node.machine.restore(3).unwrap();
+    kubelet.lists_unhealthy(&[]).await;
+    let waits = "it is healthy again, and kubelet does not offer it yet";
+    node.report("that it is waited for", |report| report["devices"][3]["reason"] == waits).await;
+    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
+    node.report("it healthy", |report| health(report) == "Healthy").await;
+}
+
+#[tokio::test]
 async fn a_lost_stream_means_registering_again() {
     let (_node, kubelet, _plugin) = registered("inf2.xlarge").await;
     kubelet.streams.send_modify(Vec::clear);
@@ -369,7 +433,6 @@ async fn the_same_ids_twice_and_unknown_ids_are_refused() {
     let text = refused.await.message().replace(node.config.root.to_str().unwrap(), "R");
     assert_eq!(
         text,
-        "neuron3 is unhealthy: R/sys/devices/virtual/neuron_device/neuron3 is missing; it can be used again once \
-         that is over"
+        "neuron3 is unhealthy: R/dev/neuron3 is missing; it can be used again once that is over"
     );
 }

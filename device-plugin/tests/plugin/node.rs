@@ -72,7 +72,12 @@ impl Node {
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("r");
-        let spec = MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None };
+        let spec = MachineSpec {
+            instance_type: instance_type.to_owned(),
+            lnc: None,
+            instance_id: None,
+            driver: None,
+        };
         let machine = Machine::up(&spec, &root, Catalog::embedded()).unwrap();
         let clock = Clock::new();
         let kubelet_config = KubeletConfig {
@@ -83,6 +88,7 @@ impl Node {
             root,
             kubelet_dir: kubelet_config.dir.clone(),
             poll: Duration::from_millis(100),
+            health_interval: Duration::from_millis(100),
             report_interval: Duration::from_millis(500),
             holder_timeout: Duration::from_millis(500),
             ..Config::new(NODE)
@@ -125,6 +131,13 @@ impl Node {
     pub(crate) fn plugin_on(&self, system: System) -> Plugin {
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(run(system, self.config.clone(), self.api.client(), shutdown.clone()));
+        Plugin { shutdown, task }
+    }
+
+    /// The plugin with another way to an API server.
+    pub(crate) fn plugin_with(&self, client: kube::Client) -> Plugin {
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(run(System::real(), self.config.clone(), client, shutdown.clone()));
         Plugin { shutdown, task }
     }
 

@@ -4,7 +4,8 @@ use fake_neuron::{Machine, MachineSpec};
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::Policy;
 use neuron_device_plugin::hardware::discovery::Discovery;
-use neuron_device_plugin::run;
+use neuron_device_plugin::hardware::health::DeviceHealth;
+use neuron_device_plugin::{HealthOptions, run};
 use testkit_support::eventually;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
@@ -86,12 +87,15 @@ async fn a_checkpoint_that_cannot_be_read_is_tried_again_with_the_polls() {
 async fn a_look_at_the_health_of_a_device_is_five_operations() {
     let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
     let (system, root) = (watched.system(), dir.path());
-    let spec = MachineSpec { instance_type: "trn1.32xlarge".to_owned(), lnc: None, instance_id: None };
+    let spec =
+        MachineSpec { instance_type: "trn1.32xlarge".to_owned(), lnc: None, instance_id: None, driver: None };
     let _machine = Machine::up(&spec, root, Catalog::embedded()).unwrap();
     let (catalog, policy) = (Catalog::embedded(), Policy::Documented);
-    let discovery = Discovery { system: &system, root, catalog, policy, instance_type: None };
+    let health = HealthOptions::default();
+    let discovery =
+        Discovery { system: &system, root, catalog, policy, instance_type: None, health: &health };
     let found = discovery.look(None).await.unwrap();
     let before = watched.file_operations();
-    assert_eq!(found.look(&system).await, [].into());
+    assert!(found.look().await.iter().all(|(_, health)| *health == DeviceHealth::Healthy));
     assert_eq!(watched.file_operations() - before, 16 * 5);
 }

@@ -124,6 +124,7 @@ fn report(of_type: &InstanceType) -> NodeReport {
         id,
         links: links.iter().copied().collect(),
         health: Health::Healthy,
+        reason: None,
     };
     NodeReport {
         v: REPORT_VERSION,

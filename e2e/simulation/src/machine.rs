@@ -80,7 +80,7 @@ impl Machine {
         let device = |(id, links): (usize, &Vec<u8>)| {
             let health = if id == 0 { Health::Unhealthy } else { Health::Healthy };
             // A node has at most 64 devices.
-            DeviceReport { id: id as u8, links: links.iter().copied().collect(), health }
+            DeviceReport { id: id as u8, links: links.iter().copied().collect(), health, reason: None }
         };
         let report = NodeReport {
             v: REPORT_VERSION,
@@ -94,7 +94,7 @@ impl Machine {
     }
 
     fn spec(name: &str, lnc: Option<u8>) -> MachineSpec {
-        MachineSpec { instance_type: name.to_owned(), lnc, instance_id: None }
+        MachineSpec { instance_type: name.to_owned(), lnc, instance_id: None, driver: None }
     }
 
     /// Number of devices.

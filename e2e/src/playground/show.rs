@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::record::ContainerAllocation;
-use neuron_core::report::Health;
 
 use crate::report::colours::Paint;
 use crate::report::drawing::{self, Holder, Sketch};
@@ -45,7 +44,7 @@ fn node(view: &NodeView, paint: Paint) -> String {
 }
 
 fn drawing(view: &NodeView, hardware: &Hardware, paint: Paint) -> String {
-    let unhealthy = hardware.devices.iter().filter(|device| device.health == Health::Unhealthy);
+    let unhealthy = hardware.devices.iter().filter(|device| !device.health.is_served());
     let unhealthy: DeviceSet = unhealthy.map(|device| device.id).collect();
     let holder = |holder: &HolderView| Holder { cores: holder.held_cores, words: words(holder) };
     let sketch = Sketch {

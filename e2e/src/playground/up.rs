@@ -75,7 +75,7 @@ fn checked(types: &[String]) -> anyhow::Result<Vec<NodeSpec>> {
         bail!("{} nodes are too many for one machine; give one to {MOST_NODES} types", types.len());
     }
     let checked = types.iter().map(|name| {
-        let machine = MachineSpec { instance_type: name.clone(), lnc: None, instance_id: None };
+        let machine = MachineSpec { instance_type: name.clone(), lnc: None, instance_id: None, driver: None };
         machine.check(Catalog::embedded())?;
         Ok(NodeSpec::of(name))
     });

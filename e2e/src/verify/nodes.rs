@@ -4,7 +4,6 @@ use anyhow::{bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kind_driver::status::Amounts;
 use neuron_core::names;
-use neuron_core::report::Health;
 
 use super::check::{Check, Checks};
 use super::{Listed, Settings};
@@ -46,7 +45,7 @@ fn has_label(node: &Node, settings: &Settings) -> bool {
 fn agreed(view: &NodeView, node: &Node) -> anyhow::Result<String> {
     let Some(hardware) = &view.hardware else { bail!("{}", view.notes.join("; ")) };
     ensure!(view.notes.is_empty(), "{}", view.notes.join("; "));
-    let healthy = hardware.devices.iter().filter(|device| device.health == Health::Healthy).count() as u64;
+    let healthy = hardware.devices.iter().filter(|device| device.health.is_served()).count() as u64;
     let cores = healthy * u64::from(hardware.cores_per_device);
     for (resource, reported) in [(names::NEURON, healthy), (names::NEURONCORE, cores)] {
         let advertised = Amounts::on(node, resource);

@@ -18,7 +18,7 @@ impl Blueprint {
     /// The files of such a machine.
     ///
     /// # Errors
-    /// Those of [`crate::Machine::up`] before it writes: an unknown type, an impossible LNC or instance id.
+    /// Those of [`crate::Machine::up`] before it writes: an unknown type, an impossible LNC, instance id or driver.
     pub fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Self, MachineError> {
         Ok(Self { description: Description::of(spec, catalog)? })
     }
@@ -50,7 +50,7 @@ impl Blueprint {
     /// shows it only by losing the device.
     ///
     /// # Errors
-    /// No such device, no component or one that the generation cannot show.
+    /// No such device, no component or one that the driver cannot show.
     pub fn health_files(&self, device: u8, health: &Health) -> Result<Option<Vec<Entry>>, MachineError> {
         self.description.check_device(device)?;
         let broken = match health {

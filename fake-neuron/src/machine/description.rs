@@ -2,6 +2,7 @@
 //! [`crate::Machine::up`] and kept in the marker, so that a machine can be opened without a catalog.
 
 use neuron_core::catalog::{Catalog, Generation, InstanceType};
+use neuron_core::driver::{Driver, Drivers};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::MachineError;
@@ -16,13 +17,15 @@ pub struct MachineSpec {
     pub lnc: Option<u8>,
     /// EC2 instance id, 1 to 64 visible ASCII characters. `None`: one that depends on the type's name only.
     pub instance_id: Option<String>,
+    /// The driver's line, such as `2.24` ([`Drivers`]). `None`: the newest that serves the type and whose tree is known.
+    pub driver: Option<String>,
 }
 
 impl MachineSpec {
     /// Checks that such a machine can be made. Nothing is written.
     ///
     /// # Errors
-    /// Those of [`crate::Machine::up`] before it writes: an unknown type, an impossible LNC or instance id.
+    /// Those of [`crate::Machine::up`] before it writes: an unknown type, an impossible LNC, instance id or driver.
     pub fn check(&self, catalog: &Catalog) -> Result<(), MachineError> {
         Description::of(self, catalog).map(drop)
     }
@@ -43,13 +46,17 @@ pub(crate) struct Description {
     pub(crate) cores_per_device: u8,
     /// Links as the driver shows them, by device id.
     pub(crate) driver_links: Vec<Vec<u8>>,
+    /// The driver's line; in the marker of an older fake-neuron none.
+    #[serde(default)]
+    pub(crate) driver: String,
 }
 
 impl Description {
     /// The description of such a machine.
     ///
     /// # Errors
-    /// An unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI cannot hold.
+    /// An unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI cannot hold, a
+    /// driver that does not bind the devices.
     pub(crate) fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Description, MachineError> {
         let name = &spec.instance_type;
         let model = catalog.find(name).ok_or_else(|| unknown(name, catalog))?;
@@ -68,7 +75,14 @@ impl Description {
             lnc: spec.lnc,
             cores_per_device: model.cores_per_device,
             driver_links: model.driver_links.clone(),
+            driver: driver(name, model.generation, spec.driver.as_deref())?.line.clone(),
         })
+    }
+
+    /// The driver's line; none where the program has lost the one that a marker names.
+    pub(crate) fn driver(&self) -> Option<&'static Driver> {
+        let drivers = Drivers::embedded();
+        drivers.named(&self.driver).or_else(|| drivers.newest(self.generation))
     }
 
     /// Device ids in order.
@@ -97,6 +111,23 @@ impl Description {
     pub(crate) fn serial_number(&self, device: u8) -> String {
         format!("{:016x}", stable_hash(&format!("{}/{device}", self.instance_id)))
     }
+}
+
+/// The driver that was asked for, or the type's own.
+fn driver(name: &str, generation: Generation, asked: Option<&str>) -> Result<&'static Driver, MachineError> {
+    let drivers = Drivers::embedded();
+    let found = match asked {
+        Some(line) => drivers.named(line).filter(|driver| driver.generations.contains(&generation)),
+        None => drivers.newest(generation),
+    };
+    found.ok_or_else(|| {
+        let binding = drivers.all().iter().filter(|driver| driver.generations.contains(&generation));
+        MachineError::Driver {
+            name: name.to_owned(),
+            driver: asked.unwrap_or_default().to_owned(),
+            known: binding.map(|driver| driver.line.as_str()).collect::<Vec<_>>().join(", "),
+        }
+    })
 }
 
 /// LNC is 1 or 2, and 2 exists only on Trn2 and Trn3 (docs/reference/neuron.md §1.3).
@@ -144,11 +175,5 @@ fn stable_hash(text: &str) -> u64 {
 
 /// The generation's name as the catalog writes it.
 fn serialize_generation<S: Serializer>(generation: &Generation, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match generation {
-        Generation::Inf1 => "inf1",
-        Generation::Inf2 => "inf2",
-        Generation::Trn1 => "trn1",
-        Generation::Trn2 => "trn2",
-        Generation::Trn3 => "trn3",
-    })
+    serializer.serialize_str(&generation.family().to_ascii_lowercase())
 }

@@ -1,14 +1,14 @@
 //! Makes a device unhealthy or healthy, in the files by which each generation's driver shows it. Called by tests, scenarios
 //! and [`crate::node`].
 
-use neuron_core::catalog::Generation;
+use neuron_core::driver::{DriverFile, HealthFile};
 
 use crate::machine::description::Description;
 use crate::machine::tree::{Entry, Kind};
 use crate::machine::{disk, sysfs, tree};
 use crate::{Machine, MachineError};
 
-/// What `unhealthy_components` can name on Trn2 and Trn3 (docs/reference/neuron.md §4.3).
+/// What `unhealthy_components` can name (Trn2 and Trn3 from driver 2.30 on; docs/reference/neuron.md §4.3).
 const COMPONENTS: [&str; 11] = [
     "hbm",
     "sram",
@@ -23,7 +23,7 @@ const COMPONENTS: [&str; 11] = [
     "device_unreachable",
 ];
 
-/// The two memories whose errors Inf2 and Trn1 count, and the counter of each.
+/// The two memories whose errors are counted, and the counter of each.
 const COUNTED: [(&str, &str); 2] = [("hbm", "mem_ecc_uncorrected"), ("sram", "sram_ecc_uncorrected")];
 
 /// A device's health.
@@ -33,7 +33,7 @@ pub enum Health {
     Healthy,
     /// At least one part is broken.
     Unhealthy {
-        /// The parts, by the driver's names: `hbm`, `sram`, and on Trn2 and Trn3 also
+        /// The parts, by the driver's names: `hbm`, `sram`, and on Trn2 and Trn3 from driver 2.30 on also
         /// `firmware_service_api`, `firmware_service_processor`, `link_intraserver`, `link_host`, `link_efa`,
         /// `link_interserver`, `link_switch`, `axi_fabric`, `device_unreachable`.
         components: Vec<String>,
@@ -50,8 +50,9 @@ impl Health {
 impl Machine {
     /// Sets the health that the driver's files show for `device`, each file in one step:
     ///
-    /// - Trn2, Trn3: `stats/hardware/health_status/unhealthy_components` holds the comma list, an empty line when healthy;
-    /// - Inf2, Trn1: `stats/hardware/mem_ecc_uncorrected` (`hbm`) and `sram_ecc_uncorrected` (`sram`) are 1, or 0 when healthy;
+    /// - where the driver has `unhealthy_components` (Trn2 and Trn3 from 2.30 on), it holds the comma list, an empty line when
+    ///   healthy;
+    /// - elsewhere `mem_ecc_uncorrected` (`hbm`) and `sram_ecc_uncorrected` (`sram`) are 1, or 0 when healthy;
     /// - Inf1 has neither: an unhealthy device is lost, a healthy one restored.
     ///
     /// # Errors
@@ -69,8 +70,7 @@ impl Machine {
             return if broken.is_empty() { self.restore(device) } else { self.lose(device) };
         };
         disk::check_folders(self.root(), &tree::device(self.description(), device))?;
-        let hardware = format!("{}/stats/hardware", tree::sysfs_folder(device));
-        if !disk::is_there(&self.root().join(&hardware)) {
+        if !disk::is_there(&self.root().join(tree::sysfs_folder(device))) {
             return Err(MachineError::Lost { instance_type: self.instance_type().to_owned(), device });
         }
         files.iter().try_for_each(|file| match &file.kind {
@@ -80,30 +80,34 @@ impl Machine {
     }
 }
 
-/// The files that show which components of a device are broken; none where the generation shows it only by losing the device.
+/// The files that show which components of a device are broken; none where the driver shows it only by losing the device.
 pub(crate) fn files(description: &Description, device: u8, broken: &[String]) -> Option<Vec<Entry>> {
-    let hardware = format!("{}/stats/hardware", tree::sysfs_folder(device));
-    if description.generation == Generation::Inf1 {
-        return None;
+    let entry = |file: &DriverFile, content: String| sysfs::entry(description, device, file, content);
+    if let Some(file) = components_file(description) {
+        return Some(vec![entry(file, format!("{}\n", broken.join(",")))]);
     }
-    if sysfs::has_health_status(description.generation) {
-        let path = format!("{hardware}/health_status/unhealthy_components");
-        return Some(vec![Entry::fixed(path, format!("{}\n", broken.join(",")))]);
-    }
-    let counters = COUNTED.iter().map(|(component, counter)| {
+    let counters = COUNTED.iter().filter_map(|(component, counter)| {
+        let file = sysfs::files(description).find(|file| file.name() == *counter)?;
         let errors = u8::from(broken.iter().any(|name| name == component));
-        Entry::writable(format!("{hardware}/{counter}"), format!("{errors}\n"))
+        Some(entry(file, format!("{errors}\n")))
     });
-    Some(counters.collect())
+    let counters: Vec<Entry> = counters.collect();
+    (!counters.is_empty()).then_some(counters)
+}
+
+/// The file that names broken components, where the driver has one.
+fn components_file(description: &Description) -> Option<&'static DriverFile> {
+    sysfs::files(description).find(|file| file.health == Some(HealthFile::Components))
 }
 
 impl Description {
-    /// Whether the generation can show these components as broken.
+    /// Whether the driver can show these components as broken.
     ///
     /// # Errors
     /// No component, or one that it cannot show.
     pub(crate) fn check_components(&self, device: u8, components: &[String]) -> Result<(), MachineError> {
-        let known: Vec<&str> = if matches!(self.generation, Generation::Inf2 | Generation::Trn1) {
+        let counts = files(self, device, &[]).is_some() && components_file(self).is_none();
+        let known: Vec<&str> = if counts {
             COUNTED.iter().map(|(component, _)| *component).collect()
         } else {
             COMPONENTS.to_vec()

@@ -1,80 +1,85 @@
-//! One device's sysfs attributes to the byte, as the driver writes them (docs/reference/neuron.md §4.3). Called by
-//! [`crate::machine::tree`]. The driver's memory and status counters, thousands of files a machine, are left out: discovery
+//! One device's sysfs attributes to the byte, as its driver writes them (docs/reference/neuron.md §4.3, §4.9). Called by
+//! [`crate::machine::tree`]. Which files a driver has is data (`core/data/driver-layouts.json`); what is in those that differ
+//! from device to device is here. The driver's memory and status counters, thousands of files a machine, are left out: discovery
 //! and health read none of them. Links are the catalog's `driver_links`: what the driver shows, not what is reachable.
 
 use neuron_core::catalog::Generation;
+use neuron_core::driver::{DriverFile, Drivers};
 
 use crate::machine::description::Description;
-use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind, sysfs_folder};
+use crate::machine::tree::{CLASS, DRIVER_MAJOR, Entry, Kind, sysfs_folder};
 
-const ECC_COUNTERS: [&str; 5] = [
-    "sram_ecc_uncorrected",
-    "mem_ecc_uncorrected",
-    "mem_ecc_repairable_uncorrected",
-    "sram_ecc_corrected",
-    "mem_ecc_corrected",
-];
+/// Where a driver whose paths are not known has its files, below a device's folder: a place of our own making, which no reader can
+/// expect. The names stay.
+const MOVED: &str = "moved";
 
 /// Every attribute of one device; a counter starts at 0.
 pub(crate) fn device(description: &Description, id: u8) -> Vec<Entry> {
     let folder = sysfs_folder(id);
-    let names = Names::of(description.generation);
-    let links = description.driver_links.get(usize::from(id)).map(Vec::as_slice).unwrap_or_default();
+    // The kernel's own.
     let mut entries = vec![
         Entry::fixed(format!("{folder}/dev"), format!("{DRIVER_MAJOR}:{id}\n")),
         Entry::writable(
             format!("{folder}/uevent"),
             format!("MAJOR={DRIVER_MAJOR}\nMINOR={id}\nDEVNAME=neuron{id}\n"),
         ),
-        Entry {
-            path: format!("{folder}/reset"),
-            kind: Kind::File { content: "1\n".to_owned(), mode: 0o600 },
-        },
-        // No newline: clients parse it untrimmed.
-        Entry::fixed(format!("{folder}/core_count"), description.cores_per_device.to_string()),
-        Entry::fixed(format!("{folder}/connected_devices"), connected_devices(links)),
-        Entry::writable(format!("{folder}/info/notify_delay"), "-1\n"),
-        Entry::fixed(
-            format!("{folder}/info/architecture/arch_type"),
-            format!("{}\n", names.device_architecture),
-        ),
-        Entry::fixed(format!("{folder}/info/architecture/instance_type"), format!("{}\n", names.family)),
-        Entry::fixed(format!("{folder}/info/architecture/device_name"), format!("{}\n", names.device)),
     ];
-    if description.generation != Generation::Inf1 {
-        let serial = format!("{}\n", description.serial_number(id));
-        entries.push(Entry::fixed(format!("{folder}/info/serial_number"), serial));
-        entries.extend(zeros(&format!("{folder}/stats/hardware"), &ECC_COUNTERS));
-    }
-    if has_health_status(description.generation) {
-        let health = format!("{folder}/stats/hardware/health_status");
-        entries.push(Entry::fixed(format!("{health}/unhealthy_components"), "\n"));
-        entries.extend(zeros(&health, &["healthcheck_heartbeat", "hw_error_event"]));
-    }
+    entries.extend(files(description).map(|file| {
+        let content = file.at_rest.clone().unwrap_or_else(|| own_content(description, id, file.name()));
+        entry(description, id, file, content)
+    }));
     // One folder per *physical* core, whatever the LNC.
+    let names = Names::of(description.generation);
     for core in 0..description.cores_per_device {
         let architecture = format!("{folder}/neuron_core{core}/info/architecture/arch_type");
-        entries.push(Entry::fixed(architecture, format!("{}\n", names.core_architecture)));
+        entries.push(Entry::writable(architecture, format!("{}\n", names.core_architecture)));
     }
     entries
 }
 
-/// Whether the generation's driver shows `stats/hardware/health_status`.
-pub(crate) fn has_health_status(generation: Generation) -> bool {
-    matches!(generation, Generation::Trn2 | Generation::Trn3)
+/// The attributes of the class of devices.
+pub(crate) fn class(description: &Description) -> impl Iterator<Item = Entry> {
+    let files = Drivers::embedded().class_files(driver_version(description), description.generation);
+    files.map(|file| Entry {
+        path: format!("{CLASS}/{}", file.path),
+        kind: Kind::File { content: file.at_rest.clone().unwrap_or_default(), mode: file.mode },
+    })
 }
 
-/// The newest driver known to serve the generation. 2.24 is the last one for Inf1 (AWS' announcement "Correction: Neuron
-/// Driver support for Inf1").
-pub(crate) fn driver_version(generation: Generation) -> &'static str {
-    match generation {
-        Generation::Inf1 => "2.24.7.0",
-        _ => "2.27.4.0",
+/// The files that the description's driver shows of each device.
+pub(crate) fn files(description: &Description) -> impl Iterator<Item = &'static DriverFile> {
+    Drivers::embedded().device_files(driver_version(description), description.generation)
+}
+
+/// A file of a device, where the description's driver has it.
+pub(crate) fn entry(description: &Description, id: u8, file: &DriverFile, content: String) -> Entry {
+    let is_known = description.driver().is_none_or(|driver| driver.paths_known);
+    let below = if is_known { file.path.clone() } else { format!("{MOVED}/{}", file.path) };
+    let path = format!("{}/{below}", sysfs_folder(id));
+    Entry { path, kind: Kind::File { content, mode: file.mode } }
+}
+
+/// What `/sys/module/neuron/version` says.
+pub(crate) fn driver_version(description: &Description) -> &'static str {
+    description.driver().map_or("", |driver| &driver.version)
+}
+
+/// What is in a file that differs between devices.
+fn own_content(description: &Description, id: u8, name: &str) -> String {
+    let names = Names::of(description.generation);
+    match name {
+        // No newline: clients parse it untrimmed.
+        "core_count" => description.cores_per_device.to_string(),
+        "connected_devices" => {
+            let links = description.driver_links.get(usize::from(id)).map(Vec::as_slice).unwrap_or_default();
+            connected_devices(links)
+        }
+        "serial_number" => format!("{}\n", description.serial_number(id)),
+        "arch_type" => format!("{}\n", names.device_architecture),
+        "instance_type" => format!("{}\n", description.generation.family()),
+        "device_name" => format!("{}\n", names.device),
+        _ => String::new(),
     }
-}
-
-fn zeros(folder: &str, names: &[&str]) -> Vec<Entry> {
-    names.iter().map(|name| Entry::writable(format!("{folder}/{name}"), "0\n")).collect()
 }
 
 /// Ids joined by a comma and a space, then a newline; without links the newline alone.
@@ -85,7 +90,6 @@ fn connected_devices(links: &[u8]) -> String {
 
 /// What a generation calls itself in `info/architecture`.
 struct Names {
-    family: &'static str,
     device: &'static str,
     device_architecture: &'static str,
     core_architecture: &'static str,
@@ -94,13 +98,13 @@ struct Names {
 impl Names {
     /// Inf2 says NDv3 although its cores are NCv2: the driver's own table.
     fn of(generation: Generation) -> Names {
-        let (family, device, device_architecture, core_architecture) = match generation {
-            Generation::Inf1 => ("Inf1", "Inferentia", "NDv1", "NCv1"),
-            Generation::Inf2 => ("Inf2", "Inferentia2", "NDv3", "NCv2"),
-            Generation::Trn1 => ("Trn1", "Trainium1", "NDv2", "NCv2"),
-            Generation::Trn2 => ("Trn2", "Trainium2", "NDv3", "NCv3"),
-            Generation::Trn3 => ("Trn3", "Trainium3", "NDv4", "NCv4"),
+        let (device, device_architecture, core_architecture) = match generation {
+            Generation::Inf1 => ("Inferentia", "NDv1", "NCv1"),
+            Generation::Inf2 => ("Inferentia2", "NDv3", "NCv2"),
+            Generation::Trn1 => ("Trainium1", "NDv2", "NCv2"),
+            Generation::Trn2 => ("Trainium2", "NDv3", "NCv3"),
+            Generation::Trn3 => ("Trainium3", "NDv4", "NCv4"),
         };
-        Names { family, device, device_architecture, core_architecture }
+        Names { device, device_architecture, core_architecture }
     }
 }

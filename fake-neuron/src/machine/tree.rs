@@ -11,6 +11,9 @@ pub const DRIVER_MAJOR: u32 = 120;
 /// Name of the file in the root that describes the fake machine, as JSON.
 pub const MARKER: &str = ".fake-neuron.json";
 
+/// The class of devices, below the root.
+pub(crate) const CLASS: &str = "sys/class/neuron_device";
+
 /// One thing to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -66,10 +69,7 @@ pub(crate) fn machine(description: &Description) -> Vec<Entry> {
         Entry::fixed(format!("{dmi}/board_asset_tag"), format!("{}\n", description.instance_id)),
         Entry::fixed(format!("{dmi}/sys_vendor"), "Amazon EC2\n"),
         Entry::link("sys/class/dmi/id", "../../devices/virtual/dmi/id"),
-        Entry::fixed(
-            "sys/module/neuron/version",
-            format!("{}\n", sysfs::driver_version(description.generation)),
-        ),
+        Entry::fixed("sys/module/neuron/version", format!("{}\n", sysfs::driver_version(description))),
         Entry::fixed(
             "proc/devices",
             format!("Character devices:\n{DRIVER_MAJOR} neuron\n\nBlock devices:\n"),
@@ -80,6 +80,7 @@ pub(crate) fn machine(description: &Description) -> Vec<Entry> {
         let setting = format!("NEURON_LOGICAL_NC_CONFIG={lnc}");
         entries.push(Entry::writable("opt/aws/neuron/logical_nc_config", setting));
     }
+    entries.extend(sysfs::class(description));
     entries.extend(description.devices().flat_map(|id| device(description, id)));
     entries
 }
@@ -100,7 +101,7 @@ pub(crate) fn sysfs_folder(id: u8) -> String {
 
 /// The class' link to [`sysfs_folder`].
 pub(crate) fn class_link(id: u8) -> String {
-    format!("sys/class/neuron_device/neuron{id}")
+    format!("{CLASS}/neuron{id}")
 }
 
 /// The node that programs open.

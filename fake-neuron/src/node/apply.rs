@@ -38,8 +38,8 @@ pub fn apply(
         remove(root, before)?;
     }
     let Some(instance_type) = desired.instance_type.clone() else { return Ok(()) };
-    let machine =
-        Machine::up(&MachineSpec { instance_type, lnc: desired.lnc, instance_id: None }, root, catalog)?;
+    let (lnc, driver) = (desired.lnc, desired.driver.clone());
+    let machine = Machine::up(&MachineSpec { instance_type, lnc, instance_id: None, driver }, root, catalog)?;
     if let Some(unknown) = desired.devices.keys().find(|id| **id >= machine.devices()) {
         machine.check_device(*unknown)?;
     }

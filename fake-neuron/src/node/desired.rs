@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
 /// Annotation (or label): physical cores in one logical core, 1 or 2.
 const LNC: &str = "neuron-e2e/lnc";
+/// Annotation: the driver's line, such as `2.24`.
+const DRIVER: &str = "neuron-e2e/driver";
 /// Annotation: device id to state, as JSON.
 const DEVICES: &str = "neuron-e2e/devices";
 /// Annotation: path below the root to text, or to null for a file that is removed, as JSON.
@@ -27,6 +29,9 @@ pub struct DesiredHardware {
     pub instance_type: Option<String>,
     /// 1 or 2; `None`: no setting is written, so readers use the type's default.
     pub lnc: Option<u8>,
+    /// The driver's line; `None`: the type's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// Devices that are not healthy, by id.
     pub devices: BTreeMap<u8, DeviceState>,
     /// Files that differ from the driver's, by path below the root: their text, or `None` for missing.
@@ -95,6 +100,7 @@ impl DesiredHardware {
             generation: DesiredHardware::generation_of(annotations),
             instance_type,
             lnc,
+            driver: given(DRIVER).cloned(),
             devices,
             files,
         })
@@ -112,7 +118,10 @@ impl DesiredHardware {
 
     /// Whether machine and changed files are the same, so that only devices' states may differ.
     pub(crate) fn is_same_machine(&self, other: &DesiredHardware) -> bool {
-        self.instance_type == other.instance_type && self.lnc == other.lnc && self.files == other.files
+        self.instance_type == other.instance_type
+            && self.lnc == other.lnc
+            && self.driver == other.driver
+            && self.files == other.files
     }
 }
 
@@ -122,6 +131,9 @@ impl fmt::Display for DesiredHardware {
         f.write_str(instance_type)?;
         if let Some(lnc) = self.lnc {
             write!(f, " at LNC {lnc}")?;
+        }
+        if let Some(driver) = &self.driver {
+            write!(f, " with driver {driver}")?;
         }
         for (id, state) in &self.devices {
             write!(f, ", neuron{id} {}", if *state == DeviceState::Lost { "lost" } else { "unhealthy" })?;

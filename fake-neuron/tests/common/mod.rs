@@ -12,7 +12,7 @@ use neuron_core::catalog::Catalog;
 use tempfile::TempDir;
 
 pub(crate) fn spec(instance_type: &str) -> MachineSpec {
-    MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None }
+    MachineSpec { instance_type: instance_type.to_owned(), lnc: None, instance_id: None, driver: None }
 }
 
 /// An empty folder that goes when the test ends, and the root to use in it, which does not exist yet.

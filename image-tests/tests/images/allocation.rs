@@ -77,7 +77,8 @@ async fn sees(requested: Requested, numbers: &[u32], variables: &[(&str, &str)])
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let spec = MachineSpec { instance_type: "inf2.24xlarge".to_owned(), lnc: None, instance_id: None };
+    let spec =
+        MachineSpec { instance_type: "inf2.24xlarge".to_owned(), lnc: None, instance_id: None, driver: None };
     let machine = Machine::up(&spec, &folder.path().join("r"), Catalog::embedded()).unwrap();
     let node = machine.root().join("dev/neuron0").metadata().unwrap();
     if !node.file_type().is_char_device() {

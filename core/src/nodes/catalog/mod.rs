@@ -225,6 +225,21 @@ impl Catalog {
 }
 
 impl Generation {
+    /// Every generation, oldest first.
+    pub const ALL: [Generation; 5] =
+        [Generation::Inf1, Generation::Inf2, Generation::Trn1, Generation::Trn2, Generation::Trn3];
+
+    /// What the driver calls it in `info/architecture/instance_type` (docs/reference/neuron.md §4.3).
+    pub fn family(self) -> &'static str {
+        match self {
+            Generation::Inf1 => "Inf1",
+            Generation::Inf2 => "Inf2",
+            Generation::Trn1 => "Trn1",
+            Generation::Trn2 => "Trn2",
+            Generation::Trn3 => "Trn3",
+        }
+    }
+
     /// The LNCs that the generation can run at, ascending (docs/reference/neuron.md §1.3).
     pub fn logical_core_sizes(self) -> &'static [u8] {
         match self {

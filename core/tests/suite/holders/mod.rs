@@ -48,7 +48,7 @@ fn at(time: &str, pod: BoundPod) -> BoundPod {
 }
 
 fn report(holders: &[(&str, &str)]) -> NodeReport {
-    let device = |id| DeviceReport { id, links: Default::default(), health: Health::Healthy };
+    let device = |id| DeviceReport { id, links: Default::default(), health: Health::Healthy, reason: None };
     let holder = |&(uid, cores): &(&str, &str)| HolderReport {
         pod: format!("ns/{uid}"),
         uid: uid.to_owned(),

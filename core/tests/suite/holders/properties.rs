@@ -65,7 +65,7 @@ fn pod(place: usize, case: &Case) -> BoundPod {
 }
 
 fn report(cases: &[Case]) -> NodeReport {
-    let device = |id| DeviceReport { id, links: Default::default(), health: Health::Healthy };
+    let device = |id| DeviceReport { id, links: Default::default(), health: Health::Healthy, reason: None };
     let holders = cases.iter().enumerate().filter_map(|(place, case)| {
         let (first, count) = case.reported?;
         let uid = format!("u{place}");

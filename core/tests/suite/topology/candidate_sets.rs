@@ -78,6 +78,7 @@ fn report(devices: u8, cores_per_device: u8, links: &[(u8, u8)]) -> NodeReport {
         id,
         links: links.iter().filter(|(from, _)| *from == id).map(|(_, to)| *to).collect(),
         health: Health::Healthy,
+        reason: None,
     };
     NodeReport {
         v: 1,

@@ -148,6 +148,7 @@ fn report(links: &[&str]) -> NodeReport {
         id: id as u8,
         links: links.parse().unwrap(),
         health: Health::Healthy,
+        reason: None,
     };
     NodeReport {
         v: 1,

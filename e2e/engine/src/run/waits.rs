@@ -4,7 +4,6 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::Api;
 use neuron_core::names;
-use neuron_core::report::Health;
 use tokio::time::Instant;
 
 use super::{Run, UNCHANGED_FOR, collect};
@@ -94,7 +93,7 @@ impl<C: Cluster> Run<'_, C> {
         until(self.cluster, &format!("node {name} to report device {device} as {state:?}"), async || {
             let Some(report) = report(&nodes.get(name).await?) else { return Ok(false) };
             let known = report.devices.iter().find(|known| known.id == device);
-            Ok(known.is_some_and(|known| (known.health == Health::Healthy) == healthy))
+            Ok(known.is_some_and(|known| known.health.is_served() == healthy))
         })
         .await?;
         if self.is_stopped(Part::Kubelet) || !self.reports_follow() {
@@ -103,7 +102,7 @@ impl<C: Cluster> Run<'_, C> {
         until(self.cluster, &format!("node {name} to offer its healthy devices and no others"), async || {
             let node = nodes.get(name).await?;
             let Some(report) = report(&node) else { return Ok(false) };
-            let healthy = report.devices.iter().filter(|device| device.health == Health::Healthy).count();
+            let healthy = report.devices.iter().filter(|device| device.health.is_served()).count();
             let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
             Ok(allocatable.get(names::NEURON).is_some_and(|offered| offered.0 == healthy.to_string()))
         })

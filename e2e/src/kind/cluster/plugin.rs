@@ -5,7 +5,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kind_driver::status::{Amounts, is_ready, is_ready_since};
 use kind_driver::{DaemonSetSwitch, WAIT};
 use neuron_core::names;
-use neuron_core::report::Health;
 use neuron_e2e_engine::observe::report;
 use testkit_support::Wait;
 
@@ -103,7 +102,7 @@ fn allocatable(node: &Node, resource: &str) -> usize {
 
 fn advertises_its_report(node: &Node) -> bool {
     let Some(report) = report(node) else { return false };
-    let healthy = report.devices.iter().filter(|device| device.health == Health::Healthy).count();
+    let healthy = report.devices.iter().filter(|device| device.health.is_served()).count();
     healthy > 0
         && allocatable(node, names::NEURON) == healthy
         && allocatable(node, names::NEURONCORE) >= healthy

@@ -1,0 +1,61 @@
+//! The lines of the driver and what each shows.
+
+use std::collections::BTreeSet;
+
+use neuron_core::catalog::Generation;
+use neuron_core::driver::{Drivers, HealthFile};
+use rstest::rstest;
+
+#[test]
+fn every_generation_has_a_line_and_a_line_shows_no_file_twice() {
+    let drivers = Drivers::embedded();
+    for generation in Generation::ALL {
+        assert!(drivers.newest(generation).is_some(), "{generation:?}");
+    }
+    for driver in drivers.all() {
+        assert_eq!(drivers.named(&driver.line), Some(driver));
+        for generation in &driver.generations {
+            let paths: Vec<&str> =
+                drivers.device_files(&driver.version, *generation).map(|file| file.path.as_str()).collect();
+            let different: BTreeSet<&str> = paths.iter().copied().collect();
+            assert_eq!(paths.len(), different.len(), "{} {generation:?}", driver.line);
+            assert!(paths.contains(&"core_count"), "{} {generation:?}", driver.line);
+        }
+    }
+}
+
+#[rstest]
+#[case::inf1_shows_only_its_reset("2.21.37.0", Generation::Inf1, &["reset"])]
+#[case::trn2_before_components("2.24.7.0", Generation::Trn2, &["reset", "sram_ecc_uncorrected", "mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected"])]
+#[case::trn2("2.30.2.0", Generation::Trn2, &["reset", "sram_ecc_uncorrected", "mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "unhealthy_components"])]
+#[case::trn1_never("2.30.2.0", Generation::Trn1, &["reset", "sram_ecc_uncorrected", "mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected"])]
+#[case::older_than_all("2.12.14.0", Generation::Inf1, &["reset"])]
+#[case::newer_than_all("3.1.0.0\n", Generation::Inf1, &["reset"])]
+#[case::no_version_counts_as_the_newest("", Generation::Trn3, &["reset", "sram_ecc_uncorrected", "mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "unhealthy_components"])]
+fn health_is_told_by(#[case] version: &str, #[case] generation: Generation, #[case] names: &[&str]) {
+    let files = Drivers::embedded().device_files(version, generation);
+    let told: Vec<&str> = files.filter(|file| file.health.is_some()).map(|file| file.name()).collect();
+    assert_eq!(told, names);
+}
+
+#[rstest]
+#[case("2.24.7.0", 0o400)]
+#[case("2.28.0.0", 0o444)]
+fn core_count_can_be_read_by_everybody_from_2_28_on(#[case] version: &str, #[case] mode: u32) {
+    let mut files = Drivers::embedded().device_files(version, Generation::Trn1);
+    assert_eq!(files.find(|file| file.path == "core_count").map(|file| file.mode), Some(mode));
+}
+
+#[test]
+fn the_newest_line_by_what_is_known_is_not_the_reorganised_one() {
+    let drivers = Drivers::embedded();
+    assert_eq!(drivers.newest(Generation::Trn2).unwrap().line, "2.30");
+    assert_eq!(drivers.newest(Generation::Inf1).unwrap().line, "2.21");
+    assert!(!drivers.named("2.31-unknown").unwrap().paths_known);
+    assert_eq!(
+        drivers.all().iter().map(|driver| driver.line.as_str()).collect::<Vec<_>>(),
+        ["2.21", "2.24", "2.28", "2.30", "2.31-unknown"]
+    );
+    let components = drivers.device_files("2.31.0.0", Generation::Trn2);
+    assert_eq!(components.filter(|file| file.health == Some(HealthFile::Components)).count(), 1);
+}

@@ -1,0 +1,145 @@
+//! Where one device's files are: at the path where its driver's layout has them, else wherever below the device's folder a file of
+//! that name is, since drivers move files and keep their names (docs/reference/neuron.md §4.9). Read by `discovery` and `health`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use neuron_core::ids::DeviceSet;
+use runtime::system::FileKind;
+use runtime::{System, reached};
+use tokio::time::Instant;
+
+use crate::hardware::sysfs::{self, DEVICES, FileError};
+
+/// Time between two searches for a file that is not where it is expected.
+const SEARCH_AGAIN: Duration = Duration::from_secs(10);
+/// Entries below a device's folder that a search looks at, at most. A real folder has some 60 without its cores and counters.
+const SEARCHED: usize = 1000;
+
+/// One device's files, all below the plugin's `--root`.
+#[derive(Clone, Debug)]
+pub struct DeviceFiles {
+    /// The device, 0 to 63.
+    pub id: u8,
+    /// The device's folder in sysfs.
+    pub folder: PathBuf,
+    /// The device's node in `/dev`.
+    pub node: PathBuf,
+    /// What is being read: when a look ends too late, this is what hangs.
+    pub at: PathBuf,
+    /// The files that a search has found, by name.
+    found: BTreeMap<String, PathBuf>,
+    searched: Option<Instant>,
+}
+
+/// What the driver says of a device's shape, as far as it says anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Physical cores, 1 to 128.
+    pub cores: Option<u8>,
+    /// Devices that the driver says it is linked to.
+    pub links: Option<DeviceSet>,
+}
+
+impl DeviceFiles {
+    /// The files of device `id`. Nothing is read yet.
+    pub fn new(root: &Path, id: u8) -> Self {
+        let folder = root.join(DEVICES).join(format!("neuron{id}"));
+        let node = device_node(root, id);
+        DeviceFiles { id, at: node.clone(), folder, node, found: BTreeMap::new(), searched: None }
+    }
+
+    /// The text of a file that the driver's layout has at `path` below the device's folder; none if no file of its name is there.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read, or not in time.
+    pub async fn read(&mut self, system: &System, path: &str) -> Result<Option<String>, FileError> {
+        if let Some(text) = self.read_at(system, self.folder.join(path)).await? {
+            return Ok(Some(text));
+        }
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        if let Some(found) = self.found.get(name).cloned()
+            && let Some(text) = self.read_at(system, found).await?
+        {
+            return Ok(Some(text));
+        }
+        if self.searched.is_some_and(|searched| searched.elapsed() < SEARCH_AGAIN) {
+            return Ok(None);
+        }
+        self.search(system).await;
+        match self.found.get(name).cloned() {
+            Some(found) => {
+                reached("plugin: device file found by name");
+                self.read_at(system, found).await
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The device's shape. A file that is not there says nothing.
+    ///
+    /// # Errors
+    /// A file is malformed, cannot be read or hangs.
+    pub async fn shape(&mut self, system: &System) -> Result<Shape, FileError> {
+        let cores = self.read(system, "core_count").await?;
+        let cores = cores.map(|text| sysfs::core_count(&self.at, &text)).transpose()?;
+        let links = self.read(system, "connected_devices").await?;
+        let links = links.map(|text| sysfs::links(&self.at, &text)).transpose()?;
+        Ok(Shape { cores, links })
+    }
+
+    /// Whether something is at the path.
+    ///
+    /// # Errors
+    /// It cannot be looked at, or not in time.
+    pub async fn is_there(&mut self, system: &System, path: &Path) -> Result<bool, FileError> {
+        path.clone_into(&mut self.at);
+        sysfs::is_there(system, path).await
+    }
+
+    async fn read_at(&mut self, system: &System, path: PathBuf) -> Result<Option<String>, FileError> {
+        self.at = path;
+        sysfs::read_if_there(system, &self.at).await
+    }
+
+    /// Looks at every folder below the device's but those of its cores, outer ones first: of two files of one name the outer counts.
+    async fn search(&mut self, system: &System) {
+        self.searched = Some(Instant::now());
+        self.found.clear();
+        let mut folders = VecDeque::from([self.folder.clone()]);
+        let mut seen = 0;
+        while let Some(folder) = folders.pop_front() {
+            self.at.clone_from(&folder);
+            for name in system.names(&folder).await.unwrap_or_default() {
+                let Some(name) = name.to_str() else { continue };
+                seen += 1;
+                if seen > SEARCHED {
+                    return;
+                }
+                let path = folder.join(name);
+                match system.status(&path).await.map(|status| status.kind) {
+                    Ok(FileKind::Folder) if !name.starts_with("neuron_core") => folders.push_back(path),
+                    Ok(FileKind::File) => drop(self.found.entry(name.to_owned()).or_insert(path)),
+                    // Links lead back to where this came from.
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The node of device `id` in `/dev`.
+pub fn device_node(root: &Path, id: u8) -> PathBuf {
+    root.join("dev").join(format!("neuron{id}"))
+}
+
+/// The devices that the machine shows: by a node in `/dev` or by a folder of the driver's; none without a driver. Other names are
+/// passed over.
+///
+/// # Errors
+/// One of the two folders is there and cannot be read.
+pub async fn device_ids(system: &System, root: &Path) -> Result<DeviceSet, FileError> {
+    let in_dev = sysfs::device_names(system, &root.join("dev")).await?;
+    Ok(in_dev.union(sysfs::device_names(system, &root.join(DEVICES)).await?))
+}

@@ -1,0 +1,117 @@
+//! What makes a device unhealthy, how soon kubelet and the node report hear of it, and in which order.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fake_neuron::{Health, Machine};
+use neuron_device_plugin::HealthOptions;
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::node::Node;
+
+const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron2";
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    let _ = fs::remove_file(&path);
+    fs::write(path, text).unwrap();
+}
+
+fn health(report: &Value) -> &Value {
+    &report["devices"][2]["health"]
+}
+
+type Change = fn(&Machine);
+
+#[rstest]
+#[case::node_gone(
+    |machine: &Machine| fs::remove_file(machine.root().join("dev/neuron2")).unwrap(),
+    |machine: &Machine| machine.restore(2).unwrap(),
+    "/dev/neuron2 is missing"
+)]
+#[case::folder_gone(
+    |machine: &Machine| fs::rename(machine.root().join(DEVICE), machine.root().join("away")).unwrap(),
+    |machine: &Machine| fs::rename(machine.root().join("away"), machine.root().join(DEVICE)).unwrap(),
+    "neuron_device/neuron2 is missing"
+)]
+#[case::memory(
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/stats/hardware/mem_ecc_uncorrected"), "3\n"),
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/stats/hardware/mem_ecc_uncorrected"), "0\n"),
+    "mem_ecc_uncorrected is above 0"
+)]
+#[case::sram(
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/stats/hardware/sram_ecc_uncorrected"), "1\n"),
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/stats/hardware/sram_ecc_uncorrected"), "0\n"),
+    "sram_ecc_uncorrected is above 0"
+)]
+#[case::repairable(
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/stats/hardware/mem_ecc_repairable_uncorrected"), "1\n"),
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/stats/hardware/mem_ecc_repairable_uncorrected"), "0\n"),
+    "mem_ecc_repairable_uncorrected is above 0"
+)]
+#[case::status(
+    |machine: &Machine| machine.set_health(2, &Health::unhealthy("link_host")).unwrap(),
+    |machine: &Machine| machine.set_health(2, &Health::Healthy).unwrap(),
+    "unhealthy components: link_host"
+)]
+#[case::reset(
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/reset"), "0\n"),
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/reset"), "1\n"),
+    "it is being reset"
+)]
+#[case::not_valid(
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/reset"), "2\n"),
+    |machine: &Machine| write(machine.root(), &format!("{DEVICE}/reset"), "1\n"),
+    "it is not valid"
+)]
+#[case::driver(
+    |machine: &Machine| fs::rename(machine.root().join("sys/module"), machine.root().join("away")).unwrap(),
+    |machine: &Machine| fs::rename(machine.root().join("away"), machine.root().join("sys/module")).unwrap(),
+    "the Neuron driver is gone"
+)]
+#[tokio::test]
+async fn a_fault_is_told_within_two_seconds_and_its_end(
+    #[case] breaks: Change,
+    #[case] mends: Change,
+    #[case] why: &str,
+) {
+    let mut node = Node::new("trn2.48xlarge");
+    node.config.health_interval = neuron_device_plugin::Config::new("n").health_interval;
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    node.shows("aws.amazon.com/neuron", 16).await;
+    node.report("it healthy", |report| health(report) == "Healthy").await;
+    let began = Instant::now();
+    breaks(&node.machine);
+    let report = node.report("it unhealthy", |report| health(report) == "Unhealthy").await;
+    let reason = report["devices"][2]["reason"].as_str().unwrap();
+    assert!(reason.contains(why), "{reason}");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    mends(&node.machine);
+    node.report("it healthy", |report| {
+        health(report) == "Healthy" && report["devices"][2]["reason"].is_null()
+    })
+    .await;
+    node.shows("aws.amazon.com/neuron", 16).await;
+}
+
+#[tokio::test]
+async fn what_is_to_be_ignored_makes_no_device_unhealthy() {
+    let mut node = Node::new("trn2.48xlarge");
+    let ignored = ["link_efa", "mem_ecc_repairable_uncorrected"].map(str::to_owned).into();
+    node.config.health = HealthOptions { ignored, ..HealthOptions::default() };
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    write(node.machine.root(), &format!("{DEVICE}/stats/hardware/mem_ecc_repairable_uncorrected"), "1\n");
+    node.machine.set_health(2, &Health::unhealthy("link_efa")).unwrap();
+    node.machine
+        .set_health(3, &Health::Unhealthy { components: vec!["link_efa".into(), "hbm".into()] })
+        .unwrap();
+    let report =
+        node.report("the other unhealthy", |report| report["devices"][3]["health"] == "Unhealthy").await;
+    assert_eq!(report["devices"][3]["reason"], "the driver reports unhealthy components: hbm");
+    assert_eq!(health(&report), "Healthy");
+    node.shows("aws.amazon.com/neuron", 15).await;
+}
