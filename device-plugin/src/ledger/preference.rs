@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     /// What is not to be chosen for a question that no record can be offered for: what somebody holds, and what records promise to
-    /// other pods than those that may be asking.
+    /// other pods than those that may be asking. What is handed down is the asking pod's own, whoever's record promises it.
     pub fn taken(&self, slots: &[Slot], question: &Question) -> CoreSet {
         let may_ask =
             |uid: &str| self.waiting(slots, question.resource, question.count).any(|slot| slot.uid == uid);
@@ -60,6 +60,7 @@ impl Ledger {
         others
             .filter_map(|slot| slot.recorded)
             .fold(self.held(slots, question.name, question.trust), CoreSet::union)
+            .difference(question.must)
     }
 
     /// The slot that a request is for, if only one pod can be meant or one's record says exactly this.

@@ -194,6 +194,18 @@ fn a_record_that_cannot_be_offered_stands_not_in_its_own_pods_way() {
 }
 
 #[test]
+fn what_another_pods_record_promises_is_the_asking_pods_once_it_is_handed_down() {
+    // The init container of `p` was given what the record of `q` says, which asks for as much.
+    let mut node =
+        Node::new(vec![init("p", Device, 1, "0"), slot("p", Device, 2, "0,1"), slot("q", Device, 1, "2")]);
+    node.written(&[entry("p", "init", Device, "2")]);
+    let (available, must) = (set("0,1,2,3"), set("2"));
+    let question =
+        Question { name: NEURON, resource: Device, count: 2, available, must, trust: Trust::Nobody };
+    assert_eq!(node.ledger.taken(&node.slots, &question), CoreSet::EMPTY);
+}
+
+#[test]
 fn what_kubelet_has_written_down_is_held_under_both_names_until_its_pod_has_ended() {
     let mut node = Node::new(vec![slot("p", Device, 2, "0,1"), slot("cores", Core, 1, "")]);
     assert_eq!(node.asked(Device, "0,1"), "given");

@@ -91,8 +91,8 @@ impl Suite for Neuron {
             root: PathBuf::from(ROOT),
             kubelet_dir: start.kubelet_dir,
             poll: milliseconds("poll").unwrap_or(default.poll),
-            // As seldom: a simulated second costs what is read in it.
-            health_interval: milliseconds("poll").unwrap_or(default.health_interval),
+            // Seldom: a simulated second costs what is read in it.
+            health_interval: 4 * milliseconds("poll").unwrap_or(default.poll),
             api_timeout: milliseconds("apiTimeout").unwrap_or(default.api_timeout),
             // What kubelet gives again at once, without a look, is no mistake of a plugin that was told not to look.
             handover: HandoverMode::Wait,
