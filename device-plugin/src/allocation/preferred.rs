@@ -92,7 +92,8 @@ impl Engine {
         let (mut preferred, mut open) = (set, CoreSet::EMPTY);
         while self.handover.mode == HandoverMode::Wait {
             let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
-            let devices = |(uid, cores): (&String, &CoreSet)| (uid.clone(), machine.topology.devices_of(*cores));
+            let devices =
+                |(uid, cores): (&String, &CoreSet)| (uid.clone(), machine.topology.devices_of(*cores));
             let devices = gone.iter().map(devices).collect();
             let Some(process) = self.handover.look(&devices).await else { break };
             reached("plugin: set not preferred, still open");

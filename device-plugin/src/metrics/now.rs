@@ -69,7 +69,9 @@ impl Gauges {
                 self.ids.get_or_create(&OfState { resource, state }).set(whole(*count));
             }
         }
-        for (health, count) in ["Healthy", "Unhealthy", "Unknown"].into_iter().zip(now.devices.into_iter().flatten()) {
+        for (health, count) in
+            ["Healthy", "Unhealthy", "Unknown"].into_iter().zip(now.devices.into_iter().flatten())
+        {
             self.devices.get_or_create(&OfHealth { health }).set(whole(count));
         }
         self.unwritten.set(whole(now.unwritten));
@@ -77,7 +79,8 @@ impl Gauges {
             Some(lnc) => drop(self.lnc.get_or_create(&()).set(lnc.into())),
             None => self.lnc.clear(),
         }
-        for (family, age) in [(&self.checkpoint_age, now.checkpoint_age), (&self.report_age, now.report_age)] {
+        for (family, age) in [(&self.checkpoint_age, now.checkpoint_age), (&self.report_age, now.report_age)]
+        {
             match age {
                 Some(age) => drop(family.get_or_create(&()).set(age.as_secs_f64())),
                 None => family.clear(),

@@ -52,7 +52,8 @@ async fn what_kubelet_asks_is_counted_and_what_is_now_is_shown() {
     }
     node.a_pod_runs(1).await;
     let given = "neuron_device_plugin_allocate_seconds_count{resource=\"aws.amazon.com/neuron\",result=\"given\"} 1\n";
-    let ages = ["checkpoint_age_seconds", "report_age_seconds"].map(|name| format!("neuron_device_plugin_{name} "));
+    let ages =
+        ["checkpoint_age_seconds", "report_age_seconds"].map(|name| format!("neuron_device_plugin_{name} "));
     let shown = async || {
         let text = get(address, "/metrics").await?;
         (text.contains(given) && ages.iter().all(|age| text.contains(age))).then_some(())
