@@ -66,6 +66,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: report not written",
     "plugin: report written again",
     "plugin: serving again",
+    "plugin: set not preferred, still open",
     "plugin: socket lost while registering",
     "plugin: socket not made",
     "plugin: socket not removed",

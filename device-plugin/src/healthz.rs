@@ -11,17 +11,34 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use runtime::{Protocol, Server, System};
 
-use crate::metrics::Metrics;
+use crate::allocation::engine::Engine;
+use crate::hardware::machine::Machine;
+use crate::kubelet::service::listed;
+use crate::metrics::{Metrics, Now};
+use crate::resource::AdvertisedResource;
 use crate::status::Status;
 
 /// How long an open call may take once the plugin is to end. Both are answered at once.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// What is shown.
+#[derive(Clone)]
+pub struct Shown {
+    /// At `/healthz`.
+    pub status: Arc<Status>,
+    /// At `/metrics`.
+    pub metrics: Arc<Metrics>,
+    /// Knows what is now.
+    pub engine: Arc<Engine>,
+    /// What is advertised.
+    pub resources: Vec<AdvertisedResource>,
+}
+
 /// Serves both.
-pub fn server(system: System, status: Arc<Status>, metrics: Arc<Metrics>) -> Server {
+pub fn server(system: System, shown: Shown) -> Server {
     let routes = Router::new()
-        .route("/healthz", get(healthz).with_state(status))
-        .route("/metrics", get(prometheus).with_state(metrics));
+        .route("/healthz", get(healthz).with_state(Arc::clone(&shown.status)))
+        .route("/metrics", get(prometheus).with_state(shown));
     Server::new(system, Protocol::Http1, routes, GRACE)
 }
 
@@ -32,6 +49,28 @@ async fn healthz(State(status): State<Arc<Status>>) -> (StatusCode, String) {
     }
 }
 
-async fn prometheus(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.text())
+async fn prometheus(State(shown): State<Shown>) -> impl IntoResponse {
+    shown.metrics.set(&shown.now().await);
+    let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, text)], shown.metrics.text())
+}
+
+impl Shown {
+    async fn now(&self) -> Now {
+        let checkpoint_age = self.engine.checkpoint.age().await;
+        let machine = self.engine.machine();
+        let ids = machine.iter().flat_map(|machine| {
+            let count = |resource: &AdvertisedResource| (resource.name, listed(machine, resource.unit));
+            self.resources.iter().map(count)
+        });
+        let state = self.engine.state();
+        Now {
+            ids: ids.collect(),
+            devices: machine.as_deref().map(Machine::count_by_health),
+            lnc: machine.as_ref().map(|machine| machine.topology.lnc()),
+            unwritten: state.ledger.answers().len(),
+            checkpoint_age,
+            report_age: state.reported_at.map(|at| at.elapsed()),
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use neuron_core::topology::Policy;
 use neuron_device_plugin::{Config, HandoverMode, HealthOptions, Numbering, UnknownHealth};
-use runtime::System;
+use runtime::{LogFormat, System};
 
 /// Advertises a node's AWS Neuron devices to kubelet.
 #[derive(Debug, Parser)]
@@ -21,22 +21,22 @@ struct Arguments {
     #[arg(long, env = "NODE_NAME")]
     node_name: String,
     /// kubelet's folder.
-    #[arg(long, default_value = "/var/lib/kubelet")]
+    #[arg(long, env = "NEURON_KUBELET_DIR", default_value = "/var/lib/kubelet")]
     kubelet_dir: PathBuf,
     /// Address for /healthz and /metrics, such as 0.0.0.0:8080; not served without it.
-    #[arg(long)]
+    #[arg(long, env = "NEURON_LISTEN")]
     listen: Option<SocketAddr>,
     /// How devices and cores are numbered inside containers: host or renumbered (from 0).
-    #[arg(long, default_value_t)]
+    #[arg(long, env = "NEURON_CONTAINER_NUMBERING", default_value_t)]
     container_numbering: Numbering,
     /// Advertise aws.amazon.com/neurondevice too, the old name of devices.
-    #[arg(long)]
+    #[arg(long, env = "NEURON_LEGACY_RESOURCE")]
     legacy_resource: bool,
     /// File of instance types, merged over those in the program.
-    #[arg(long)]
+    #[arg(long, env = "NEURON_CATALOG")]
     catalog: Option<PathBuf>,
     /// Which sets of devices and cores may be given: documented or linked; as the extender's.
-    #[arg(long, default_value_t)]
+    #[arg(long, env = "NEURON_POLICY", default_value_t)]
     policy: Policy,
     /// What to do about a process of a pod that is gone or has ended and still has a device open which kubelet gives to another
     /// pod: wait until it is closed, mark it by an event, or off. Needs the host's /proc and CAP_SYS_PTRACE.
@@ -49,21 +49,24 @@ struct Arguments {
     #[arg(long, env = "NEURON_HOST_PROC", default_value = "/host/proc")]
     host_proc: PathBuf,
     /// The instance type, in place of what DMI says.
-    #[arg(long)]
+    #[arg(long, env = "NEURON_INSTANCE_TYPE")]
     instance_type: Option<String>,
     /// Seconds between two looks at sockets and allocatable devices.
-    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, env = "NEURON_POLL_SECONDS", default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3600))]
     poll_seconds: u64,
     /// Devices of whose health something cannot be read: serve or refuse.
-    #[arg(long, default_value_t)]
+    #[arg(long, env = "NEURON_UNKNOWN_HEALTH", default_value_t)]
     unknown_health: UnknownHealth,
     /// What makes no device unhealthy, by the driver's names: parts in unhealthy_components such as link_efa, counters such as
     /// mem_ecc_repairable_uncorrected, reset.
-    #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+    #[arg(long, env = "NEURON_HEALTH_IGNORE", value_name = "COMPONENT", value_delimiter = ',')]
     health_ignore: Vec<String>,
     /// Seconds for which the devices of an instance type that is in no catalog must not have changed before they are offered.
-    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(0..=3600))]
+    #[arg(long, env = "NEURON_SETTLE_SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(0..=3600))]
     settle_seconds: u64,
+    /// Form of the log: text or json.
+    #[arg(long, env = "NEURON_LOG_FORMAT", default_value_t)]
+    log_format: LogFormat,
     /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -95,8 +98,9 @@ impl Arguments {
 }
 
 fn main() -> ExitCode {
-    runtime::log();
-    runtime::run_program("device plugin", run(Arguments::parse()))
+    let arguments = Arguments::parse();
+    runtime::log(arguments.log_format);
+    runtime::run_program("device plugin", run(arguments))
 }
 
 #[allow(clippy::disallowed_methods, reason = "the program runs on this machine")]

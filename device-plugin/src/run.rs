@@ -127,8 +127,13 @@ impl Plugin {
         let Some(address) = self.config.listen else { return Ok(()) };
         let listener = self.system.listen(&Address::Tcp(address));
         let listener = listener.with_context(|| format!("cannot listen on {address} (--listen)"))?;
-        let (status, metrics) = (Arc::clone(&self.status), Arc::clone(&self.metrics));
-        let server = healthz::server(self.system.clone(), status, metrics);
+        let shown = healthz::Shown {
+            status: Arc::clone(&self.status),
+            metrics: Arc::clone(&self.metrics),
+            engine: Arc::clone(&self.engine),
+            resources: advertised(self.config.legacy_resource),
+        };
+        let server = healthz::server(self.system.clone(), shown);
         parts.spawn("health server", server.run(listener, stop.clone()));
         Ok(())
     }

@@ -62,6 +62,9 @@ pub struct Arguments {
     /// Port to listen on if no address is given
     #[arg(long, env = "PORT", default_value_t = 12345, value_name = "PORT")]
     pub port: u16,
+    /// Form of the log: text or json
+    #[arg(long, env = "NEURON_LOG_FORMAT", default_value_t)]
+    pub log_format: runtime::LogFormat,
     /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

@@ -10,8 +10,9 @@ use runtime::system::Address;
 use tracing::info;
 
 fn main() -> ExitCode {
-    runtime::log();
-    runtime::run_program("extender", run(Arguments::parse()))
+    let arguments = Arguments::parse();
+    runtime::log(arguments.log_format);
+    runtime::run_program("extender", run(arguments))
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {

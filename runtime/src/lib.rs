@@ -14,7 +14,7 @@
 //! use runtime::{Collection, Json};
 //!
 //! # async fn run() -> anyhow::Result<()> {
-//! runtime::log();
+//! runtime::log(runtime::LogFormat::Text);
 //! let shutdown = runtime::until_signal()?;
 //! let client = runtime::client(None).await?;
 //! let system = runtime::System::real();
@@ -51,7 +51,7 @@ pub use branches::{BRANCHES, BranchCounts, count_branches, counted_branches, rea
 pub use calls::{CallError, read, write};
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
-pub use logs::log;
+pub use logs::{LogFormat, LogFormatError, log};
 #[cfg(planted)]
 pub use planted::{is_planted, plant};
 pub use program::run_program;

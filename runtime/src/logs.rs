@@ -1,12 +1,50 @@
 //! Where logs go. Called first thing by every program.
 
+use std::fmt;
 use std::io::IsTerminal as _;
+use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
-/// Sends logs to standard error, in colours on a terminal: what `RUST_LOG` asks for, else `info` and above.
-pub fn log() {
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object for each line, for those who collect logs.
+    Json,
+}
+
+/// A text that names no form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a form of logs; use text or json")]
+pub struct LogFormatError(String);
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        })
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = LogFormatError;
+
+    fn from_str(text: &str) -> Result<Self, LogFormatError> {
+        let mut all = [LogFormat::Text, LogFormat::Json].into_iter();
+        all.find(|format| format.to_string() == text).ok_or_else(|| LogFormatError(text.to_owned()))
+    }
+}
+
+/// Sends logs to standard error: what `RUST_LOG` asks for, else `info` and above. Text has colours on a terminal.
+pub fn log(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+    }
 }

@@ -19,6 +19,7 @@ use crate::hardware::machine::Machine;
 use crate::ledger::answer::Asked;
 use crate::ledger::holders::Holder;
 use crate::ledger::slot::Slot;
+use crate::metrics::Call;
 use crate::resource::{AdvertisedResource, cores_of, count_of, ids_of};
 
 /// A container that may have its ids.
@@ -63,15 +64,17 @@ impl Engine {
         resource: &AdvertisedResource,
         ids: &[String],
     ) -> Result<ContainerAllocateResponse, AllocationRefusal> {
-        let (node, resource_name) = (&self.node, resource.name);
+        let (node, resource_name, began) = (&self.node, resource.name, Instant::now());
         match self.try_allocate(resource, ids).await {
             Ok((response, pod, devices, cores)) => {
                 self.changed.notify_one();
+                self.metrics.allocate(resource_name, began.elapsed(), None);
                 tracing::info!(node, pod, resource = resource_name, %devices, %cores, "allocated");
                 Ok(response)
             }
             Err(Refused { refusal, pod }) => {
                 refusal.count();
+                self.metrics.allocate(resource_name, began.elapsed(), Some(refusal.name()));
                 tracing::warn!(node, pod, resource = resource_name, reason = %refusal, "allocation refused");
                 Err(refusal)
             }
@@ -139,7 +142,9 @@ impl Engine {
                         AllocationRefusal::held(&machine.topology, asked, &holders, doubt),
                     ));
                 }
-                Decision::Held(..) if doubt.is_some() => self.until_changed(&mut changes, deadline).await,
+                Decision::Held(..) if doubt.is_some() => {
+                    self.until_changed(Call::Allocate, &mut changes, deadline).await
+                }
                 Decision::NotAllowed(_) | Decision::Held(..) | Decision::NotSure => {}
             }
             reached("plugin: live read for an allocation");

@@ -21,7 +21,7 @@ use crate::hardware::machine::Machine;
 use crate::kubelet::checkpoint::{Checkpoint, CheckpointError, CheckpointFile};
 use crate::ledger::slot::{Slot, slots};
 use crate::ledger::{Ledger, Pods as PodsNow};
-use crate::metrics::Metrics;
+use crate::metrics::{Call, Metrics};
 use crate::pods::Pods;
 use crate::probe::Sizes;
 use crate::resource::UnknownId;
@@ -47,6 +47,8 @@ pub struct Engine {
     pub(super) holder_timeout: Duration,
     /// Looks after processes of gone pods.
     pub handover: Handover,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
     pub(super) system: System,
     pub(super) root: PathBuf,
     pub(super) node: String,
@@ -61,6 +63,8 @@ pub struct State {
     pub ledger: Ledger,
     /// The report last written to the node.
     pub report: Option<NodeReport>,
+    /// When it was.
+    pub reported_at: Option<Instant>,
     /// Ids in kubelet's checkpoint that are none of this machine's, by pod UID and container.
     pub ignored: Vec<(String, String, UnknownId)>,
     /// The cores that kubelet offers by its checkpoint; none where that cannot be read.
@@ -107,7 +111,8 @@ impl Engine {
             changed: Notify::new(),
             events: Events::new(system.clone(), client, &config.node_name, config.api_timeout),
             holder_timeout: config.holder_timeout,
-            handover: Handover::new(system.clone(), config, status, metrics),
+            handover: Handover::new(system.clone(), config, status, Arc::clone(&metrics)),
+            metrics,
             system,
             root: config.root.clone(),
             node: config.node_name.clone(),
@@ -191,8 +196,14 @@ impl Engine {
     }
 
     /// Waits until the pods have changed, and not for long.
-    pub(super) async fn until_changed(&self, changes: &mut watch::Receiver<()>, deadline: Instant) {
+    pub(super) async fn until_changed(
+        &self,
+        call: Call,
+        changes: &mut watch::Receiver<()>,
+        deadline: Instant,
+    ) {
         reached("plugin: waits for the end of a holder");
+        let began = Instant::now();
         // Planted: whether the holder has ended is asked without a pause, and so no time passes in which it could.
         #[cfg(planted)]
         while runtime::is_planted("wait-spins") && Instant::now() < deadline {}
@@ -205,5 +216,6 @@ impl Engine {
             }
         };
         let _late = timeout_at(deadline, changed).await;
+        self.metrics.holder_wait(call, began.elapsed());
     }
 }

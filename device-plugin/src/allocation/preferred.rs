@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use neuron_core::ids::CoreSet;
+use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::best_set;
 use runtime::reached;
@@ -10,9 +10,11 @@ use tokio::time::Instant;
 
 use crate::allocation::engine::Engine;
 use crate::allocation::refusal::AllocationRefusal;
+use crate::handover::mode::HandoverMode;
 use crate::hardware::machine::Machine;
 use crate::ledger::holders::Trust;
 use crate::ledger::preference::Question;
+use crate::metrics::Call;
 use crate::resource::{AdvertisedResource, ids_of, known_cores};
 
 impl Engine {
@@ -40,18 +42,21 @@ impl Engine {
             self.read_checkpoint(&machine).await;
             let (recorded, is_late) = self.recorded(&machine, &question);
             // Where the pods cannot be read any linked set will do; none at all is worth asking for them again.
-            let is_enough = || is_live && !is_late && (is_read || self.choose(&machine, &question).is_some());
+            let choose = |question| self.choose(&machine, question, CoreSet::EMPTY);
+            let is_enough = || is_live && !is_late && (is_read || choose(&question).is_some());
             if recorded.is_some() || Instant::now() >= deadline || is_enough() {
                 // Where nobody tells whether a pod has ended, a linked set of what kubelet takes for free is the best guess.
                 let trusting = Question { trust: Trust::Kubelet, ..question };
                 let set = recorded
-                    .or_else(|| self.choose(&machine, &question))
+                    .or_else(|| choose(&question))
                     .or_else(|| self.recorded(&machine, &trusting).0)
-                    .or_else(|| self.choose(&machine, &trusting));
-                return Ok(set.map(|set| ids_of(topology, unit, set)).unwrap_or_default());
+                    .or_else(|| choose(&trusting));
+                let Some(set) = set else { return Ok(Vec::new()) };
+                let set = self.not_open(&machine, &question, set).await;
+                return Ok(ids_of(topology, unit, set));
             }
             if is_live {
-                self.until_changed(&mut changes, deadline).await;
+                self.until_changed(Call::GetPreferredAllocation, &mut changes, deadline).await;
             }
             // The watch may lag the Binding, and the end of a pod whose devices kubelet offers.
             reached("plugin: live read for a preference");
@@ -81,10 +86,33 @@ impl Engine {
         (offer, is_late)
     }
 
-    fn choose(&self, machine: &Machine, question: &Question) -> Option<CoreSet> {
+    /// The set, or another one where a process of a gone pod still has some of it open: the Allocate for that would have to wait, and
+    /// might be refused. The first where all have.
+    async fn not_open(&self, machine: &Machine, question: &Question, set: CoreSet) -> CoreSet {
+        let (mut preferred, mut open) = (set, CoreSet::EMPTY);
+        while self.handover.mode == HandoverMode::Wait {
+            let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
+            let devices =
+                |(uid, cores): (&String, &CoreSet)| (uid.clone(), machine.topology.devices_of(*cores));
+            let devices = gone.iter().map(devices).collect();
+            let Some(process) = self.handover.look(&devices).await else { break };
+            reached("plugin: set not preferred, still open");
+            let of_device = machine.topology.cores_of(DeviceSet::single(process.device));
+            let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
+            open = open.union(had.intersection(of_device));
+            match self.choose(machine, question, open) {
+                Some(other) => preferred = other,
+                None => return set,
+            }
+        }
+        preferred
+    }
+
+    /// The best linked set that is free, without what is to be avoided.
+    fn choose(&self, machine: &Machine, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
         let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
         let (state, slots) = self.current(machine);
-        occupancy.hold(state.ledger.taken(&slots, question));
+        occupancy.hold(state.ledger.taken(&slots, question).union(avoided));
         drop(state);
         occupancy.set_unhealthy(machine.unhealthy());
         // Nothing is preferred where no set fits, and what kubelet takes instead is refused.

@@ -79,6 +79,18 @@ impl AllocationRefusal {
         }
     }
 
+    /// What metrics call it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            AllocationRefusal::NotReady => "not_ready",
+            AllocationRefusal::Unknown(_) => "unknown_id",
+            AllocationRefusal::Unhealthy { .. } => "unhealthy",
+            AllocationRefusal::NotAllowed { .. } => "not_allowed",
+            AllocationRefusal::Held { .. } => "held",
+            AllocationRefusal::StillOpen { .. } => "still_open",
+        }
+    }
+
     pub(super) fn not_allowed(topology: &Topology, asked: &Asked, doubt: String) -> AllocationRefusal {
         let Asked { resource: unit, cores, count, .. } = *asked;
         let (noun, instance_type) = (unit.noun(), topology.instance_type());

@@ -98,7 +98,11 @@ impl Handover {
         }
     }
 
-    async fn look(&self, gone: &BTreeMap<String, DeviceSet>) -> Option<OpenDevice> {
+    /// A process of these gone pods, by UID, that has a device open which its pod had; none if there is none, or nobody can tell.
+    pub async fn look(&self, gone: &BTreeMap<String, DeviceSet>) -> Option<OpenDevice> {
+        if gone.is_empty() {
+            return None;
+        }
         let too_long = |_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut));
         match timeout(LONGEST_LOOK, self.processes.first_with_open(gone)).await.unwrap_or_else(too_long) {
             Ok(open) => {

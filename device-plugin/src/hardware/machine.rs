@@ -71,6 +71,19 @@ impl Machine {
             .map_or(DeviceHealth::Healthy, |unread| DeviceHealth::Unknown(unread.clone()))
     }
 
+    /// Numbers of devices that are healthy, that are not, and of which it is not known.
+    pub fn count_by_health(&self) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for device in self.topology.all_devices().iter() {
+            counts[match self.health(device) {
+                DeviceHealth::Healthy => 0,
+                DeviceHealth::Unhealthy(_) => 1,
+                DeviceHealth::Unknown(_) => 2,
+            }] += 1;
+        }
+        counts
+    }
+
     /// The LNC that a container must be told: the node's, where that is not the type's default.
     pub fn told_lnc(&self) -> Option<u8> {
         Some(self.topology.lnc()).filter(|lnc| *lnc != self.default_lnc)

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use neuron_core::ids::{CoreSet, KubeletId};
 use neuron_core::topology::Topology;
@@ -142,6 +143,12 @@ impl CheckpointFile {
     pub async fn has_changed(&self) -> bool {
         let last = *self.last.lock().await;
         last != Some(self.system.status(&self.path).await.ok())
+    }
+
+    /// How long ago kubelet wrote the file, by the clock of its file system; none if it is not there.
+    pub async fn age(&self) -> Option<Duration> {
+        let status = self.system.status(&self.path).await.ok()?;
+        Some(self.system.now().duration_since(status.modified).unwrap_or_default())
     }
 
     async fn read_file(&self, topology: &Topology) -> Result<Checkpoint, CheckpointError> {

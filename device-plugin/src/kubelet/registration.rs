@@ -41,7 +41,7 @@ pub struct Registration {
     pub engine: Arc<Engine>,
     /// Shows what keeps the resource from being registered.
     pub status: Arc<Status>,
-    /// Counts refused registrations.
+    /// Counts registrations.
     pub metrics: Arc<Metrics>,
     /// Tells what kubelet counts as allocatable.
     pub pod_resources: Arc<PodResources>,
@@ -127,6 +127,7 @@ impl Registration {
             let registered = self.try_register(lock, server).await;
             match (registered, server.as_mut()) {
                 (Ok(kubelet), Some(current)) => {
+                    self.metrics.registration(self.resource.name, true);
                     self.status.fine(self.resource.name);
                     let since = Instant::now();
                     let lost = self.until_lost(kubelet, lock, current).await;
@@ -147,6 +148,7 @@ impl Registration {
                 (Ok(_), None) => {}
                 (Err(error), _) => {
                     error.count();
+                    self.metrics.registration(self.resource.name, false);
                     self.status.problem(self.resource.name, &error.to_string());
                     self.close(server).await;
                     if let RegistrationError::AlreadyConnected { .. } = error {

@@ -15,6 +15,7 @@ use kubelet_api::deviceplugin::v1beta1::{
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -23,6 +24,7 @@ use tracing::{Span, info_span, instrument};
 use crate::allocation::engine::Engine;
 use crate::allocation::refusal::AllocationRefusal;
 use crate::hardware::machine::Machine;
+use crate::metrics::Preferred;
 use crate::resource::{AdvertisedResource, ids_of};
 
 /// Which optional calls kubelet is to make.
@@ -127,7 +129,14 @@ impl DevicePlugin for Service {
             let count = u32::try_from(container.allocation_size).unwrap_or_default();
             let (available, must_include) =
                 (&container.available_device_i_ds, &container.must_include_device_i_ds);
+            let began = Instant::now();
             let preferred = self.engine.prefer(&self.resource, available, must_include, count).await;
+            let answer = match &preferred {
+                Ok(ids) if ids.is_empty() => Preferred::Nothing,
+                Ok(_) => Preferred::Set,
+                Err(_) => Preferred::Refused,
+            };
+            self.engine.metrics.preferred(self.resource.name, began.elapsed(), answer);
             let device_i_ds = preferred.map_err(status)?;
             tracing::debug!(count, ids = device_i_ds.join(","), "preferred");
             container_responses.push(ContainerPreferredAllocationResponse { device_i_ds });
@@ -173,6 +182,13 @@ fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
         })
     };
     topology.all_devices().iter().flat_map(of_device).collect()
+}
+
+/// Numbers of the healthy and of the unhealthy ids that kubelet is told of.
+pub fn listed(machine: &Machine, unit: Resource) -> [usize; 2] {
+    let devices = devices(machine, unit);
+    let healthy = devices.iter().filter(|device| device.health == HEALTHY).count();
+    [healthy, devices.len() - healthy]
 }
 
 fn status(refusal: AllocationRefusal) -> Status {

@@ -50,6 +50,7 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
             Ok(()) => {
                 if let Some(note) = correction.note {
                     reached("plugin: record corrected");
+                    engine.metrics.correction(true);
                     tracing::info!(node, pod = name, reason = note, "record corrected");
                     engine.events.corrected(&pod.pod, note).await;
                 }
@@ -64,6 +65,7 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
             }
             Err(error) => {
                 reached("plugin: record not corrected");
+                engine.metrics.correction(false);
                 return Err(Failure::new(WHAT, Some(&name), &error));
             }
         }

@@ -173,7 +173,8 @@ impl Upkeep {
             Failure::new("the node report could not be written", None, &error)
         })?;
         self.reported.send_replace(report.unhealthy());
-        self.engine.state().report = Some(report);
+        let mut state = self.engine.state();
+        (state.report, state.reported_at) = (Some(report), Some(Instant::now()));
         Ok(())
     }
 

@@ -109,7 +109,7 @@ async fn a_process_that_keeps_it_open_is_named_after_five_seconds() {
     assert_eq!((open.to_string().as_str(), began.elapsed()), (text, 5 * SECOND));
     let text = metrics.text();
     assert!(text.contains("neuron_device_plugin_handovers_total{result=\"refused\"} 1\n"), "{text}");
-    assert!(text.contains("neuron_device_plugin_handover_wait_seconds_total 5\n"), "{text}");
+    assert!(text.contains("neuron_device_plugin_handover_wait_seconds_total 5.0\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,6 +207,8 @@ async fn a_pod_starts_once_the_process_of_the_one_before_it_has_ended() {
 #[tokio::test]
 async fn a_pod_is_refused_where_the_process_does_not_end_and_is_told_which_it_is() {
     let (node, _host, _held, _running) = deleted_by_force(HandoverMode::Wait, SECOND / 2).await;
+    node.place("neighbour", asks("neuroncore", 1), &[("main", "", "1")]).await;
+    node.phase("neighbour", "Running").await;
     node.place("new", asks("neuroncore", 1), &[("main", "", "0")]).await;
     let message = node.phase("new", "Failed").await.status.unwrap().message.unwrap();
     let why = "neuroncore0 of aws.amazon.com/neuroncore cannot be given: process 4711 (python3) of a pod that has ended or \
@@ -218,6 +220,15 @@ async fn a_pod_is_refused_where_the_process_does_not_end_and_is_told_which_it_is
     );
     let event = format!("new: AllocationRefused: {why}");
     assert!(node.events().await.iter().any(|text| text.starts_with(&event)), "{:?}", node.events().await);
+}
+
+#[tokio::test]
+async fn a_pod_whose_recorded_core_is_still_open_gets_another_one_at_once() {
+    let (node, _host, _held, _running) = deleted_by_force(HandoverMode::Wait, 60 * SECOND).await;
+    node.place("new", asks("neuroncore", 1), &[("main", "", "0")]).await;
+    node.phase("new", "Running").await;
+    assert_eq!(node.got("new", "main", "NEURON_RT_VISIBLE_CORES").1.as_deref(), Some("1"));
+    node.recorded("new", &[("main", "", "1")]).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod health;
 mod ledger;
 mod logs;
 mod manual_kubelet;
+mod metrics;
 mod node;
 mod platform;
 mod pod_resources;

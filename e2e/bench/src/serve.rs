@@ -42,7 +42,7 @@ pub struct Arguments {
 /// The kubeconfig or the address is of no use.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // The same log as neuron-extender, for that is part of what it costs.
-    runtime::log();
+    runtime::log(runtime::LogFormat::Text);
     let client = runtime::client(Some(&arguments.kubeconfig)).await?;
     let listener = TcpListener::bind(arguments.listen).await?;
     match arguments.extender {

@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated
 //! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated -- -o json
+//! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated -- --days 30
 //! ```
 //!
 //! Absolute figures are the machine's; what counts is how they change, and that memory does not grow with simulated time.
@@ -24,6 +25,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const MACHINE: &str = "trn1.32xlarge";
 const HOUR: Duration = Duration::from_secs(3600);
 const DAYS: u32 = 3;
+const DAY: u64 = 86_400;
 
 fn main() {
     let mut figures = Map::new();
@@ -34,16 +36,15 @@ fn main() {
 
     // First: what a larger run has used stays with the process.
     let (sender, receiver) = std::sync::mpsc::channel();
-    let mut hours_told = 0;
-    // It is told once an hour.
-    let progress = move |_: &Summary| {
-        hours_told += 1;
-        if hours_told % 24 == 0 {
+    let mut days_told = 0;
+    let progress = move |summary: &Summary| {
+        if summary.seconds / DAY > days_told {
+            days_told = summary.seconds / DAY;
             // Nobody waits for it once the run is over.
             let _ = sender.send(resident());
         }
     };
-    churn(3, DAYS * 24 * HOUR, Some(Box::new(progress)));
+    churn(3, days() * 24 * HOUR, Some(Box::new(progress)));
     for (day, mebibytes) in (1..).zip(receiver) {
         note(&format!("MiB after day {day}, 3 nodes"), mebibytes);
     }
@@ -68,6 +69,12 @@ fn main() {
     if std::env::args().any(|argument| argument == "json") {
         println!("{:#}", Value::Object(figures));
     }
+}
+
+/// How many days memory is looked at: `--days 30`, or a few.
+fn days() -> u32 {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--days").skip(1);
+    arguments.next().map_or(DAYS, |days| days.parse().expect("--days is a number of days"))
 }
 
 /// Nodes on which nothing happens.

@@ -15,10 +15,6 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ),
     ("cluster: a plugin was refused, its path is held", "the plugin's sockets have ever new names"),
     (
-        "cluster: a resource was forgotten, its plugin was gone too long",
-        "what was killed starts again within 20 seconds, and kubelet waits five minutes",
-    ),
-    (
         "cluster: a watch began with an older state",
         "the programs list without a version, and watch from what they have listed: that is never older",
     ),
@@ -29,10 +25,6 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     (
         "cluster: admission refused, the plugin has stopped",
         "kubelet calls the plugin that it has just found alive",
-    ),
-    (
-        "cluster: admission refused, the resource is forgotten",
-        "what was killed starts again within 20 seconds, and kubelet waits five minutes",
     ),
     ("cluster: kubelet lost sight of a plugin", "the plugin's sockets have ever new names"),
     ("cluster: kubelet panicked", "it would be a violation: the plugin never takes back an id"),
@@ -126,8 +118,9 @@ fn all() -> impl Iterator<Item = String> {
 fn faults() -> impl Iterator<Item = String> {
     let suite = Neuron::default();
     let programs: Vec<&str> = suite.programs().iter().map(|program| program.name).collect();
-    let parts = programs.iter().copied().chain(["kubelet", "scheduler"]);
-    let of_parts = parts.flat_map(|part| [format!("kill {part}"), format!("freeze {part}")]);
+    let parts = programs.iter().copied().chain(["kubelet", "scheduler", "controllers"]);
+    let of_parts =
+        parts.flat_map(|part| [format!("kill {part}"), format!("freeze {part}"), format!("away {part}")]);
     let second = programs.iter().map(|program| format!("second {program}"));
     let of_devices = ["lost", "unhealthy", "hangs"].map(|fault| format!("device {fault}"));
     let edits = suite.edits().into_iter().map(|edit| format!("edit {edit}"));

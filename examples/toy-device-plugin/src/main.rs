@@ -35,7 +35,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    runtime::log();
+    runtime::log(runtime::LogFormat::Text);
     runtime::run_program("toy device plugin", program(Args::parse()))
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 /// A catalog file that cannot be used, no way to an API server, an address that cannot be listened on.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let catalog = arguments.catalog.read()?.into_owned();
-    runtime::log();
+    runtime::log(runtime::LogFormat::Text);
     tokio::runtime::Runtime::new().context("cannot start")?.block_on(keep(arguments, catalog))
 }
 

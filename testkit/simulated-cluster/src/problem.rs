@@ -56,9 +56,10 @@ impl Plan {
     fn problem_of_event(&self, event: &Event, suite: &dyn Suite) -> Option<String> {
         let problem = match &event.what {
             What::Freeze { part, .. } if part == ALL => None,
-            What::Kill { part, on, .. } | What::Freeze { part, on, .. } | What::Skew { part, on, .. } => {
-                self.problem_of_part(part, *on, &parts(suite))
-            }
+            What::Kill { part, on, .. }
+            | What::Freeze { part, on, .. }
+            | What::Away { part, on, .. }
+            | What::Skew { part, on, .. } => self.problem_of_part(part, *on, &parts(suite)),
             What::Second { part, on, .. } => self.problem_of_part(part, *on, &programs(suite)),
             What::Device { node, device, fault, .. } => {
                 let plan = self.nodes.get(*node)?;

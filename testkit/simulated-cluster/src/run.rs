@@ -34,7 +34,7 @@ pub struct RunOptions {
     pub trace: Option<Sink>,
     /// How long a poll may take in real time; one that takes longer ends the run.
     pub poll_limit: Duration,
-    /// Is told, each simulated hour, how far the run is.
+    /// Is told, every ten simulated minutes or when the next thing happens after them, how far the run is.
     pub progress: Option<TellProgress>,
     /// The bug that the programs have.
     #[cfg(planted)]
@@ -54,6 +54,9 @@ impl Default for RunOptions {
         }
     }
 }
+
+/// Simulated time after which it is told how far a run is.
+const TELL: Duration = Duration::from_secs(600);
 
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -176,19 +179,27 @@ impl Run {
         let began = Instant::now();
         let world = World::start(self.simulation.clone(), &self.plan, Arc::clone(&self.suite))?;
         let end = Duration::from_secs(self.plan.seconds);
+        let mut told = Duration::ZERO;
         while let Some(events) = source.next_hour() {
             for event in events {
                 if !self.happens(&world, event, began).await {
                     return Ok(self.summary(&world));
                 }
-            }
-            let summary = self.summary(&world);
-            if let Some(progress) = &mut self.progress {
-                progress(&summary);
+                if began.elapsed() >= told + TELL {
+                    told = began.elapsed();
+                    self.tell(&world);
+                }
             }
         }
         self.goes_well(&world, sleep_until(began + end)).await;
         Ok(self.summary(&world))
+    }
+
+    fn tell(&mut self, world: &Arc<World>) {
+        let summary = self.summary(world);
+        if let Some(progress) = &mut self.progress {
+            progress(&summary);
+        }
     }
 
     /// Carries an event out. Whether the run goes on.

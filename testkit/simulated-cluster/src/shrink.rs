@@ -140,6 +140,12 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
             calmer(&mut smaller.settings);
             self.takes(smaller);
         }
+        let names: Vec<String> = self.plan.settings.programs.keys().cloned().collect();
+        for name in names {
+            let mut smaller = self.plan.clone();
+            smaller.settings.programs.remove(&name);
+            self.takes(smaller);
+        }
     }
 
     /// Has everything happen sooner.
@@ -161,8 +167,16 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
 }
 
 /// What leaves out one thing that goes wrong by chance.
-const CALMER: [fn(&mut Settings); 8] = [
-    |settings| settings.api = ApiRates::default(),
+const CALMER: [fn(&mut Settings); 16] = [
+    |settings| settings.api.conflict = 0.0,
+    |settings| settings.api.gone = 0.0,
+    |settings| settings.api.too_many = 0.0,
+    |settings| settings.api.internal = 0.0,
+    |settings| settings.api.timeout = 0.0,
+    |settings| settings.api.lost = 0.0,
+    |settings| settings.api.refused = 0.0,
+    |settings| settings.api.stale = 0.0,
+    |settings| settings.api.short_watch = 0.0,
     |settings| settings.link_loss = 0.0,
     |settings| settings.link_milliseconds = (0, 0),
     |settings| settings.socket_milliseconds = (0, 0),
@@ -198,6 +212,7 @@ fn without_node(what: &mut What, gone: usize) -> bool {
     match what {
         What::Kill { on, .. }
         | What::Freeze { on, .. }
+        | What::Away { on, .. }
         | What::Second { on, .. }
         | What::Skew { on, .. }
         | What::WatchLag { on, .. } => at(on),

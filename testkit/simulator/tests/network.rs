@@ -101,6 +101,21 @@ fn over_a_cut_link_nothing_comes_until_it_is_mended() {
 }
 
 #[test]
+fn a_reset_ends_the_connections_between_two_hosts_at_once() {
+    simulate(LinkQuality::default(), async |mut world| {
+        world.simulation.link(&world.client, &world.server).set_cut(true);
+        world.near.write_all(b"lost").await.unwrap();
+        let third = world.simulation.host("third");
+        world.simulation.reset_connections(&third, &world.server);
+        assert!(timeout(Duration::from_secs(1), world.far.read(&mut [0])).await.is_err(), "it is another's");
+        world.simulation.reset_connections(&world.server, &world.client);
+        assert_eq!(world.far.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(world.near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(world.near.write_all(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
 fn a_connection_over_a_cut_link_is_made_when_it_is_mended() {
     simulate(LinkQuality::default(), async |world| {
         let system = world.client.process("client").system();

@@ -81,6 +81,9 @@ pub(super) struct SimulateArguments {
     output: Output,
 }
 
+/// The longest simulated time: clocks and times of objects are of the years that people count.
+const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
+
 /// Runs the simulation. Exit code 1 if something must not be that nobody knows.
 pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
     #[cfg(planted)]
@@ -200,18 +203,22 @@ fn time(text: &str) -> anyhow::Result<Duration> {
 fn some_time(text: &str) -> anyhow::Result<Duration> {
     let time = time(text)?;
     anyhow::ensure!(!time.is_zero(), "nothing happens in no time; the shortest is 1s");
+    anyhow::ensure!(
+        time <= LONGEST,
+        "nobody waits for that; the longest is {} days",
+        LONGEST.as_secs() / 86_400
+    );
     Ok(time)
 }
 
 fn known_signature(text: &str) -> anyhow::Result<String> {
     let known = neuron_e2e_simulation::known()?;
-    let all = || known.iter().map(|known| format!("{:?}", known.signature)).collect::<Vec<_>>().join(", ");
-    anyhow::ensure!(
-        known.iter().any(|known| known.is(text)),
-        "no such violation is known; known is {}",
-        all()
-    );
-    Ok(text.to_owned())
+    if known.iter().any(|known| known.is(text)) {
+        return Ok(text.to_owned());
+    }
+    let all: Vec<String> = known.iter().map(|known| format!("{:?}", known.signature)).collect();
+    let there_is = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+    anyhow::bail!("no such violation is known; known is {there_is}")
 }
 
 fn kill(text: &str) -> anyhow::Result<(String, u64)> {

@@ -46,10 +46,14 @@ pub(super) fn watch_body(way: &Way, body: Body, link: Arc<Link>) -> Body {
 
 fn end(way: &Way) -> Option<Instant> {
     let rate = way.api.conditions.rates().short_watch;
-    let mut draws = way.draws();
-    (rate > 0.0 && draws.f64() < rate).then(|| {
+    // Drawn each time, so that without this fault everything else is the same.
+    let (drawn, after) = {
+        let mut draws = way.draws();
+        (draws.f64(), Duration::from_secs(draws.u64(1..=SHORT)))
+    };
+    (drawn < rate).then(|| {
         way.api.conditions.met("watch ended");
-        Instant::now() + Duration::from_secs(draws.u64(1..=SHORT))
+        Instant::now() + after
     })
 }
 

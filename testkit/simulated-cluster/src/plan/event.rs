@@ -124,6 +124,15 @@ pub enum What {
         /// How long, in seconds.
         seconds: u32,
     },
+    /// A part is killed, and nobody starts it for a while.
+    Away {
+        /// The part.
+        part: String,
+        /// Where.
+        on: Place,
+        /// How long, in seconds.
+        seconds: u32,
+    },
     /// A second process of a program runs beside the first.
     Second {
         /// The program.
@@ -269,6 +278,7 @@ impl What {
             What::Delete { grace: Some(0), .. } => "deletion by force".to_owned(),
             What::Delete { .. } | What::DeleteOwner { .. } => return None,
             What::Kill { part, .. } => format!("kill {part}"),
+            What::Away { part, .. } => format!("away {part}"),
             What::Freeze { part, .. } => format!("freeze {part}"),
             What::Second { part, .. } => format!("second {part}"),
             What::Skew { .. } => "skew".to_owned(),

@@ -110,6 +110,7 @@ impl Plan {
         match &event.what {
             What::Kill { on, .. }
             | What::Freeze { on, .. }
+            | What::Away { on, .. }
             | What::Second { on, .. }
             | What::Skew { on, .. }
             | What::WatchLag { on, .. } => no_place(on),

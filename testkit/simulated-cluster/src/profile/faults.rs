@@ -21,6 +21,7 @@ pub(super) enum Kind {
     Kill,
     Freeze,
     FreezeNode,
+    Away,
     Second,
     Skew,
     PowerLoss,
@@ -40,10 +41,11 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 18] = [
+    const ALL: [(Kind, u32); 19] = [
         (Kind::Kill, 4),
         (Kind::Freeze, 2),
         (Kind::FreezeNode, 1),
+        (Kind::Away, 1),
         (Kind::Second, 1),
         (Kind::Skew, 1),
         (Kind::PowerLoss, 1),
@@ -118,6 +120,10 @@ impl Generated {
                 let (part, on) = self.part(draws);
                 Some(What::Freeze { part, on, seconds: seconds.min(120) })
             }
+            Kind::Away => {
+                let (part, on) = self.part(draws);
+                Some(What::Away { part, on, seconds })
+            }
             Kind::Second => {
                 let program = self.program(draws);
                 program.map(|(part, on)| What::Second { part, on, seconds: seconds.min(180) })
@@ -129,7 +135,8 @@ impl Generated {
             Kind::PowerLoss => return self.power_loss(draws, at, seconds),
             Kind::ReplaceNode => Some(What::ReplaceNode { node: self.node(draws), seconds }),
             Kind::Cut => {
-                let (from, to) = self.link(draws);
+                let (one, other) = self.link(draws);
+                let (from, to) = if draws.bool() { (one, other) } else { (other, one) };
                 Some(What::Cut { from, to, both: draws.u8(..3) > 0, reset: draws.bool(), seconds })
             }
             Kind::ApiDown => Some(What::ApiDown { seconds: seconds.min(60) }),
@@ -216,7 +223,8 @@ impl Generated {
         let program = self.program(draws);
         match (draws.u8(..10), program) {
             (0..6, Some(program)) => program,
-            (6 | 7, _) => ("scheduler".to_owned(), Place::Scheduler),
+            (6, _) => ("scheduler".to_owned(), Place::Scheduler),
+            (7, _) => ("controllers".to_owned(), Place::Scheduler),
             _ => ("kubelet".to_owned(), Place::Node(self.node(draws))),
         }
     }

@@ -75,6 +75,13 @@ impl World {
                 });
                 return is_there;
             }
+            What::Away { part, on, seconds } => {
+                let is_there = self.with_part(&part, on, |part| part.goes_away());
+                self.fault_lasts(seconds, move |world| {
+                    world.with_part(&part, on, |part| part.let_run());
+                });
+                return is_there;
+            }
             What::ForeignList { node } => self.list_as_a_stranger(node),
             What::CheckpointLost { node } => self.lose_checkpoint(node),
             What::PluginFilesRemoved { node } => self.remove_plugin_files(node),
@@ -241,7 +248,7 @@ impl World {
 
     fn power_off(&self, node: usize) {
         let place = Place::Node(node);
-        self.parts_at(place).iter().for_each(|part| part.set_on(false));
+        self.parts_at(place).iter().for_each(|part| part.hold_back());
         let host = self.host(place);
         host.lose_power();
         // What its kernel was still sending is lost.
@@ -251,7 +258,7 @@ impl World {
     }
 
     fn power_on(&self, node: usize) {
-        self.parts_at(Place::Node(node)).iter().for_each(|part| part.set_on(true));
+        self.parts_at(Place::Node(node)).iter().for_each(|part| part.let_run());
     }
 
     async fn replace_node(self: &Arc<Self>, place: usize, seconds: u32) {
@@ -279,8 +286,9 @@ impl World {
         }
         links.iter().for_each(|link| link.set_cut(true));
         if reset {
-            // Only the ways to the API server are messages; other connections go on where they were.
+            // The ways to the API server are messages, all others are connections.
             ends.into_iter().for_each(|place| self.conditions.reset(place));
+            self.simulation.reset_connections(from, to);
         }
         self.fault_lasts(seconds, move |_| links.iter().for_each(|link| link.set_cut(false)));
     }

@@ -26,8 +26,8 @@ pub(super) struct Part {
     /// Whether it runs beside another one.
     is_second: bool,
     running: Mutex<Vec<Process>>,
-    /// Whether its host has power.
-    is_on: watch::Sender<bool>,
+    /// Number of reasons for which it may not run now: its host has no power, or nobody starts it.
+    held_back: watch::Sender<u32>,
     /// How far its wall clock is ahead, in nanoseconds.
     skew: Mutex<i64>,
 }
@@ -41,7 +41,7 @@ impl Part {
             watcher,
             is_second: false,
             running: Mutex::default(),
-            is_on: watch::Sender::new(true),
+            held_back: watch::Sender::new(0),
             skew: Mutex::new(0),
         }
     }
@@ -57,8 +57,8 @@ impl Part {
     /// Starts it, and again whenever it has ended.
     pub(super) async fn supervise(self: Arc<Self>, world: Arc<World>) {
         let mut draws = world.simulation.stream(&format!("restarts {}", self.full_name()));
-        let mut is_on = self.is_on.subscribe();
-        while is_on.wait_for(|is_on| *is_on).await.is_ok() {
+        let mut held_back = self.held_back.subscribe();
+        while held_back.wait_for(|reasons| *reasons == 0).await.is_ok() {
             self.run(&world).await;
             let (shortest, longest) = world.settings.restart_milliseconds;
             sleep(Duration::from_millis(draws.u64(u64::from(shortest)..=u64::from(longest)))).await;
@@ -99,10 +99,11 @@ impl Part {
         });
     }
 
-    /// Tells the observer that something was done to it just now.
+    /// Tells the observer that something was done to it just now, or that it may not run.
     pub(super) fn is_disturbed(&self) {
-        let now = self.watcher.state().truth.now;
-        self.watcher.disturbs(self.full_name(), now);
+        let is_held_back = *self.held_back.borrow() > 0;
+        let at = if is_held_back { Duration::MAX } else { self.watcher.state().truth.now };
+        self.watcher.disturbs(self.full_name(), at);
     }
 
     /// Another one of it, which nobody starts again.
@@ -148,9 +149,20 @@ impl Part {
         self.each(|process| process.set_skew(nanoseconds));
     }
 
-    /// Whether it may run: its host has power or has not.
-    pub(super) fn set_on(&self, on: bool) {
-        self.is_on.send_replace(on);
+    /// It is not started again until [`Part::let_run`] was called as often as this.
+    pub(super) fn hold_back(&self) {
+        self.held_back.send_modify(|reasons| *reasons += 1);
+    }
+
+    /// One reason for which it may not run is over.
+    pub(super) fn let_run(&self) {
+        self.held_back.send_modify(|reasons| *reasons = reasons.saturating_sub(1));
+    }
+
+    /// Kills what runs of it, and nobody starts it again for now.
+    pub(super) fn goes_away(&self) {
+        self.hold_back();
+        self.kill();
     }
 
     fn each(&self, change: impl Fn(&Process)) {

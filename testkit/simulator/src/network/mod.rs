@@ -107,6 +107,16 @@ impl Network {
         pipes.iter().for_each(|pipe| pipe.process_ends(process, how));
     }
 
+    /// Resets the connections between two hosts, by their numbers.
+    pub(crate) fn reset(&self, one: usize, other: usize) {
+        let state = self.state();
+        let Some(link) = state.links.get(&(one, other)) else { return };
+        let pipes: Vec<Arc<Pipe>> =
+            state.pipes.values().flatten().filter(|pipe| pipe.leads_over(link)).cloned().collect();
+        drop(state);
+        pipes.iter().for_each(|pipe| pipe.reset());
+    }
+
     /// Listens on the port, which must be free; port 0 is any.
     fn listen(
         &self,

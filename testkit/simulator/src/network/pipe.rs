@@ -96,6 +96,16 @@ impl Pipe {
         }
     }
 
+    /// Whether one of its ways is this link.
+    pub(super) fn leads_over(&self, link: &Arc<Link>) -> bool {
+        (0..2).any(|side| self.flow(side).link.as_ref().is_some_and(|other| Arc::ptr_eq(other, link)))
+    }
+
+    /// Both ends are told that it is over; what was under way is lost.
+    pub(super) fn reset(&self) {
+        (0..2).for_each(|side| self.flow(side).reset());
+    }
+
     /// Whether both ends are gone.
     pub(super) fn is_over(&self) -> bool {
         self.flows.iter().all(|flow| {
@@ -139,6 +149,16 @@ impl Flow {
         let arrives = self.last.map_or(now + delay, |last| last.max(now + delay));
         self.last = Some(arrives);
         Some(arrives)
+    }
+
+    /// It ends, whatever is under way and whether or not the link is cut.
+    fn reset(&mut self) {
+        self.messages.clear();
+        (self.bytes, self.writer_gone) = (0, true);
+        self.messages.push_back(Message { arrives: Some(Instant::now()), content: Content::Reset });
+        for waker in [self.reader.take(), self.writer.take()].into_iter().flatten() {
+            waker.wake();
+        }
     }
 
     /// The last message.

@@ -66,6 +66,11 @@ impl Simulation {
         self.shared.network.set_service(service, backends);
     }
 
+    /// Resets all connections between two hosts, as what lies between them may do.
+    pub fn reset_connections(&self, one: &Host, other: &Host) {
+        self.shared.network.reset(one.number(), other.number());
+    }
+
     /// Sets how all links between hosts are.
     pub fn set_links(&self, quality: LinkQuality) {
         self.shared.network.set_quality(quality);

@@ -1,0 +1,111 @@
+//! What is counted since the start. Values that are known before are shown as 0, so that a first one is an increase.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::Call;
+use super::labels::{OfCall, OfOutcome, OfReason, OfResource, OfResult};
+
+/// Upper bounds of the buckets in seconds: most calls are answered from memory, and the longest have waited for pods to end.
+const SECONDS: [f64; 9] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Seconds that calls took, by what came of them.
+type Seconds = Family<OfOutcome, Histogram, fn() -> Histogram>;
+
+/// The counters.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) allocate: Seconds,
+    pub(super) preferred: Seconds,
+    pub(super) refusals: Family<OfReason, Counter>,
+    pub(super) registrations: Family<OfOutcome, Counter>,
+    pub(super) already_connected: Family<OfResource, Counter>,
+    pub(super) holder_waits: Family<OfCall, Counter<f64, AtomicU64>>,
+    pub(super) handovers: Family<OfResult, Counter>,
+    pub(super) handover_waits: Counter<f64, AtomicU64>,
+    pub(super) corrections: Family<OfResult, Counter>,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let seconds = || Seconds::new_with_constructor(|| Histogram::new(SECONDS));
+        let counters = Self {
+            allocate: seconds(),
+            preferred: seconds(),
+            refusals: Family::default(),
+            registrations: Family::default(),
+            already_connected: Family::default(),
+            holder_waits: Family::default(),
+            handovers: Family::default(),
+            handover_waits: Counter::default(),
+            corrections: Family::default(),
+        };
+        for call in [Call::Allocate, Call::GetPreferredAllocation] {
+            counters.holder_waits.get_or_create(&OfCall { call: name(call) });
+        }
+        for result in ["closed", "refused", "marked"] {
+            counters.handovers.get_or_create(&OfResult { result });
+        }
+        for result in ["corrected", "failed"] {
+            counters.corrections.get_or_create(&OfResult { result });
+        }
+        counters
+    }
+}
+
+impl Counters {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "allocate",
+            "Allocate calls, by the time that they took",
+            Unit::Seconds,
+            self.allocate.clone(),
+        );
+        registry.register_with_unit(
+            "preferred_allocation",
+            "GetPreferredAllocation calls, by the time that they took",
+            Unit::Seconds,
+            self.preferred.clone(),
+        );
+        registry.register("refusals", "Allocate calls that were refused", self.refusals.clone());
+        registry.register("registrations", "Registrations with kubelet", self.registrations.clone());
+        registry.register(
+            "already_connected",
+            "Registrations that kubelet refused because it still held the path of the socket",
+            self.already_connected.clone(),
+        );
+        registry.register_with_unit(
+            "holder_wait",
+            "Time that calls have waited for the end of a pod whose devices kubelet offers",
+            Unit::Seconds,
+            self.holder_waits.clone(),
+        );
+        registry.register(
+            "handovers",
+            "Allocate calls whose devices a process of a gone pod had open",
+            self.handovers.clone(),
+        );
+        registry.register_with_unit(
+            "handover_wait",
+            "Time that Allocate calls have waited for processes of gone pods",
+            Unit::Seconds,
+            self.handover_waits.clone(),
+        );
+        registry.register(
+            "record_corrections",
+            "Records that said something else than what kubelet had given",
+            self.corrections.clone(),
+        );
+    }
+}
+
+pub(super) fn name(call: Call) -> &'static str {
+    match call {
+        Call::Allocate => "Allocate",
+        Call::GetPreferredAllocation => "GetPreferredAllocation",
+    }
+}

@@ -1,0 +1,58 @@
+//! The labels of the plugin's metrics. Each value is one of few, so that their number stays bounded.
+
+use prometheus_client::encoding::EncodeLabelSet;
+
+/// Of one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfResource {
+    /// Its full name, such as `aws.amazon.com/neuron`.
+    pub resource: &'static str,
+}
+
+/// What came of something that was done for one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfOutcome {
+    /// Its full name, such as `aws.amazon.com/neuron`.
+    pub resource: &'static str,
+    /// What came of it, such as `given`.
+    pub result: &'static str,
+}
+
+/// Why a request for one resource was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfReason {
+    /// Its full name, such as `aws.amazon.com/neuron`.
+    pub resource: &'static str,
+    /// Why, such as `held`.
+    pub reason: &'static str,
+}
+
+/// In which state ids of one resource are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfState {
+    /// Its full name, such as `aws.amazon.com/neuron`.
+    pub resource: &'static str,
+    /// `healthy` or `unhealthy`, as kubelet is told.
+    pub state: &'static str,
+}
+
+/// What came of something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfResult {
+    /// What came of it, such as `closed`.
+    pub result: &'static str,
+}
+
+/// Of one call of kubelet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfCall {
+    /// Its name in kubelet's contract, such as `Allocate`.
+    pub call: &'static str,
+}
+
+/// How healthy a device is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfHealth {
+    /// `Healthy`, `Unhealthy` or `Unknown`, as in the node report.
+    pub health: &'static str,
+}

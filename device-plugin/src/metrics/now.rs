@@ -1,0 +1,90 @@
+//! What is now: gauges that are set when somebody asks. Looked up by `healthz`.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::labels::{OfHealth, OfState};
+
+/// What the plugin knows at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Numbers of healthy and of unhealthy ids by resource, as kubelet is told.
+    pub ids: Vec<(&'static str, [usize; 2])>,
+    /// Numbers of healthy devices, of unhealthy ones, and of those of which that is not known; none before they are known.
+    pub devices: Option<[usize; 3]>,
+    /// The LNC in force, 1 or 2; none before the devices are known.
+    pub lnc: Option<u8>,
+    /// Answers of this plugin that kubelet has not written down yet.
+    pub unwritten: usize,
+    /// How long ago kubelet's checkpoint was written; none if it is not there.
+    pub checkpoint_age: Option<Duration>,
+    /// How long ago the node report was written; none if it was not yet.
+    pub report_age: Option<Duration>,
+}
+
+/// The gauges that show it.
+#[derive(Debug, Default)]
+pub(super) struct Gauges {
+    ids: Family<OfState, Gauge>,
+    devices: Family<OfHealth, Gauge>,
+    /// Families of one, since they may be of none.
+    lnc: Family<(), Gauge>,
+    unwritten: Gauge,
+    checkpoint_age: Family<(), Gauge<f64, AtomicU64>>,
+    report_age: Family<(), Gauge<f64, AtomicU64>>,
+}
+
+impl Gauges {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("ids", "Ids that kubelet is told of", self.ids.clone());
+        registry.register("devices", "Devices by their health", self.devices.clone());
+        registry.register("lnc", "Physical cores of one logical core", self.lnc.clone());
+        registry.register(
+            "unwritten_answers",
+            "Answers to Allocate that kubelet has not written down yet",
+            self.unwritten.clone(),
+        );
+        registry.register_with_unit(
+            "checkpoint_age",
+            "Time since kubelet wrote its checkpoint",
+            Unit::Seconds,
+            self.checkpoint_age.clone(),
+        );
+        registry.register_with_unit(
+            "report_age",
+            "Time since the node report was written",
+            Unit::Seconds,
+            self.report_age.clone(),
+        );
+    }
+
+    pub(super) fn set(&self, now: &Now) {
+        let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        for (resource, counts) in &now.ids {
+            for (state, count) in ["healthy", "unhealthy"].into_iter().zip(counts) {
+                self.ids.get_or_create(&OfState { resource, state }).set(whole(*count));
+            }
+        }
+        for (health, count) in
+            ["Healthy", "Unhealthy", "Unknown"].into_iter().zip(now.devices.into_iter().flatten())
+        {
+            self.devices.get_or_create(&OfHealth { health }).set(whole(count));
+        }
+        self.unwritten.set(whole(now.unwritten));
+        match now.lnc {
+            Some(lnc) => drop(self.lnc.get_or_create(&()).set(lnc.into())),
+            None => self.lnc.clear(),
+        }
+        for (family, age) in [(&self.checkpoint_age, now.checkpoint_age), (&self.report_age, now.report_age)]
+        {
+            match age {
+                Some(age) => drop(family.get_or_create(&()).set(age.as_secs_f64())),
+                None => family.clear(),
+            }
+        }
+    }
+}

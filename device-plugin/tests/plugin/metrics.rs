@@ -1,0 +1,62 @@
+//! What the plugin shows at `/metrics`: the names that docs/metrics.md lists, and what an Allocate leaves there.
+
+use std::collections::BTreeSet;
+
+use neuron_device_plugin::metrics::Metrics;
+use testkit_support::eventually;
+
+use crate::node::{Node, get};
+
+const DOCUMENTED: &str = include_str!("../../../docs/metrics.md");
+
+/// `name type` of every metric in OpenMetrics' text, without the prefix.
+fn shown(text: &str) -> BTreeSet<String> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE neuron_device_plugin_"));
+    types.map(str::to_owned).collect()
+}
+
+/// The same of the table.
+fn documented() -> BTreeSet<String> {
+    let rows = DOCUMENTED.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let (name, rest) = row.split_once("` | ").unwrap();
+        format!("{name} {}", rest.split_once(" |").unwrap().0)
+    })
+    .collect()
+}
+
+#[test]
+fn the_documented_metrics_are_those_that_are_shown() {
+    assert_eq!(shown(&Metrics::default().text()), documented());
+}
+
+#[tokio::test]
+async fn what_kubelet_asks_is_counted_and_what_is_now_is_shown() {
+    let mut node = Node::new("inf2.xlarge");
+    let address = node.listen();
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    node.shows("aws.amazon.com/neuron", 1).await;
+    node.shows("aws.amazon.com/neuroncore", 2).await;
+    let before = get(address, "/metrics").await.unwrap();
+    for line in [
+        "neuron_device_plugin_ids{resource=\"aws.amazon.com/neuroncore\",state=\"healthy\"} 2",
+        "neuron_device_plugin_ids{resource=\"aws.amazon.com/neuron\",state=\"unhealthy\"} 0",
+        "neuron_device_plugin_devices{health=\"Healthy\"} 1",
+        "neuron_device_plugin_lnc 1",
+        "neuron_device_plugin_registrations_total{resource=\"aws.amazon.com/neuron\",result=\"registered\"} 1",
+        "neuron_device_plugin_registrations_total{resource=\"aws.amazon.com/neuron\",result=\"failed\"} 0",
+        "neuron_device_plugin_handovers_total{result=\"closed\"} 0",
+    ] {
+        assert!(before.lines().any(|shown| shown == line), "{line} is not in {before}");
+    }
+    node.a_pod_runs(1).await;
+    let given = "neuron_device_plugin_allocate_seconds_count{resource=\"aws.amazon.com/neuron\",result=\"given\"} 1\n";
+    let ages =
+        ["checkpoint_age_seconds", "report_age_seconds"].map(|name| format!("neuron_device_plugin_{name} "));
+    let shown = async || {
+        let text = get(address, "/metrics").await?;
+        (text.contains(given) && ages.iter().all(|age| text.contains(age))).then_some(())
+    };
+    eventually("the Allocate to be counted", shown).await;
+}
