@@ -89,13 +89,16 @@ impl Engine {
     /// The set, or another one where a process of a gone pod still has some of it open: the Allocate for that would have to wait, and
     /// might be refused. The first where all have.
     async fn not_open(&self, machine: &Machine, question: &Question, set: CoreSet) -> CoreSet {
+        if self.handover.mode != HandoverMode::Wait {
+            return set;
+        }
         let (mut preferred, mut open) = (set, CoreSet::EMPTY);
-        while self.handover.mode == HandoverMode::Wait {
+        loop {
             let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
             let devices =
                 |(uid, cores): (&String, &CoreSet)| (uid.clone(), machine.topology.devices_of(*cores));
             let devices = gone.iter().map(devices).collect();
-            let Some(process) = self.handover.look(&devices).await else { break };
+            let Some(process) = self.handover.look(&devices).await else { return preferred };
             reached("plugin: set not preferred, still open");
             let of_device = machine.topology.cores_of(DeviceSet::single(process.device));
             let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
@@ -105,7 +108,6 @@ impl Engine {
                 None => return set,
             }
         }
-        preferred
     }
 
     /// The best linked set that is free, without what is to be avoided.

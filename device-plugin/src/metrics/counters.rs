@@ -45,13 +45,13 @@ impl Default for Counters {
             corrections: Family::default(),
         };
         for call in [Call::Allocate, Call::GetPreferredAllocation] {
-            counters.holder_waits.get_or_create(&OfCall { call: name(call) });
+            drop(counters.holder_waits.get_or_create(&OfCall { call: name(call) }));
         }
         for result in ["closed", "refused", "marked"] {
-            counters.handovers.get_or_create(&OfResult { result });
+            drop(counters.handovers.get_or_create(&OfResult { result }));
         }
         for result in ["corrected", "failed"] {
-            counters.corrections.get_or_create(&OfResult { result });
+            drop(counters.corrections.get_or_create(&OfResult { result }));
         }
         counters
     }

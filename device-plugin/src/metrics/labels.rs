@@ -4,55 +4,59 @@ use prometheus_client::encoding::EncodeLabelSet;
 
 /// Of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfResource {
+pub(super) struct OfResource {
     /// Its full name, such as `aws.amazon.com/neuron`.
-    pub resource: &'static str,
+    pub(super) resource: &'static str,
 }
 
 /// What came of something that was done for one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfOutcome {
+pub(super) struct OfOutcome {
     /// Its full name, such as `aws.amazon.com/neuron`.
-    pub resource: &'static str,
+    pub(super) resource: &'static str,
     /// What came of it, such as `given`.
-    pub result: &'static str,
+    pub(super) result: &'static str,
 }
 
 /// Why a request for one resource was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfReason {
+pub(super) struct OfReason {
     /// Its full name, such as `aws.amazon.com/neuron`.
-    pub resource: &'static str,
+    pub(super) resource: &'static str,
     /// Why, such as `held`.
-    pub reason: &'static str,
+    pub(super) reason: &'static str,
 }
 
 /// In which state ids of one resource are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfState {
+pub(super) struct OfState {
     /// Its full name, such as `aws.amazon.com/neuron`.
-    pub resource: &'static str,
+    pub(super) resource: &'static str,
     /// `healthy` or `unhealthy`, as kubelet is told.
-    pub state: &'static str,
+    pub(super) state: &'static str,
 }
 
 /// What came of something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfResult {
+pub(super) struct OfResult {
     /// What came of it, such as `closed`.
-    pub result: &'static str,
+    pub(super) result: &'static str,
 }
 
 /// Of one call of kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfCall {
+pub(super) struct OfCall {
     /// Its name in kubelet's contract, such as `Allocate`.
-    pub call: &'static str,
+    pub(super) call: &'static str,
 }
 
 /// How healthy a device is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfHealth {
+pub(super) struct OfHealth {
     /// `Healthy`, `Unhealthy` or `Unknown`, as in the node report.
-    pub health: &'static str,
+    pub(super) health: &'static str,
 }
+
+/// Of the node as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfNode {}

@@ -70,9 +70,9 @@ impl Default for Metrics {
 impl Metrics {
     /// The resource is counted from now on.
     pub fn starting(&self, resource: &'static str) {
-        self.counters.already_connected.get_or_create(&OfResource { resource });
+        drop(self.counters.already_connected.get_or_create(&OfResource { resource }));
         for result in ["registered", "failed"] {
-            self.counters.registrations.get_or_create(&OfOutcome { resource, result });
+            drop(self.counters.registrations.get_or_create(&OfOutcome { resource, result }));
         }
     }
 

@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::labels::{OfHealth, OfState};
+use super::labels::{OfHealth, OfNode, OfState};
 
 /// What the plugin knows at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,10 +32,10 @@ pub(super) struct Gauges {
     ids: Family<OfState, Gauge>,
     devices: Family<OfHealth, Gauge>,
     /// Families of one, since they may be of none.
-    lnc: Family<(), Gauge>,
+    lnc: Family<OfNode, Gauge>,
     unwritten: Gauge,
-    checkpoint_age: Family<(), Gauge<f64, AtomicU64>>,
-    report_age: Family<(), Gauge<f64, AtomicU64>>,
+    checkpoint_age: Family<OfNode, Gauge<f64, AtomicU64>>,
+    report_age: Family<OfNode, Gauge<f64, AtomicU64>>,
 }
 
 impl Gauges {
@@ -76,13 +76,13 @@ impl Gauges {
         }
         self.unwritten.set(whole(now.unwritten));
         match now.lnc {
-            Some(lnc) => drop(self.lnc.get_or_create(&()).set(lnc.into())),
+            Some(lnc) => drop(self.lnc.get_or_create(&OfNode {}).set(lnc.into())),
             None => self.lnc.clear(),
         }
         for (family, age) in [(&self.checkpoint_age, now.checkpoint_age), (&self.report_age, now.report_age)]
         {
             match age {
-                Some(age) => drop(family.get_or_create(&()).set(age.as_secs_f64())),
+                Some(age) => drop(family.get_or_create(&OfNode {}).set(age.as_secs_f64())),
                 None => family.clear(),
             }
         }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::plan::{ApiRates, Event, EventSource, Place, Plan, Settings, What, node_name};
+use crate::plan::{Event, EventSource, Place, Plan, Settings, What, node_name};
 
 /// A plan being made smaller.
 pub struct Shrinker<F> {
