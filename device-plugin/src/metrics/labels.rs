@@ -56,7 +56,3 @@ pub(super) struct OfHealth {
     /// `Healthy`, `Unhealthy` or `Unknown`, as in the node report.
     pub(super) health: &'static str,
 }
-
-/// Of the node as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OfNode {}

@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::labels::{OfHealth, OfNode, OfState};
+use super::labels::{OfHealth, OfState};
 
 /// What the plugin knows at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,11 +31,12 @@ pub struct Now {
 pub(super) struct Gauges {
     ids: Family<OfState, Gauge>,
     devices: Family<OfHealth, Gauge>,
-    /// Families of one, since they may be of none.
-    lnc: Family<OfNode, Gauge>,
+    /// 0: not known yet.
+    lnc: Gauge,
     unwritten: Gauge,
-    checkpoint_age: Family<OfNode, Gauge<f64, AtomicU64>>,
-    report_age: Family<OfNode, Gauge<f64, AtomicU64>>,
+    /// Not a number where there is none.
+    checkpoint_age: Gauge<f64, AtomicU64>,
+    report_age: Gauge<f64, AtomicU64>,
 }
 
 impl Gauges {
@@ -75,16 +76,9 @@ impl Gauges {
             self.devices.get_or_create(&OfHealth { health }).set(whole(count));
         }
         self.unwritten.set(whole(now.unwritten));
-        match now.lnc {
-            Some(lnc) => drop(self.lnc.get_or_create(&OfNode {}).set(lnc.into())),
-            None => self.lnc.clear(),
-        }
-        for (family, age) in [(&self.checkpoint_age, now.checkpoint_age), (&self.report_age, now.report_age)]
-        {
-            match age {
-                Some(age) => drop(family.get_or_create(&OfNode {}).set(age.as_secs_f64())),
-                None => family.clear(),
-            }
-        }
+        self.lnc.set(now.lnc.unwrap_or_default().into());
+        let seconds = |age: Option<Duration>| age.map_or(f64::NAN, |age| age.as_secs_f64());
+        self.checkpoint_age.set(seconds(now.checkpoint_age));
+        self.report_age.set(seconds(now.report_age));
     }
 }

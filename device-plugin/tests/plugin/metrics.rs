@@ -1,8 +1,9 @@
 //! What the plugin shows at `/metrics`: the names that docs/metrics.md lists, and what an Allocate leaves there.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use neuron_device_plugin::metrics::Metrics;
+use neuron_device_plugin::metrics::{Metrics, Now, Preferred};
 use testkit_support::eventually;
 
 use crate::node::{Node, get};
@@ -27,7 +28,13 @@ fn documented() -> BTreeSet<String> {
 
 #[test]
 fn the_documented_metrics_are_those_that_are_shown() {
-    assert_eq!(shown(&Metrics::default().text()), documented());
+    let metrics = Metrics::default();
+    let (resource, time) = ("aws.amazon.com/neuron", Duration::ZERO);
+    metrics.starting(resource);
+    metrics.allocate(resource, time, Some("held"));
+    metrics.preferred(resource, time, Preferred::Nothing);
+    metrics.set(&Now { ids: vec![(resource, [1, 0])], devices: Some([1, 0, 0]), ..Now::default() });
+    assert_eq!(shown(&metrics.text()), documented());
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use runtime::system::{Address, Connection};
@@ -61,6 +62,7 @@ fn a_slow_link_takes_its_time_and_keeps_the_order() {
 fn on_a_host_messages_take_time_only_where_it_is_busy() {
     simulate(LinkQuality { milliseconds: (10, 50), loss: 0.0 }, async |world| {
         let (server, client) = (world.server.process("unix").system(), world.server.process("asks").system());
+        world.server.files().make_folder(Path::new("/run")).unwrap();
         let socket = Address::Unix("/run/server.sock".into());
         let mut listener = server.listen(&socket).unwrap();
         let mut near = client.connect(&socket).await.unwrap();
