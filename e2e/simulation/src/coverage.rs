@@ -10,6 +10,10 @@ use crate::Neuron;
 /// Branches that no simulation reaches, each with the reason.
 const OUT_OF_REACH: &[(&str, &str)] = &[
     (
+        "cluster: a checkpoint could not be read",
+        "plans can garble a checkpoint, seeds do not yet: texts are not judged rightly then",
+    ),
+    (
         "cluster: a list showed an older state",
         "the programs list without a version, and watch from what they have listed: that is never older",
     ),
@@ -48,6 +52,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: refused, too many containers", "pods have five containers at most"),
     ("plugin: LNC held", "no fault sets another LNC"),
     ("plugin: already connected", "the plugin's sockets have ever new names"),
+    ("plugin: checkpoint not read", "plans can garble a checkpoint, seeds do not yet"),
     ("plugin: device file found by name", "the fake machines have the layout of a driver that is known"),
     ("plugin: device health unknown", "no fault takes files from a device that is there"),
     ("plugin: device in a reset", "no fault resets a device"),

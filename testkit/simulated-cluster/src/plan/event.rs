@@ -18,7 +18,6 @@ pub const FAULTS: &[&str] = &[
     "API faults",
     "API server down",
     "answer lost",
-    "checkpoint garbled",
     "checkpoint lost",
     "compaction",
     "cut",

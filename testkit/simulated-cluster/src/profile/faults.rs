@@ -34,14 +34,13 @@ pub(super) enum Kind {
     Device,
     ForeignList,
     CheckpointLost,
-    CheckpointGarbled,
     PluginFilesRemoved,
     Edit,
 }
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 19] = [
+    const ALL: [(Kind, u32); 18] = [
         (Kind::Kill, 4),
         (Kind::Freeze, 2),
         (Kind::FreezeNode, 1),
@@ -58,7 +57,6 @@ impl Kind {
         (Kind::Device, 3),
         (Kind::ForeignList, 1),
         (Kind::CheckpointLost, 1),
-        (Kind::CheckpointGarbled, 1),
         (Kind::PluginFilesRemoved, 1),
         (Kind::Edit, 2),
     ];
@@ -157,7 +155,6 @@ impl Generated {
             Kind::ForeignList => return self.monitor(draws, at, seconds),
             Kind::CheckpointLost => Some(What::CheckpointLost { node: self.node(draws) }),
             Kind::PluginFilesRemoved => Some(What::PluginFilesRemoved { node: self.node(draws) }),
-            Kind::CheckpointGarbled => return self.garbled(draws, at),
             Kind::Edit => {
                 let (edits, node) = (self.suite.edits(), self.node(draws));
                 let what = draws.choice(&edits).map(|what| (*what).to_owned());

@@ -77,16 +77,4 @@ impl Generated {
         }
         events
     }
-
-    /// kubelet's checkpoint is garbled; every other time kubelet starts with it, else it writes it again before.
-    pub(super) fn garbled(&self, draws: &mut Rng, at: u64) -> Vec<Event> {
-        let node = self.node(draws);
-        let mut events = vec![Event { at, what: What::CheckpointGarbled { node } }];
-        if draws.bool() {
-            let (part, on) = ("kubelet".to_owned(), Place::Node(node));
-            let at = at + draws.u64(..2000);
-            events.push(Event { at, what: What::Kill { part, on, after_polls: None } });
-        }
-        events
-    }
 }
