@@ -9,6 +9,7 @@ use neuron_device_plugin::HealthOptions;
 use rstest::rstest;
 use serde_json::Value;
 
+use crate::manual_kubelet::{ManualKubelet, registered};
 use crate::node::Node;
 
 const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron2";
@@ -114,4 +115,41 @@ async fn what_is_to_be_ignored_makes_no_device_unhealthy() {
     assert_eq!(report["devices"][3]["reason"], "the driver reports unhealthy components: hbm");
     assert_eq!(health(&report), "Healthy");
     node.shows("aws.amazon.com/neuron", 15).await;
+}
+
+#[tokio::test]
+async fn a_loss_is_listed_within_two_seconds_though_no_report_can_be_written() {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.health_interval = neuron_device_plugin::Config::new("n").health_interval;
+    // Without a Node object no report can be written.
+    let kubelet = ManualKubelet::start(&node);
+    let _plugin = node.plugin();
+    kubelet.registered(1).await;
+    kubelet.lists_unhealthy(&[]).await;
+    let lost = std::time::Instant::now();
+    node.machine.lose(3).unwrap();
+    kubelet.lists_unhealthy(&["neuron3"]).await;
+    let took = lost.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took > Duration::from_millis(900), "the report had its second first: {took:?}");
+    node.machine.restore(3).unwrap();
+    kubelet.lists_unhealthy(&[]).await;
+}
+
+#[tokio::test]
+async fn a_device_that_is_healthy_again_is_reported_so_once_kubelet_offers_it() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
+    kubelet.lists_unhealthy(&[]).await;
+    node.machine.lose(3).unwrap();
+    let health = |report: &serde_json::Value| report["devices"][3]["health"].clone();
+    node.report("the loss", |report| health(report) == "Unhealthy").await;
+    kubelet.lists_unhealthy(&["neuron3"]).await;
+    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron4", "neuron5"]);
+    node.machine.restore(3).unwrap();
+    kubelet.lists_unhealthy(&[]).await;
+    let waits = "it is healthy again, and kubelet does not offer it yet";
+    node.report("that it is waited for", |report| report["devices"][3]["reason"] == waits).await;
+    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
+    node.report("it healthy", |report| health(report) == "Healthy").await;
 }

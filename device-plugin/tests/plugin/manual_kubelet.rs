@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use kubelet_api::deviceplugin::v1beta1::device_plugin_client::DevicePluginClient;
 use kubelet_api::deviceplugin::v1beta1::registration_server::{Registration, RegistrationServer};
@@ -27,20 +26,20 @@ use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::captured::Log;
-use crate::node::{Node, Plugin, asks, get};
+use crate::node::{Node, Plugin, asks};
 
 /// Notes registrations, dials back as kubelet does, and writes its checkpoint as it is told.
-struct ManualKubelet {
+pub(crate) struct ManualKubelet {
     node_dir: std::path::PathBuf,
     /// Resource and socket of each registration, refused ones too.
     registered: watch::Sender<Vec<(String, String)>>,
     /// The texts of its next refusals.
-    refusals: Mutex<Vec<String>>,
-    streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
+    pub(crate) refusals: Mutex<Vec<String>>,
+    pub(crate) streams: watch::Sender<Vec<Arc<tokio::sync::Mutex<Streaming<ListAndWatchResponse>>>>>,
     /// The devices that it counts as allocatable; an old kubelet does not tell.
-    allocatable: watch::Sender<Option<Vec<String>>>,
+    pub(crate) allocatable: watch::Sender<Option<Vec<String>>>,
     /// Whether it drops every stream as soon as it has it.
-    drops: AtomicBool,
+    pub(crate) drops: AtomicBool,
     /// How often it was asked for its assignments, which makes kubelet forget what is being allocated.
     lists: AtomicUsize,
 }
@@ -94,7 +93,7 @@ impl PodResourcesLister for ManualKubelet {
 }
 
 impl ManualKubelet {
-    fn start(node: &Node) -> Arc<Self> {
+    pub(crate) fn start(node: &Node) -> Arc<Self> {
         let node_dir = node.config.kubelet_dir.clone();
         for folder in ["device-plugins", "pod-resources"] {
             std::fs::create_dir_all(node_dir.join(folder)).unwrap();
@@ -117,7 +116,7 @@ impl ManualKubelet {
         kubelet
     }
 
-    async fn registered(&self, times: usize) {
+    pub(crate) async fn registered(&self, times: usize) {
         let mut registered = self.registered.subscribe();
         let enough =
             registered.wait_for(|all| all.iter().filter(|(name, _)| name == NEURON).count() >= times);
@@ -125,13 +124,13 @@ impl ManualKubelet {
     }
 
     /// The sockets that devices were registered with, in order.
-    fn sockets(&self) -> Vec<String> {
+    pub(crate) fn sockets(&self) -> Vec<String> {
         let registered = self.registered.borrow();
         registered.iter().filter(|(name, _)| name == NEURON).map(|(_, socket)| socket.clone()).collect()
     }
 
     /// kubelet 1.37 never frees a path that it refused once.
-    fn sockets_differ(&self) {
+    pub(crate) fn sockets_differ(&self) {
         let (all, different) = (self.sockets(), self.sockets().into_iter().collect::<BTreeSet<_>>());
         assert_eq!(all.len(), different.len(), "a socket was registered twice: {all:?}");
     }
@@ -158,7 +157,7 @@ impl ManualKubelet {
     }
 
     /// The ids that the plugin's list has as unhealthy, once they are as said.
-    async fn lists_unhealthy(&self, unhealthy: &[&str]) {
+    pub(crate) async fn lists_unhealthy(&self, unhealthy: &[&str]) {
         let sockets = self.registered.borrow();
         let place = sockets.iter().rposition(|(name, _)| name == NEURON).unwrap();
         drop(sockets);
@@ -177,7 +176,7 @@ impl ManualKubelet {
     }
 
     /// Writes down what it offers.
-    fn offers(&self, ids: &[&str]) {
+    pub(crate) fn offers(&self, ids: &[&str]) {
         let registered = json!({ NEURON: ids });
         let checkpoint =
             json!({"Data": {"PodDeviceEntries": null, "RegisteredDevices": registered}, "Checksum": 1});
@@ -210,14 +209,14 @@ fn request(ids: &[String]) -> AllocateRequest {
 }
 
 /// A node object, which the plugin reports on; no kubelet makes it here.
-async fn node_object(node: &Node) {
+pub(crate) async fn node_object(node: &Node) {
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(node.api.client());
     let object = serde_json::from_value(json!({ "metadata": { "name": crate::node::NODE } })).unwrap();
     nodes.create(&Default::default(), &object).await.unwrap();
 }
 
 /// A registered plugin on a node of this type without pods.
-async fn registered(instance_type: &str) -> (Node, Arc<ManualKubelet>, Plugin) {
+pub(crate) async fn registered(instance_type: &str) -> (Node, Arc<ManualKubelet>, Plugin) {
     let node = Node::new(instance_type);
     node_object(&node).await;
     let kubelet = ManualKubelet::start(&node);
@@ -300,113 +299,6 @@ async fn a_checkpoint_of_another_form_is_told_once_and_records_of_started_contai
     assert!(refused.message().contains("pod default/p holds neuron0"), "{}", refused.message());
     plugin.allocate(request(&["neuron1".to_owned()])).await.unwrap();
     assert_eq!(log.lines("going on without kubelet's checkpoint").len(), 1);
-}
-
-#[tokio::test]
-async fn a_loss_is_listed_within_two_seconds_though_no_report_can_be_written() {
-    let mut node = Node::new("inf2.24xlarge");
-    node.config.health_interval = neuron_device_plugin::Config::new("n").health_interval;
-    // Without a Node object no report can be written.
-    let kubelet = ManualKubelet::start(&node);
-    let _plugin = node.plugin();
-    kubelet.registered(1).await;
-    kubelet.lists_unhealthy(&[]).await;
-    let lost = std::time::Instant::now();
-    node.machine.lose(3).unwrap();
-    kubelet.lists_unhealthy(&["neuron3"]).await;
-    let took = lost.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
-    assert!(took > Duration::from_millis(900), "the report had its second first: {took:?}");
-    node.machine.restore(3).unwrap();
-    kubelet.lists_unhealthy(&[]).await;
-}
-
-#[tokio::test]
-async fn a_device_that_is_healthy_again_is_reported_so_once_kubelet_offers_it() {
-    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
-    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
-    kubelet.lists_unhealthy(&[]).await;
-    node.machine.lose(3).unwrap();
-    let health = |report: &serde_json::Value| report["devices"][3]["health"].clone();
-    node.report("the loss", |report| health(report) == "Unhealthy").await;
-    kubelet.lists_unhealthy(&["neuron3"]).await;
-    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron4", "neuron5"]);
-    node.machine.restore(3).unwrap();
-    kubelet.lists_unhealthy(&[]).await;
-    let waits = "it is healthy again, and kubelet does not offer it yet";
-    node.report("that it is waited for", |report| report["devices"][3]["reason"] == waits).await;
-    kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
-    node.report("it healthy", |report| health(report) == "Healthy").await;
-}
-
-#[tokio::test]
-async fn a_lost_stream_means_registering_again() {
-    let (_node, kubelet, _plugin) = registered("inf2.xlarge").await;
-    kubelet.streams.send_modify(Vec::clear);
-    kubelet.registered(2).await;
-    kubelet.sockets_differ();
-}
-
-#[tokio::test]
-async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
-    let (_node, kubelet, _plugin) = registered("inf2.24xlarge").await;
-    // Its stream stays open, and yet its devices are gone: as when an earlier plugin's stream ends at the wrong moment.
-    kubelet.allocatable.send_replace(Some(Vec::new()));
-    kubelet.registered(2).await;
-    kubelet.sockets_differ();
-}
-
-#[tokio::test]
-async fn a_registration_that_was_refused_is_tried_again_on_another_socket() {
-    let node = Node::new("inf2.xlarge");
-    node_object(&node).await;
-    let kubelet = ManualKubelet::start(&node);
-    kubelet
-        .refusals
-        .lock()
-        .unwrap()
-        .push("failed to dial device plugin: context deadline exceeded".to_owned());
-    let _plugin = node.plugin();
-    kubelet.registered(2).await;
-    kubelet.sockets_differ();
-    let gone = node.socket(&kubelet.sockets()[0]);
-    assert!(!gone.exists(), "the socket of the refused server is gone");
-}
-
-#[tokio::test]
-async fn a_kubelet_that_still_holds_a_path_is_asked_again_at_once_and_the_node_and_the_metrics_tell() {
-    let mut node = Node::new("inf2.xlarge");
-    node_object(&node).await;
-    let address = node.listen();
-    let kubelet = ManualKubelet::start(&node);
-    kubelet.refusals.lock().unwrap().push("device plugin already connected: /a/path".to_owned());
-    let _plugin = node.plugin();
-    kubelet.registered(2).await;
-    kubelet.sockets_differ();
-    let sample = "neuron_device_plugin_already_connected_total{resource=\"aws.amazon.com/neuron\"} 1\n";
-    let counted = async || get(address, "/metrics").await.filter(|answer| answer.contains(sample));
-    eventually("the refusal to be counted", counted).await;
-    let held = node.socket(&kubelet.sockets()[0]);
-    let event = format!(
-        "n1: NeuronPluginAlreadyConnected: aws.amazon.com/neuron is registered under another path, because kubelet still \
-         holds {}, on which an earlier server was. Until kubelet restarts it may go on offering aws.amazon.com/neuron \
-         without a device plugin",
-        held.display()
-    );
-    assert_eq!(node.events().await, [event].into());
-}
-
-#[tokio::test]
-async fn a_kubelet_that_drops_every_stream_is_not_stormed() {
-    let node = Node::new("inf2.xlarge");
-    node_object(&node).await;
-    let kubelet = ManualKubelet::start(&node);
-    kubelet.drops.store(true, Ordering::SeqCst);
-    let began = std::time::Instant::now();
-    let _plugin = node.plugin();
-    kubelet.registered(4).await;
-    let waits = Duration::from_millis(200 + 400 + 800);
-    assert!(began.elapsed() >= waits, "four registrations within {:?}", began.elapsed());
 }
 
 #[tokio::test]

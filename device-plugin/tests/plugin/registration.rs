@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fake_cluster::Version::{self, V1_34, V1_37};
 use rstest::rstest;
 use testkit_support::eventually;
 
-use crate::node::{Node, Plugin, asks};
+use crate::manual_kubelet::{ManualKubelet, node_object, registered};
+use crate::node::{Node, Plugin, asks, get};
 
 #[rstest]
 #[tokio::test]
@@ -125,4 +127,74 @@ async fn devices_are_offered_while_kubelet_comes_late_and_the_api_server_is_away
     node.place("p", asks("neurondevice", 1), &[("main", "0", "")]).await;
     node.phase("p", "Running").await;
     drop(kubelet);
+}
+
+#[tokio::test]
+async fn a_lost_stream_means_registering_again() {
+    let (_node, kubelet, _plugin) = registered("inf2.xlarge").await;
+    kubelet.streams.send_modify(Vec::clear);
+    kubelet.registered(2).await;
+    kubelet.sockets_differ();
+}
+
+#[tokio::test]
+async fn a_kubelet_that_forgets_what_it_was_told_is_told_again() {
+    let (_node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    // Its stream stays open, and yet its devices are gone: as when an earlier plugin's stream ends at the wrong moment.
+    kubelet.allocatable.send_replace(Some(Vec::new()));
+    kubelet.registered(2).await;
+    kubelet.sockets_differ();
+}
+
+#[tokio::test]
+async fn a_registration_that_was_refused_is_tried_again_on_another_socket() {
+    let node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    kubelet
+        .refusals
+        .lock()
+        .unwrap()
+        .push("failed to dial device plugin: context deadline exceeded".to_owned());
+    let _plugin = node.plugin();
+    kubelet.registered(2).await;
+    kubelet.sockets_differ();
+    let gone = node.socket(&kubelet.sockets()[0]);
+    assert!(!gone.exists(), "the socket of the refused server is gone");
+}
+
+#[tokio::test]
+async fn a_kubelet_that_still_holds_a_path_is_asked_again_at_once_and_the_node_and_the_metrics_tell() {
+    let mut node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let address = node.listen();
+    let kubelet = ManualKubelet::start(&node);
+    kubelet.refusals.lock().unwrap().push("device plugin already connected: /a/path".to_owned());
+    let _plugin = node.plugin();
+    kubelet.registered(2).await;
+    kubelet.sockets_differ();
+    let sample = "neuron_device_plugin_already_connected_total{resource=\"aws.amazon.com/neuron\"} 1\n";
+    let counted = async || get(address, "/metrics").await.filter(|answer| answer.contains(sample));
+    eventually("the refusal to be counted", counted).await;
+    let held = node.socket(&kubelet.sockets()[0]);
+    let event = format!(
+        "n1: NeuronPluginAlreadyConnected: aws.amazon.com/neuron is registered under another path, because kubelet still \
+         holds {}, on which an earlier server was. Until kubelet restarts it may go on offering aws.amazon.com/neuron \
+         without a device plugin",
+        held.display()
+    );
+    assert_eq!(node.events().await, [event].into());
+}
+
+#[tokio::test]
+async fn a_kubelet_that_drops_every_stream_is_not_stormed() {
+    let node = Node::new("inf2.xlarge");
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    kubelet.drops.store(true, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    let _plugin = node.plugin();
+    kubelet.registered(4).await;
+    let waits = Duration::from_millis(200 + 400 + 800);
+    assert!(began.elapsed() >= waits, "four registrations within {:?}", began.elapsed());
 }

@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use neuron_core::names::{ALLOCATION, NODE_REPORT};
+use neuron_core::names::NODE_REPORT;
 use neuron_core::report::NodeReport;
 use serde_json::Value;
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::suite::{NodeTruth, Units};
 
-use crate::judge::recorded;
 use crate::machine::Machine;
 
 /// How long after a change the report may still be of what was before.
@@ -50,19 +49,9 @@ pub(crate) fn judge_node(
     wrong.or_else(|| {
         let may_lag = truth.now.saturating_sub(truth.changed) < REPORTED || !truth.is_settled(name);
         let cores = report.holders.iter().flat_map(|holder| holder.cores.iter().map(u32::from));
-        let mut unheld: Units = cores.filter(|core| !node.held.contains(core)).collect();
-        if truth.garbled.contains_key(name) {
-            // A kubelet that has lost its books has forgotten init containers too, whose pods' records stay.
-            unheld.retain(|core| !truth.live_on(name).any(|pod| is_recorded(machine, pod, *core)));
-        }
+        let unheld: Units = cores.filter(|core| !node.held.contains(core)).collect();
         let text = format!("its report has holders of {unheld:?}, which nobody holds");
         (!may_lag && !unheld.is_empty())
             .then(|| ("a node's report has what nobody holds as held".to_owned(), text))
     })
-}
-
-fn is_recorded(machine: &Machine, pod: &PodTruth, core: u32) -> bool {
-    let record = pod.object.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION));
-    let recorded = record.and_then(Value::as_str).and_then(|record| recorded(machine, record).ok());
-    recorded.is_some_and(|containers| containers.values().any(|units| units.contains(&core)))
 }

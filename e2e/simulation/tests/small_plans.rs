@@ -90,6 +90,24 @@ fn a_pod_that_waits_in_vain_is_judged_at_a_rest_and_given_up_after_an_hour() {
 }
 
 #[test]
+fn what_runs_on_after_kubelet_has_lost_its_books_is_held_and_reported() {
+    let kubelet = "kubelet".to_owned();
+    let events = vec![
+        (60, pod("runs", 4)),
+        (90, What::CheckpointGarbled { node: 0 }),
+        (91, What::Kill { part: kubelet, on: Place::Node(0), after_polls: None }),
+        (300, pod("all", 16)),
+        (600, pod("rest", 8)),
+        (2400, What::Rest { seconds: 900 }),
+    ];
+    let (summary, lines) = traced(&plan(3400, events));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert_eq!((summary.faults["checkpoint garbled"], summary.placed, summary.refused), (1, 2, 0));
+    assert!(lines.seconds_of("container: default/rest main starts").is_some());
+    assert_eq!(lines.seconds_of("container: default/all main starts"), None);
+}
+
+#[test]
 fn a_binding_may_arrive_long_after_the_extender_gave_it_up() {
     let (from, to) = (Place::Control, Place::ApiServer);
     let cut = What::Cut { from, to, both: false, reset: false, seconds: 30 };
