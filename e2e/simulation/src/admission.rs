@@ -15,6 +15,10 @@ use crate::own_refusals::{OWN, units_named};
 /// node's status up to ten seconds later.
 pub(crate) const LATELY: Duration = Duration::from_secs(60);
 
+/// How long an Allocate may take after kubelet was advised: the plugin waits five seconds for a holder to end, and the observer hears
+/// of the refusal when its pod's status is written.
+const ANSWERED: Duration = Duration::from_secs(10);
+
 /// What the plugin says of a process before it names the pod.
 const GONE: &str = " of a pod that has ended or is gone (UID ";
 
@@ -58,9 +62,17 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     if refused.truth.now < refused.truth.api_disturbed + LATELY {
         return None;
     }
-    let taken = held.union(broken).copied().collect();
+    let mut taken: Units = held.union(broken).copied().collect();
+    taken.extend(ended_since_advice(refused));
     can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// The cores of containers that have ended since kubelet may have been advised: they come too late for it.
+fn ended_since_advice<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = u32> + 'a {
+    let (truth, node) = (refused.truth, &refused.pod.node);
+    let ended = truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + ANSWERED);
+    ended.flat_map(|(_, (container, _))| container.units.iter().copied())
 }
 
 /// Whether a container of the pod that a text names, which is gone, has the device that it names, with some of the refused ids. What
@@ -313,6 +325,29 @@ mod tests {
         {
             assert_eq!(wrong_with(broken, api_disturbed, "none", text).is_none(), is_right, "{broken:?}");
         }
+    }
+
+    #[test]
+    fn a_set_that_comes_free_after_kubelet_was_advised_is_none_to_advise() {
+        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+        let machine = Machine::of(&node).unwrap();
+        let message =
+            "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
+        let judged = |ago: u64| {
+            let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "o", "container": "main",
+                "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
+            let start = Arc::new(serde_json::from_value(start).unwrap());
+            let container = ContainerTruth { start, units: Units::from([20, 21]), since: Duration::ZERO };
+            let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+            let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
+            let truth = Truth { ended, now: NOW, ..Truth::default() };
+            let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
+            let held: Units = (0..18).collect();
+            let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+            judge_refusal(&machine, &refused, &machine.cores_of(9))
+        };
+        assert_eq!(judged(1), None);
+        assert!(judged(10).is_some(), "it was free for longer than any Allocate takes");
     }
 
     #[test]
