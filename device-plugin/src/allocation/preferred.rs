@@ -87,9 +87,14 @@ impl Engine {
     }
 
     /// The set, or another one where a process of a gone pod still has some of it open: the Allocate for that would have to wait, and
-    /// might be refused. The first where all have.
+    /// might be refused. The first where all have, and where a pod may be asking that gets more than this: its record is right as a
+    /// whole.
     async fn not_open(&self, machine: &Machine, question: &Question, set: CoreSet) -> CoreSet {
-        if self.handover.mode != HandoverMode::Wait {
+        let is_part = {
+            let (state, slots) = self.current(machine);
+            state.ledger.may_get_more(&slots, question)
+        };
+        if self.handover.mode != HandoverMode::Wait || is_part {
             return set;
         }
         let (mut preferred, mut open) = (set, CoreSet::EMPTY);

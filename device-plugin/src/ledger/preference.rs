@@ -51,6 +51,13 @@ impl Ledger {
         waiting.filter_map(|slot| slot.recorded).any(|set| question.allows(set))
     }
 
+    /// Whether a pod that may be asking has more to get than what is asked for: what its containers get depends on one another, as what
+    /// an init container hands down has to be among what comes after it.
+    pub fn may_get_more(&self, slots: &[Slot], question: &Question) -> bool {
+        let mut asking = self.waiting(slots, question.resource, question.count);
+        asking.any(|asks| slots.iter().filter(|slot| slot.uid == asks.uid).count() > 1)
+    }
+
     /// What is not to be chosen for a question that no record can be offered for: what somebody holds, and what records promise to
     /// other pods than those that may be asking. What is handed down is the asking pod's own, whoever's record promises it.
     pub fn taken(&self, slots: &[Slot], question: &Question) -> CoreSet {

@@ -16,11 +16,12 @@ use neuron_device_plugin::handover::Handover;
 use neuron_device_plugin::metrics::Metrics;
 use neuron_device_plugin::status::Status;
 use neuron_device_plugin::{Config, HandoverMode, System};
+use serde_json::json;
 use testkit_support::eventually;
 use tokio::time::{Instant, sleep};
 
 use crate::captured::Log;
-use crate::node::{Node, Plugin, asks, get};
+use crate::node::{Node, Plugin, asks, container, get};
 use crate::platform::Watched;
 
 /// Linux' flag for a file that is open and neither read nor written, of `open(2)`: a fake node has no driver that would open it.
@@ -173,21 +174,38 @@ async fn that_nobody_looks_is_said_at_the_start() {
 
 type Running = (Kubelet, Plugin);
 
-/// A node whose pod `old` was deleted by force while its process has the device open.
-async fn deleted_by_force(handover: HandoverMode, limit: Duration) -> (Node, Host, File, Running) {
-    let (mut node, host) = (Node::new("inf2.xlarge"), Host::new());
-    let device = node.config.root.join("dev/neuron0");
+/// A node with a device that a process may have open.
+async fn node(
+    instance_type: &str,
+    device: u8,
+    handover: HandoverMode,
+    limit: Duration,
+) -> (Node, Host, Running) {
+    let (mut node, host) = (Node::new(instance_type), Host::new());
+    let device = node.config.root.join(format!("dev/neuron{device}"));
     std::fs::remove_file(&device).unwrap();
     symlink(NODES[0], &device).unwrap();
     (node.config.handover, node.config.handover_limit) = (handover, limit);
     node.config.host_proc = host.proc();
-    let (kubelet, plugin) = (node.kubelet().await, node.plugin());
-    node.shows("aws.amazon.com/neuroncore", 2).await;
-    node.place("old", asks("neuroncore", 1), &[("main", "", "0")]).await;
+    let running = (node.kubelet().await, node.plugin());
+    (node, host, running)
+}
+
+/// Deletes the pod `old` by force while its process has that device open.
+async fn delete_by_force(node: &Node, host: &Host) -> File {
     let uid = node.phase("old", "Running").await.metadata.uid.unwrap();
     let held = host.opens(4711, &uid, NODES[0]);
     node.pods().delete("old", &DeleteParams::default().grace_period(0)).await.unwrap();
-    (node, host, held, (kubelet, plugin))
+    held
+}
+
+/// A node whose pod `old` was deleted by force while its process has the device open.
+async fn deleted_by_force(handover: HandoverMode, limit: Duration) -> (Node, Host, File, Running) {
+    let (node, host, running) = node("inf2.xlarge", 0, handover, limit).await;
+    node.shows("aws.amazon.com/neuroncore", 2).await;
+    node.place("old", asks("neuroncore", 1), &[("main", "", "0")]).await;
+    let held = delete_by_force(&node, &host).await;
+    (node, host, held, running)
 }
 
 #[tokio::test]
@@ -229,6 +247,27 @@ async fn a_pod_whose_recorded_core_is_still_open_gets_another_one_at_once() {
     node.phase("new", "Running").await;
     assert_eq!(node.got("new", "main", "NEURON_RT_VISIBLE_CORES").1.as_deref(), Some("1"));
     node.recorded("new", &[("main", "", "1")]).await;
+}
+
+#[tokio::test]
+async fn an_init_container_waits_for_what_it_has_to_hand_down() {
+    let log = Log::capture();
+    let (node, host, _running) = node("inf2.24xlarge", 5, HandoverMode::Wait, 60 * SECOND).await;
+    node.shows("aws.amazon.com/neuron", 6).await;
+    for (name, device) in [("old", "5"), ("a", "0"), ("b", "2"), ("c", "3")] {
+        node.place(name, asks("neuron", 1), &[("main", device, "")]).await;
+        node.phase(name, "Running").await;
+    }
+    let held = delete_by_force(&node, &host).await;
+    let mut init = container("init", "neuron", 1);
+    init["args"] = json!(["0"]);
+    let spec = json!({ "initContainers": [init], "containers": [container("main", "neuron", 2)] });
+    node.place("new", spec, &[("init", "5", ""), ("main", "4,5", "")]).await;
+    // Device 1 would be given at once, and no second one that is linked to it.
+    eventually("a wait", async || (!log.lines("an allocation waits").is_empty()).then_some(())).await;
+    drop(held);
+    node.phase("new", "Running").await;
+    node.recorded("new", &[("init", "5", ""), ("main", "4,5", "")]).await;
 }
 
 #[tokio::test]

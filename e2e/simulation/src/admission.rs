@@ -71,7 +71,8 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
 /// The cores of containers that have ended since kubelet may have been advised: they come too late for it.
 fn ended_since_advice<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = u32> + 'a {
     let (truth, node) = (refused.truth, &refused.pod.node);
-    let ended = truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + ANSWERED);
+    let ended =
+        truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + ANSWERED);
     ended.flat_map(|(_, (container, _))| container.units.iter().copied())
 }
 
