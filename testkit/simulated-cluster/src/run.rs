@@ -80,6 +80,8 @@ pub struct Summary {
     pub kills: u64,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,
+    /// How often something was judged, or could not be, by what it was.
+    pub judged: BTreeMap<String, u64>,
     /// What must not be, by signature.
     pub violations: Violations,
     /// Signatures that nobody knows.
@@ -258,6 +260,7 @@ impl Run {
             refused,
             ended,
             faults,
+            judged: state.judged.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect(),
             violations: state.violations.clone(),
             ..Summary::default()
         }

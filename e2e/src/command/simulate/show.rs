@@ -48,6 +48,11 @@ pub(super) fn table(rows: &[Row]) -> String {
         text.push_str("\n\nfaults\n");
         text.push_str(&counts(&faults));
     }
+    let judged = sums(rows, |summary| summary.judged.clone());
+    if !judged.is_empty() {
+        text.push_str("\n\njudged\n");
+        text.push_str(&counts(&judged));
+    }
     let mut violations: BTreeMap<&str, (u64, &Row, &Seen)> = BTreeMap::new();
     for row in rows {
         for (signature, seen) in &row.summary.violations.0 {

@@ -45,6 +45,15 @@ pub(crate) struct State {
     /// Those that nobody has looked at yet.
     pub(crate) fresh: Vec<Violation>,
     pub(crate) counts: Counts,
+    /// How often something was judged, or could not be, by what it was.
+    pub(crate) judged: BTreeMap<&'static str, u64>,
+}
+
+impl State {
+    /// So many of these were judged.
+    pub(crate) fn judged(&mut self, what: &'static str, count: usize) {
+        *self.judged.entry(what).or_default() += count as u64;
+    }
 }
 
 impl Watcher {
@@ -111,7 +120,7 @@ impl Watcher {
             "Pod" => {
                 state.counts.pod_changes(write);
                 state.truth.pod_changes(write.before, write.after);
-                let wrong = self.refused(&state, write).or_else(|| self.bound(&state, write));
+                let wrong = self.refused(&mut state, write).or_else(|| self.bound(&mut state, write));
                 drop(state);
                 self.tell(write);
                 self.changed.notify_waiters();
@@ -128,11 +137,12 @@ impl Watcher {
     }
 
     /// What is wrong with a refusal, if this write is one that should not have been.
-    fn refused(&self, state: &State, write: &Observed<'_>) -> Option<Violation> {
+    fn refused(&self, state: &mut State, write: &Observed<'_>) -> Option<Violation> {
         let (before, after) = (write.before?, write.after?);
         if text(before, "/status/phase") == "Failed" || !is_refusal(text(after, "/status/reason")) {
             return None;
         }
+        state.judged("refusals", 1);
         let pod = state.truth.pods.get(text(after, "/metadata/uid"))?;
         let (reason, message) = (text(after, "/status/reason"), text(after, "/status/message"));
         let cause = self.suite.judge_refusal(&RefusedPod {
@@ -152,12 +162,13 @@ impl Watcher {
     }
 
     /// What is wrong with how a pod was bound, if this write has bound one.
-    fn bound(&self, state: &State, write: &Observed<'_>) -> Option<Violation> {
+    fn bound(&self, state: &mut State, write: &Observed<'_>) -> Option<Violation> {
         let (before, after) = (write.before?, write.after?);
         let node = text(after, "/spec/nodeName");
         if node.is_empty() || !text(before, "/spec/nodeName").is_empty() {
             return None;
         }
+        state.judged("bindings", 1);
         let pod = state.truth.pods.get(text(after, "/metadata/uid"))?;
         let (plan, books) = (self.nodes.get(node)?, self.books(node));
         let (cause, why) = self.suite.judge_binding(&state.truth, plan, pod, &books)?;

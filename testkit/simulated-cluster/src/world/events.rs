@@ -1,6 +1,6 @@
 //! Carries out what a plan says happens.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::checkpoint::{CHECKPOINT, checkpoint};
 use super::{World, locked};
 use crate::names::NAMESPACE;
 use crate::observer::Violation;
@@ -24,8 +25,6 @@ use crate::suite::DeviceFault;
 
 /// How long who edits a node waits before the next try.
 const EDITED_AGAIN: Duration = Duration::from_secs(5);
-/// The name of kubelet's checkpoint of its device manager.
-const CHECKPOINT: &str = "kubelet_internal_checkpoint";
 /// How long a part that is to be killed before one of its next polls may have none, in seconds.
 const KILLED_WITHIN: u32 = 60;
 
@@ -367,9 +366,4 @@ impl World {
     pub(crate) fn plan_of(&self, name: &str) -> Option<&NodePlan> {
         self.nodes.iter().find(|node| node.name == name).map(|node| &node.plan)
     }
-}
-
-/// kubelet's checkpoint of its device manager.
-fn checkpoint() -> PathBuf {
-    Path::new(super::node::KUBELET_DIR).join("device-plugins").join(CHECKPOINT)
 }

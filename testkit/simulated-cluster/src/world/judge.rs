@@ -55,6 +55,10 @@ impl World {
         };
         let is_up = |name: &str| nodes.get(name).is_some_and(|node| is_ready(node));
         let ready = self.nodes.iter().filter(|node| is_up(&node.name));
+        self.watcher.state().judged("nodes at rest", ready.clone().count());
+        self.watcher
+            .state()
+            .judged("nodes at rest that were not ready", self.nodes.len() - ready.clone().count());
         let of_nodes: BTreeMap<&str, Violation> = ready
             .filter_map(|node| {
                 let violation = self.judge_node(&truth, node, nodes.get(&node.name)?)?;
@@ -76,7 +80,9 @@ impl World {
             }
         }
         found.extend(self.judge_sizes(&truth));
-        found.extend(self.nodes.iter().flat_map(|node| self.judge_books(&truth, node)));
+        found.extend(
+            self.nodes.iter().enumerate().flat_map(|(place, node)| self.judge_books(&truth, place, node)),
+        );
         found.extend(of_nodes.into_values());
         found.into_iter().for_each(|violation| self.watcher.violation(violation));
     }
@@ -89,8 +95,10 @@ impl World {
         is_up: impl Fn(&str) -> bool,
     ) -> Option<Violation> {
         if truth.now.saturating_sub(truth.changed) < TRIED_AGAIN {
+            self.watcher.state().judged("waiting pods of a cluster that had changed lately", 1);
             return None;
         }
+        self.watcher.state().judged("waiting pods", 1);
         let node = self.nodes.iter().filter(|node| is_up(&node.name)).find(|node| {
             let mut held = self.watcher.held(truth, &node.name, "");
             let broken = truth.broken.get(&node.name).cloned().unwrap_or_default();
@@ -113,12 +121,15 @@ impl World {
     fn judge_texts(&self, truth: &Truth, is_up: impl Fn(&str) -> bool) -> Vec<Violation> {
         let up: Vec<_> = self.nodes.iter().filter(|node| is_up(&node.name)).collect();
         let has_changed = truth.now.saturating_sub(truth.changed) < TOLD_AGAIN;
+        let waiting: Vec<_> =
+            truth.pods.values().filter(|pod| pod.node.is_empty() && !pod.is_deleting()).collect();
         if has_changed || !up.iter().all(|node| truth.is_settled(&node.name)) {
+            self.watcher.state().judged("texts of a cluster that had changed lately", waiting.len());
             return Vec::new();
         }
+        self.watcher.state().judged("texts", waiting.len());
         let nodes: Vec<NodeTruth<'_>> = up.iter().map(|node| self.truth_of(truth, node)).collect();
-        let waiting = truth.pods.values().filter(|pod| pod.node.is_empty() && !pod.is_deleting());
-        let found = waiting.filter_map(|pod| {
+        let found = waiting.into_iter().filter_map(|pod| {
             let told = why_it_waits(pod);
             let waiting = WaitingPod { truth, nodes: &nodes, pod: &pod.object, message: told };
             let cause = self.suite.judge_text(&waiting)?;
@@ -138,6 +149,7 @@ impl World {
     }
 
     fn judge_bound(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<Violation> {
+        self.watcher.state().judged("bound pods at rest", 1);
         let violation = |invariant, cause: &str, text: String| {
             Some(Violation { invariant, cause: cause.to_owned(), text, pods: vec![pod.name()] })
         };
@@ -167,14 +179,15 @@ impl World {
         Some(Violation { invariant: "agreement", cause, text, pods })
     }
 
-    /// Whether kubelet's books say of every running container what it has.
-    fn judge_books(&self, truth: &Truth, node: &super::Node) -> Vec<Violation> {
+    /// Whether kubelet's checkpoint says of every running container what it has.
+    fn judge_books(&self, truth: &Truth, place: usize, node: &super::Node) -> Vec<Violation> {
         let mut found = Vec::new();
         if let Some(reason) = self.watcher.kubelet_panic(&node.name) {
             let cause = format!("kubelet panics: {}", without_numbers(&reason));
             found.push(Violation { invariant: "runs", cause, text: reason, pods: Vec::new() });
         }
-        let books = self.watcher.books(&node.name);
+        // kubelet writes the file only when it gives something.
+        let books = self.books_on_disk(place, node).unwrap_or_else(|| self.watcher.books(&node.name));
         for ((_, uid, name), container) in truth.containers_on(&node.name) {
             let Some(pod) = truth.pods.get(uid).filter(|pod| !pod.is_deleting()) else { continue };
             let settled = truth.now.saturating_sub(container.since) >= ON_ITS_WAY;
@@ -185,9 +198,9 @@ impl World {
             if settled && given != container.units {
                 found.push(Violation {
                     invariant: "agreement",
-                    cause: "kubelet's books are not what a container has".to_owned(),
+                    cause: "kubelet's checkpoint is not what a container has".to_owned(),
                     text: format!(
-                        "container {name} of {} has {:?}, by the books {given:?}",
+                        "container {name} of {} has {:?}, by the file {given:?}",
                         pod.name(),
                         container.units
                     ),

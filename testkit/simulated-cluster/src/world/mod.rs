@@ -1,5 +1,6 @@
 //! The cluster itself: hosts, parts, and what happens to them.
 
+mod checkpoint;
 mod events;
 mod faults;
 mod judge;
