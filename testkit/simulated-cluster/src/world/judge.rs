@@ -23,11 +23,11 @@ const TRIED_AGAIN: Duration = Duration::from_secs(30);
 /// The end of a rest, in which the programs must be quiet.
 const QUIET: Duration = Duration::from_secs(300);
 /// What one part may do in that time.
-const MOST: Activity = Activity { polls: 60_000, log_lines: 60, starts: 0, kills: 0, kills_by_poll: 0 };
+const MOST: Activity = Activity { polls: 15_000, log_lines: 30, starts: 0, kills: 0, kills_by_poll: 0 };
 /// Lines more for each pod that waits.
-const LOG_LINES_OF_WAITING: u64 = 20;
+const LOG_LINES_OF_WAITING: u64 = 10;
 /// Requests that change something which one part may send in that time.
-const MOST_WRITES: u64 = 120;
+const MOST_WRITES: u64 = 40;
 
 impl World {
     /// Nothing goes wrong for so long; then the cluster is judged.
