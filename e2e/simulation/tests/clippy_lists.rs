@@ -1,0 +1,36 @@
+//! What would make a run depend on more than its seed is kept out of every crate that runs in a simulation, by its `clippy.toml`:
+//! clippy reads the nearest one only, so that each has to say all of it.
+#![allow(clippy::unwrap_used, reason = "a failing test should say where")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The crates whose code runs in a simulation.
+const SIMULATED: [&str; 6] = [
+    "runtime",
+    "extender",
+    "device-plugin",
+    "testkit/simulated-cluster",
+    "testkit/simulator",
+    "testkit/fake-cluster",
+];
+/// What is about the machine's own tasks, threads, time, files and random numbers; sockets stand in the lists as types or as methods.
+const OF_THE_MACHINE: [&str; 6] =
+    ["std::fs::", "tokio::fs::", "std::thread::", "std::time::", "tokio::task::spawn", "std::hash::RandomState"];
+
+fn kept_out(folder: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder).join("clippy.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let paths = text.split("path = \"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+    paths.filter(|path| OF_THE_MACHINE.iter().any(|of| path.starts_with(of))).collect()
+}
+
+#[test]
+fn every_simulated_crate_keeps_the_machine_out() {
+    let all: BTreeSet<String> = SIMULATED.into_iter().flat_map(kept_out).collect();
+    assert!(all.len() > 30, "the lists were not read: {all:?}");
+    for folder in SIMULATED {
+        let missing: Vec<_> = all.difference(&kept_out(folder)).cloned().collect();
+        assert!(missing.is_empty(), "{folder}/clippy.toml lacks {missing:?}");
+    }
+}
