@@ -16,8 +16,8 @@ use crate::suite::{NodeTruth, Size, WaitingPod};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
-/// When a text that says why a pod waits is of a cluster that has not changed since.
-const TOLD_AGAIN: Duration = Duration::from_secs(420);
+/// When a text that says why a pod waits is of a cluster that has not changed since: kube-scheduler tries again after each change.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// How long kube-scheduler may take to try again a pod for which something has become free.
 const TRIED_AGAIN: Duration = Duration::from_secs(30);
 /// The end of a rest, in which the programs must be quiet.
