@@ -185,6 +185,7 @@ mod calls;
 pub mod clock;
 pub mod kubelet;
 mod quantity;
+mod reflector;
 pub mod scheduler;
 mod version;
 mod watch_backoff;

@@ -215,6 +215,7 @@ fn without_node(what: &mut What, gone: usize) -> bool {
         | What::Away { on, .. }
         | What::Second { on, .. }
         | What::Skew { on, .. }
+        | What::CacheBehind { on, .. }
         | What::WatchLag { on, .. } => at(on),
         What::Cut { from, to, .. } => at(from) & at(to),
         What::ForeignList { node }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 
 use super::cache::Cache;
@@ -14,15 +14,14 @@ use super::cluster_event::ClusterEvent;
 use super::known_objects::{Change, KnownObjects};
 use super::queue::Queue;
 use super::shared::Shared;
-use crate::watch_backoff::watch_backoff;
+use crate::reflector::reflect;
 
 /// Watches pods and nodes until the task is dropped. Scheduling starts once both have been listed.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let nodes: Api<Node> = Api::all(shared.client.clone());
-    let backoff = || watch_backoff(&shared.system);
-    let mut pods = watcher(pods, watcher::Config::default()).backoff(backoff()).boxed();
-    let mut nodes = watcher(nodes, watcher::Config::default()).backoff(backoff()).boxed();
+    let mut pods = reflect(&shared.system, pods, watcher::Config::default()).boxed();
+    let mut nodes = reflect(&shared.system, nodes, watcher::Config::default()).boxed();
     let mut known_pods = KnownObjects::new();
     let mut known_nodes = KnownObjects::new();
     loop {

@@ -9,6 +9,7 @@
 )]
 
 mod admission;
+mod api_server;
 mod assignments;
 mod checkpoint;
 mod containers;

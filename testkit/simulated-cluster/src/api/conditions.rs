@@ -19,6 +19,8 @@ struct State {
     rates: ApiRates,
     /// How much later watches show everything.
     lags: BTreeMap<Place, Duration>,
+    /// How many writes ago the state is that lists show to whom any will do.
+    behind: BTreeMap<Place, u64>,
     /// How often the connections of a place were reset.
     resets: BTreeMap<Place, watch::Sender<u64>>,
     /// Faults that were met, by kind.
@@ -43,6 +45,16 @@ impl Conditions {
     /// Has the watches of the place show everything so much later.
     pub(crate) fn set_lag(&self, place: Place, lag: Duration) {
         self.state().lags.insert(place, lag);
+    }
+
+    /// How many writes ago the state is that lists of the place show where any will do.
+    pub(crate) fn behind(&self, place: Place) -> u64 {
+        self.state().behind.get(&place).copied().unwrap_or_default()
+    }
+
+    /// Has lists of the place show a state of so many writes ago where any will do.
+    pub(crate) fn set_behind(&self, place: Place, writes: u64) {
+        self.state().behind.insert(place, writes);
     }
 
     /// Breaks every connection between the place and the API server.

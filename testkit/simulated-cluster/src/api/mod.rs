@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
+use fake_cluster::ApiServer;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -30,8 +31,8 @@ pub(crate) struct ApiServerHost {
     /// Carries out what its sender may not wait for.
     pub(crate) harness: Process,
     pub(crate) routes: Router,
-    /// The same, whose lists and watches may begin with an older state where Kubernetes allows that.
-    pub(crate) stale_routes: Router,
+    /// The server itself, which may also show an older state where Kubernetes allows that.
+    pub(crate) api: ApiServer,
     pub(crate) conditions: Arc<Conditions>,
 }
 

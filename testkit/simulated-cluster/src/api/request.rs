@@ -22,6 +22,8 @@ const GIVEN_UP: Duration = Duration::from_secs(924);
 /// How long a kernel sends again what a process has sent that does not wait any more: eight times (tcp_orphan_retries), first
 /// after 200 ms, then twice as late each time.
 const ORPHANED: Duration = Duration::from_secs(102);
+/// How many writes ago the state is at most that a list shows by chance which asks for no newer one.
+const STALE: f64 = 200.0;
 /// Kinds of faults that one request may meet.
 const KINDS: usize = 6;
 
@@ -40,6 +42,8 @@ struct What {
     text: String,
     is_watch: bool,
     is_write: bool,
+    /// Whether it is a list or watch that any state will do for.
+    takes_any: bool,
 }
 
 /// What goes wrong with a request.
@@ -52,8 +56,8 @@ enum Fault {
     Lost,
     /// It is carried out, and answered as if that had taken too long.
     Timeout,
-    /// It shows an older state.
-    Stale,
+    /// It shows the state of so many writes ago.
+    Stale(u64),
 }
 
 impl Call {
@@ -62,7 +66,8 @@ impl Call {
         let path = uri.path_and_query().map_or_else(|| uri.path(), http::uri::PathAndQuery::as_str);
         let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
         let is_write = request.method() != Method::GET;
-        let what = What { text: format!("{} {path}", request.method()), is_watch, is_write };
+        let takes_any = uri.query().is_some_and(|query| query.split('&').any(|one| one == "resourceVersion=0"));
+        let what = What { text: format!("{} {path}", request.method()), is_watch, is_write, takes_any };
         Self { way, request, what }
     }
 
@@ -136,7 +141,10 @@ impl Call {
                 return Err(reset());
             }
             Some(Fault::Answer(code, reason)) => refusal(code, reason),
-            Some(Fault::Stale) => carry_out(&way.api.stale_routes, request).await,
+            Some(Fault::Stale(writes)) => {
+                way.event(&what, "shown an older state");
+                carry_out(&way.api.api.lagging_router(writes), request).await
+            }
             _ => carry_out(&way.api.routes, request).await,
         };
         way.event(&what, answer.status().as_str());
@@ -196,7 +204,13 @@ impl What {
         if happens(rates.gone, "410") {
             return Some(Fault::Answer(StatusCode::GONE, "Expired"));
         }
-        happens(rates.stale, "stale list").then_some(Fault::Stale)
+        let (behind, stale) = (conditions.behind(way.place), drawn.next().unwrap_or_default());
+        let behind = if stale < rates.stale { behind.max((STALE * stale / rates.stale) as u64 + 1) } else { behind };
+        if !self.takes_any || behind == 0 {
+            return None;
+        }
+        conditions.met("stale list");
+        Some(Fault::Stale(behind))
     }
 }
 

@@ -18,6 +18,7 @@ pub const FAULTS: &[&str] = &[
     "API faults",
     "API server down",
     "answer lost",
+    "cache behind",
     "checkpoint lost",
     "compaction",
     "cut",
@@ -200,6 +201,16 @@ pub enum What {
         /// How long, in seconds.
         seconds: u32,
     },
+    /// The API server that the parts on a host reach answers their lists from a cache that is behind: where any state will do, and the
+    /// reflectors of kubelet and scheduler begin with such a list, they are shown an older one.
+    CacheBehind {
+        /// Whose.
+        on: Place,
+        /// How many writes ago the state is.
+        writes: u32,
+        /// How long, in seconds.
+        seconds: u32,
+    },
     /// A stranger on a node asks kubelet's podresources API for all pods, as monitors do.
     ForeignList {
         /// The node's place.
@@ -290,6 +301,7 @@ impl What {
             What::Compact => "compaction".to_owned(),
             What::ApiFaults { .. } => "API faults".to_owned(),
             What::WatchLag { .. } => "watch lag".to_owned(),
+            What::CacheBehind { .. } => "cache behind".to_owned(),
             What::ForeignList { .. } => "foreign list".to_owned(),
             What::CheckpointLost { .. } => "checkpoint lost".to_owned(),
             What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),

@@ -113,6 +113,7 @@ impl Plan {
             | What::Away { on, .. }
             | What::Second { on, .. }
             | What::Skew { on, .. }
+            | What::CacheBehind { on, .. }
             | What::WatchLag { on, .. } => no_place(on),
             What::Cut { from, to, .. } => no_place(from).or_else(|| no_place(to)),
             What::ForeignList { node }

@@ -31,6 +31,7 @@ pub(super) enum Kind {
     Compact,
     ApiFaults,
     WatchLag,
+    CacheBehind,
     Device,
     ForeignList,
     CheckpointLost,
@@ -40,7 +41,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 18] = [
+    const ALL: [(Kind, u32); 19] = [
         (Kind::Kill, 4),
         (Kind::Freeze, 2),
         (Kind::FreezeNode, 1),
@@ -54,6 +55,7 @@ impl Kind {
         (Kind::Compact, 1),
         (Kind::ApiFaults, 2),
         (Kind::WatchLag, 2),
+        (Kind::CacheBehind, 1),
         (Kind::Device, 3),
         (Kind::ForeignList, 1),
         (Kind::CheckpointLost, 1),
@@ -144,6 +146,7 @@ impl Generated {
                 let on = self.link(draws).0;
                 Some(What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds })
             }
+            Kind::CacheBehind => return self.cache_behind(draws, at, seconds),
             Kind::Device => {
                 let node = self.node(draws);
                 self.device(draws, node, seconds)

@@ -7,6 +7,8 @@ use super::faults::left;
 use super::settings::rates;
 use crate::plan::{Event, Place, What};
 
+/// How many writes a cache is behind at most: some ten minutes of a small cluster's.
+const FARTHEST: u32 = 300;
 /// How often a monitor asks while somebody looks at it, at most.
 const MOST_QUESTIONS: usize = 20;
 
@@ -58,6 +60,23 @@ impl Generated {
         let ends = at + u64::from(seconds) * 1000;
         let times = (at..=ends).step_by(every as usize).take(MOST_QUESTIONS);
         times.map(|at| Event { at, what: What::ForeignList { node } }).collect()
+    }
+
+    /// The API server that a host reaches is behind, and what reads lists there is started again meanwhile: once it is known what it
+    /// has to look for, nothing begins with a list.
+    pub(super) fn cache_behind(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
+        let (part, on) = match draws.u8(..3) {
+            0 => ("scheduler", Place::Scheduler),
+            _ => ("kubelet", Place::Node(self.node(draws))),
+        };
+        let farthest = [3, 30, FARTHEST][draws.usize(..3)];
+        let writes = draws.u32(1..=farthest);
+        let kill = What::Kill { part: part.to_owned(), on, after_polls: None };
+        let killed = at + draws.u64(..=u64::from(seconds) * 1000);
+        vec![
+            Event { at, what: What::CacheBehind { on, writes, seconds: seconds.saturating_add(30) } },
+            Event { at: killed, what: kill },
+        ]
     }
 
     /// A node loses its power. Now and then it comes back with a device less, or before it reaches the API server: then its plugin has

@@ -109,6 +109,10 @@ impl World {
                 self.conditions.set_lag(on, Duration::from_millis(milliseconds.into()));
                 self.fault_lasts(seconds, move |world| world.conditions.set_lag(on, Duration::ZERO));
             }
+            What::CacheBehind { on, writes, seconds } => {
+                self.conditions.set_behind(on, writes.into());
+                self.fault_lasts(seconds, move |world| world.conditions.set_behind(on, 0));
+            }
             What::Device { node, device, fault, seconds } => {
                 if self.is_broken(node, device) {
                     return false;

@@ -29,8 +29,6 @@ use crate::watcher::Watcher;
 
 /// The address of the Service of the suite's programs.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
-/// How many writes ago the state may be that a list shows which asks for no newer one.
-const STALE: u64 = 200;
 
 /// A cluster under way.
 pub(crate) struct World {
@@ -94,7 +92,7 @@ impl World {
             simulation: simulation.clone(),
             harness: harness.clone(),
             routes: api.router(),
-            stale_routes: api.lagging_router(STALE),
+            api: api.clone(),
             conditions: Arc::clone(&conditions),
         });
         let world = Arc::new(Self {

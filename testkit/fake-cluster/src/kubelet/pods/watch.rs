@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use runtime::reached;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admission::{Admission, admit};
 use super::{ends, grace, worker};
 use crate::kubelet::shared::{Shared, locked};
-use crate::watch_backoff::watch_backoff;
+use crate::reflector::reflect;
 
 /// Watches and admits until the kubelet stops. `first_list_done` is sent once the first list has been handled.
 pub(crate) async fn run(shared: Arc<Shared>, first_list_done: oneshot::Sender<()>) {
@@ -21,8 +21,7 @@ pub(crate) async fn run(shared: Arc<Shared>, first_list_done: oneshot::Sender<()
     let api: Api<Pod> = Api::all(shared.client.clone());
     let of_node = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.config.node));
     let watch = async {
-        let backoff = watch_backoff(&shared.system);
-        let mut stream = std::pin::pin!(watcher(api, of_node).backoff(backoff));
+        let mut stream = std::pin::pin!(reflect(&shared.system, api, of_node));
         while let Some(event) = stream.next().await {
             match event.map(|event| sender.send(event).is_ok()) {
                 Ok(true) => {}
