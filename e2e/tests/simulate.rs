@@ -64,10 +64,10 @@ fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told
 }
 
 #[rstest]
-#[case::other_version(r#"{"v": 99}"#, "this plan is of version 99; this release runs version 1")]
+#[case::other_version(r#"{"v": 99}"#, "this plan is of version 99; this release runs version 2")]
 #[case::trace("neuron-e2e trace v2 of ..\n", "it is a trace (v2), which tells what happened")]
 #[case::no_plan("pods: 3", "this is no plan: expected")]
-#[case::field(r#"{"v": 1}"#, "this is no plan: missing field `seed` at line 1")]
+#[case::field(r#"{"v": 2}"#, "this is no plan: missing field `seed` at line 1")]
 #[case::part(&with(r#"{"at": 5, "do": "kill", "part": "extendr", "on": "control"}"#), "event at 5: there is no \"extendr\" at control")]
 #[case::device(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#), "n1 has no device 99; it has 0 to 15")]
 #[case::machine(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#).replace("trn1.32", "trn1.31"), "trn1.31xlarge")]
@@ -106,7 +106,7 @@ fn kills_are_added_to_a_plan_and_counted_and_a_trace_says_what_it_is() {
 /// A plan of one node in which this happens.
 fn with(event: &str) -> String {
     format!(
-        r#"{{"v": 1, "seed": 1, "kubernetes": "1.37", "seconds": 60, "nodes": [{{"machine": "trn1.32xlarge"}}],
+        r#"{{"v": 2, "seed": 1, "kubernetes": "1.37", "seconds": 60, "nodes": [{{"machine": "trn1.32xlarge"}}],
         "settings": {{"linkMilliseconds": [0, 0], "linkLoss": 0, "api": {{}}, "restartMilliseconds": [1, 1], "seededOrder": true,
         "statusSeconds": 1, "adversarial": false, "programs": {{"poll": 1000}}}}, "events": [{event}]}}"#
     )

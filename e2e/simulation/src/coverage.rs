@@ -14,10 +14,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "plans can garble a checkpoint, seeds do not yet: texts are not judged rightly then",
     ),
     ("cluster: a plugin was refused, its path is held", "the plugin's sockets have ever new names"),
-    (
-        "cluster: a watch began with an older state",
-        "all list first, and watch from what they have listed",
-    ),
+    ("cluster: a watch began with an older state", "all list first, and watch from what they have listed"),
     (
         "cluster: a watch fell behind what is kept",
         "the API server hands on at once what a slow link then delays",

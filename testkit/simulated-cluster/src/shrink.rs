@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::plan::{Event, EventSource, Place, Plan, Settings, What, node_name};
+use crate::plan::{ApiRates, Event, EventSource, Place, Plan, Settings, What, node_name};
 
 /// A plan being made smaller.
 pub struct Shrinker<F> {
@@ -167,7 +167,7 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
 }
 
 /// What leaves out one thing that goes wrong by chance.
-const CALMER: [fn(&mut Settings); 16] = [
+const CALMER: [fn(&mut Settings); 17] = [
     |settings| settings.api.conflict = 0.0,
     |settings| settings.api.gone = 0.0,
     |settings| settings.api.too_many = 0.0,
@@ -177,6 +177,7 @@ const CALMER: [fn(&mut Settings); 16] = [
     |settings| settings.api.refused = 0.0,
     |settings| settings.api.stale = 0.0,
     |settings| settings.api.short_watch = 0.0,
+    |settings| settings.cluster_api = ApiRates::default(),
     |settings| settings.link_loss = 0.0,
     |settings| settings.link_milliseconds = (0, 0),
     |settings| settings.socket_milliseconds = (0, 0),

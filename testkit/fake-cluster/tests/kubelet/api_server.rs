@@ -1,6 +1,13 @@
-//! A kubelet and an API server that shows it an older state.
+//! A kubelet and an API server that shows it an older state, or refuses what it writes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use fake_cluster::{Kubelet, System};
+use http::{Method, StatusCode, header};
 use serde_json::json;
 use testkit_support::eventually;
 
@@ -26,4 +33,28 @@ async fn a_kubelet_that_begins_with_an_old_list_ends_what_is_gone_once_it_hears_
     // What comes later is seen as ever.
     node.bind("q", json!({ "containers": [container("main", 0)] })).await;
     node.phase("q", "Running").await;
+}
+
+#[tokio::test]
+async fn a_refusal_that_does_not_mean_its_pod_keeps_no_kubelet_from_writing_a_status() {
+    let node = TestNode::new();
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refuse = {
+        let is_refused = Arc::clone(&is_refused);
+        from_fn(move |request: Request, next: Next| {
+            let is_status =
+                request.method() == Method::PATCH && request.uri().path().ends_with("/pods/p/status");
+            let refuse = is_status && !is_refused.swap(is_status, Ordering::Relaxed);
+            async move { if refuse { conflict() } else { next.run(request).await } }
+        })
+    };
+    let _kubelet = kubelet(&node, kube::Client::new(node.api.router().layer(refuse), "default")).await;
+    node.bind("p", json!({ "containers": [container("main", 0)] })).await;
+    node.phase("p", "Running").await;
+    assert!(is_refused.load(Ordering::Relaxed));
+}
+
+fn conflict() -> axum::response::Response {
+    let status = json!({ "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "again" });
+    (StatusCode::CONFLICT, [(header::CONTENT_TYPE, "application/json")], status.to_string()).into_response()
 }

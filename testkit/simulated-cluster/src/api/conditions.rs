@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::Whose;
 use crate::plan::{ApiRates, Place};
 
 /// How the ways to the API server are now.
@@ -16,7 +17,7 @@ pub(crate) struct Conditions {
 
 #[derive(Default)]
 struct State {
-    rates: ApiRates,
+    rates: BTreeMap<Whose, ApiRates>,
     /// How much later watches show everything.
     lags: BTreeMap<Place, Duration>,
     /// How many writes ago the state is that lists show to whom any will do.
@@ -30,12 +31,12 @@ struct State {
 }
 
 impl Conditions {
-    pub(crate) fn rates(&self) -> ApiRates {
-        self.state().rates
+    pub(crate) fn rates(&self, whose: Whose) -> ApiRates {
+        self.state().rates.get(&whose).copied().unwrap_or_default()
     }
 
-    pub(crate) fn set_rates(&self, rates: ApiRates) {
-        self.state().rates = rates;
+    pub(crate) fn set_rates(&self, whose: Whose, rates: ApiRates) {
+        self.state().rates.insert(whose, rates);
     }
 
     pub(crate) fn lag(&self, place: Place) -> Duration {

@@ -36,13 +36,13 @@ pub(crate) struct ApiServerHost {
     pub(crate) conditions: Arc<Conditions>,
 }
 
-/// Whether answers to a part go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
-    /// By the plan's rates.
-    MayGoWrong,
-    /// Only links are slow or cut.
-    AreRight,
+/// Whose requests: both kinds of parts have rates of their own at which answers go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Whose {
+    /// The suite's programs'.
+    Suite,
+    /// kubelets', scheduler's and controllers'.
+    Cluster,
 }
 
 /// The way of one process.
@@ -51,7 +51,7 @@ struct Way {
     api: Arc<ApiServerHost>,
     part: Arc<str>,
     place: Place,
-    answers: Answers,
+    whose: Whose,
     /// To the API server, and back.
     links: [Arc<Link>; 2],
     draws: Arc<Mutex<Rng>>,
@@ -64,13 +64,13 @@ impl ApiServerHost {
         process: &Process,
         place: Place,
         links: [Arc<Link>; 2],
-        answers: Answers,
+        whose: Whose,
     ) -> kube::Client {
         let part: Arc<str> = process.part().into();
         let draws = self.simulation.stream(&format!("API {part} at {place} {}", process.number()));
         let draws = Arc::new(Mutex::new(draws));
         let api = Arc::clone(self);
-        let way = Way { api, part, place, answers, links, draws };
+        let way = Way { api, part, place, whose, links, draws };
         kube::Client::new(RetryLayer::new(RetryPolicy::default()).layer(way), "default")
     }
 }

@@ -13,8 +13,7 @@ use tokio::time::{sleep, timeout};
 use tower::{BoxError, ServiceExt as _};
 
 use super::watch_body::watch_body;
-use super::{Answers, Way};
-use crate::plan::ApiRates;
+use super::{Way, Whose};
 
 /// How long a kernel sends again what nobody acknowledges, before it gives a connection up (tcp_retries2).
 const GIVEN_UP: Duration = Duration::from_secs(924);
@@ -66,7 +65,8 @@ impl Call {
         let path = uri.path_and_query().map_or_else(|| uri.path(), http::uri::PathAndQuery::as_str);
         let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
         let is_write = request.method() != Method::GET;
-        let takes_any = uri.query().is_some_and(|query| query.split('&').any(|one| one == "resourceVersion=0"));
+        let takes_any =
+            uri.query().is_some_and(|query| query.split('&').any(|one| one == "resourceVersion=0"));
         let what = What { text: format!("{} {path}", request.method()), is_watch, is_write, takes_any };
         Self { way, request, what }
     }
@@ -165,11 +165,11 @@ impl What {
     /// What goes wrong with it, drawn by the rates of now.
     fn fault(&self, way: &Way) -> Option<Fault> {
         let conditions = &way.api.conditions;
-        let mut rates = conditions.rates();
-        if way.answers == Answers::AreRight {
-            // It is right to show an older state where nothing else was asked for.
-            rates = ApiRates { stale: rates.stale, ..ApiRates::default() };
-        }
+        let rates = conditions.rates(way.whose);
+        let named = |of_suite, of_cluster| match way.whose {
+            Whose::Suite => of_suite,
+            Whose::Cluster => of_cluster,
+        };
         // Each kind is drawn each time, so that a plan without one kind is the same otherwise.
         let drawn: [f64; KINDS] = {
             let mut draws = way.draws();
@@ -183,29 +183,30 @@ impl What {
             }
             happens
         };
-        if happens(rates.refused, "request broken") {
+        if happens(rates.refused, named("request broken", "cluster request broken")) {
             return Some(Fault::Refused);
         }
-        if happens(rates.too_many, "429") {
+        if happens(rates.too_many, named("429", "cluster 429")) {
             return Some(Fault::Answer(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"));
         }
-        if happens(rates.internal, "500") {
+        if happens(rates.internal, named("500", "cluster 500")) {
             return Some(Fault::Answer(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"));
         }
-        if happens(rates.lost, "answer lost") {
+        if happens(rates.lost, named("answer lost", "cluster answer lost")) {
             return Some(Fault::Lost);
         }
         if self.is_write {
-            if happens(rates.conflict, "409") {
+            if happens(rates.conflict, named("409", "cluster 409")) {
                 return Some(Fault::Answer(StatusCode::CONFLICT, "Conflict"));
             }
-            return happens(rates.timeout, "504").then_some(Fault::Timeout);
+            return happens(rates.timeout, named("504", "cluster 504")).then_some(Fault::Timeout);
         }
-        if happens(rates.gone, "410") {
+        if happens(rates.gone, named("410", "cluster 410")) {
             return Some(Fault::Answer(StatusCode::GONE, "Expired"));
         }
         let (behind, stale) = (conditions.behind(way.place), drawn.next().unwrap_or_default());
-        let behind = if stale < rates.stale { behind.max((STALE * stale / rates.stale) as u64 + 1) } else { behind };
+        let behind =
+            if stale < rates.stale { behind.max((STALE * stale / rates.stale) as u64 + 1) } else { behind };
         if !self.takes_any || behind == 0 {
             return None;
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tower::BoxError;
 
 use super::request::broken;
-use super::{Answers, Way};
+use super::{Way, Whose};
 
 /// Longest life of a watch that ends early, in seconds.
 const SHORT: u64 = 30;
@@ -36,7 +36,7 @@ struct WatchBody {
 pub(super) fn watch_body(way: &Way, body: Body, link: Arc<Link>) -> Body {
     let mut resets = way.api.conditions.resets(way.place);
     resets.mark_unchanged();
-    let ends = (way.answers == Answers::MayGoWrong).then(|| end(way)).flatten();
+    let ends = end(way);
     let frames = body.into_data_stream().boxed();
     let share = way.draws().f64();
     let (way, under_way) = (way.clone(), VecDeque::new());
@@ -45,14 +45,17 @@ pub(super) fn watch_body(way: &Way, body: Body, link: Arc<Link>) -> Body {
 }
 
 fn end(way: &Way) -> Option<Instant> {
-    let rate = way.api.conditions.rates().short_watch;
+    let rate = way.api.conditions.rates(way.whose).short_watch;
     // Drawn each time, so that without this fault everything else is the same.
     let (drawn, after) = {
         let mut draws = way.draws();
         (draws.f64(), Duration::from_secs(draws.u64(1..=SHORT)))
     };
     (drawn < rate).then(|| {
-        way.api.conditions.met("watch ended");
+        way.api.conditions.met(match way.whose {
+            Whose::Suite => "watch ended",
+            Whose::Cluster => "cluster watch ended",
+        });
         Instant::now() + after
     })
 }

@@ -29,11 +29,15 @@ impl Controllers {
     async fn keep_job(&self, client: &kube::Client, name: &str) {
         let Some(mut job) = self.owners().jobs.get(name).cloned() else { return };
         let pods = self.pods_of(name);
-        // Pods that have ended are counted once: they are deleted right then.
+        let is_there = |uid: &String| pods.values().any(|pod| text(pod, "/metadata/uid") == uid);
+        job.counted.retain(is_there);
         for pod in pods.values().filter(|pod| has_ended(pod) && !is_deleting(pod)) {
-            match text(pod, "/status/phase") {
-                "Succeeded" => job.succeeded += 1,
-                _ => job.failed += 1,
+            // Counted once, however often deleting it fails.
+            if job.counted.insert(text(pod, "/metadata/uid").to_owned()) {
+                match text(pod, "/status/phase") {
+                    "Succeeded" => job.succeeded += 1,
+                    _ => job.failed += 1,
+                }
             }
             self.delete(client, pod, None).await;
         }

@@ -1,6 +1,6 @@
 //! Jobs and StatefulSets, and which pods are theirs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fake_cluster::api::text;
@@ -31,6 +31,8 @@ pub(super) struct Job {
     pub(super) failed: u32,
     /// Pods made so far.
     pub(super) made: u32,
+    /// UIDs of pods that have ended and are counted: what was deleted may still be there.
+    pub(super) counted: BTreeSet<String>,
 }
 
 /// A StatefulSet.
@@ -49,7 +51,8 @@ impl Owners {
 impl Controllers {
     /// There is a Job.
     pub(crate) fn job(&self, name: &str, pod: Value, parallelism: u32, completions: u32) {
-        let job = Job { pod, parallelism, completions, succeeded: 0, failed: 0, made: 0 };
+        let job =
+            Job { pod, parallelism, completions, succeeded: 0, failed: 0, made: 0, counted: BTreeSet::new() };
         self.owners().jobs.insert(name.to_owned(), job);
         self.watcher.changed.notify_waiters();
     }

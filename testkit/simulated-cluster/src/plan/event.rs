@@ -21,6 +21,15 @@ pub const FAULTS: &[&str] = &[
     "cache behind",
     "checkpoint lost",
     "compaction",
+    "cluster 409",
+    "cluster 410",
+    "cluster 429",
+    "cluster 500",
+    "cluster 504",
+    "cluster API faults",
+    "cluster answer lost",
+    "cluster request broken",
+    "cluster watch ended",
     "cut",
     "cut with reset",
     "deletion by force",
@@ -185,8 +194,15 @@ pub enum What {
     },
     /// The API server forgets all old versions: new watches must list again.
     Compact,
-    /// The API server's answers go wrong more often.
+    /// The API server's answers to the suite's programs go wrong more often.
     ApiFaults {
+        /// How often.
+        rates: ApiRates,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// The API server's answers to kubelets, scheduler and controllers go wrong more often.
+    ClusterApiFaults {
         /// How often.
         rates: ApiRates,
         /// How long, in seconds.
@@ -272,6 +288,7 @@ impl What {
         let (What::Cut { seconds, .. }
         | What::ApiDown { seconds }
         | What::ApiFaults { seconds, .. }
+        | What::ClusterApiFaults { seconds, .. }
         | What::WatchLag { seconds, .. }) = self
         else {
             return None;
@@ -300,6 +317,7 @@ impl What {
             What::ApiDown { .. } => "API server down".to_owned(),
             What::Compact => "compaction".to_owned(),
             What::ApiFaults { .. } => "API faults".to_owned(),
+            What::ClusterApiFaults { .. } => "cluster API faults".to_owned(),
             What::WatchLag { .. } => "watch lag".to_owned(),
             What::CacheBehind { .. } => "cache behind".to_owned(),
             What::ForeignList { .. } => "foreign list".to_owned(),

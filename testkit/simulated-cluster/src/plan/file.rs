@@ -124,7 +124,7 @@ impl Plan {
             | What::ReplaceNode { node, .. }
             | What::Device { node, .. }
             | What::Edit { node, .. } => no_node(*node),
-            What::ApiFaults { rates, .. } => wrong_rate(at, rates),
+            What::ApiFaults { rates, .. } | What::ClusterApiFaults { rates, .. } => wrong_rate(at, rates),
             _ => None,
         }
     }
@@ -193,9 +193,9 @@ mod tests {
         let poll = Plan { kills: vec![("extender".to_owned(), 0)], ..plan(Vec::new()) };
         let told = "kills: extender has no poll 0; polls are counted from 1";
         assert_eq!(Plan::parse(&poll.to_text()).unwrap_err().to_string(), told);
-        let newer = plan(Vec::new()).to_text().replace("\"v\": 1", "\"v\": 2");
+        let newer = plan(Vec::new()).to_text().replace("\"v\": 2", "\"v\": 3");
         let told = Plan::parse(&newer).unwrap_err().to_string();
-        assert_eq!(told, "this plan is of version 2; this release runs version 1");
+        assert_eq!(told, "this plan is of version 3; this release runs version 2");
         let none = Plan { seconds: 0, ..plan(Vec::new()) };
         assert!(Plan::parse(&none.to_text()).unwrap_err().to_string().ends_with("seconds is 0"));
         assert!(Plan::parse("{").is_err());

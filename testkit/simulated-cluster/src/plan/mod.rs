@@ -12,7 +12,7 @@ pub use self::file::PlanError;
 pub use self::settings::{ApiRates, Settings};
 
 /// The form of plans that this release reads and writes.
-pub const PLAN_VERSION: u32 = 1;
+pub const PLAN_VERSION: u32 = 2;
 
 /// A plan, version [`PLAN_VERSION`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

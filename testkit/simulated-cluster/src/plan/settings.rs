@@ -15,8 +15,11 @@ pub struct Settings {
     /// Shortest and longest time of a message over a Unix socket, as kubelet and a device plugin talk, in milliseconds.
     #[serde(default)]
     pub socket_milliseconds: (u32, u32),
-    /// How often the API server's answers go wrong.
+    /// How often the API server's answers to the suite's programs go wrong.
     pub api: ApiRates,
+    /// How often its answers to kubelets, scheduler and controllers do.
+    #[serde(default)]
+    pub cluster_api: ApiRates,
     /// Shortest and longest time until a part that was killed is started again, in milliseconds.
     pub restart_milliseconds: (u32, u32),
     /// Whether tasks that are ready at one instant are polled in an order of the seed, not by their age.
@@ -29,7 +32,7 @@ pub struct Settings {
     pub programs: BTreeMap<String, u64>,
 }
 
-/// How often an answer of the API server goes wrong, each 0 to 1, of all requests of the suite's programs.
+/// How often an answer of the API server goes wrong, each 0 to 1, of all requests of those whose rates they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ApiRates {
@@ -61,6 +64,7 @@ impl Default for Settings {
             link_loss: 0.0,
             socket_milliseconds: (0, 0),
             api: ApiRates::default(),
+            cluster_api: ApiRates::default(),
             restart_milliseconds: (1000, 3000),
             seeded_order: true,
             status_seconds: 10,
@@ -73,7 +77,8 @@ impl Default for Settings {
 impl Settings {
     /// What is wrong with them, if anything is.
     pub(super) fn problem(&self) -> Option<String> {
-        let rates = [("linkLoss", self.link_loss)].into_iter().chain(self.api.named());
+        let both = self.api.named().into_iter().chain(self.cluster_api.named());
+        let rates = [("linkLoss", self.link_loss)].into_iter().chain(both);
         let wrong = rates.into_iter().find(|(_, rate)| !(0.0..=1.0).contains(rate));
         if let Some((name, rate)) = wrong {
             return Some(format!("settings: {name} is {rate}; a rate is 0 to 1"));

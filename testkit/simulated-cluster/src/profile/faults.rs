@@ -30,6 +30,7 @@ pub(super) enum Kind {
     ApiDown,
     Compact,
     ApiFaults,
+    ClusterApiFaults,
     WatchLag,
     CacheBehind,
     Device,
@@ -41,7 +42,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 19] = [
+    const ALL: [(Kind, u32); 20] = [
         (Kind::Kill, 4),
         (Kind::Freeze, 2),
         (Kind::FreezeNode, 1),
@@ -54,6 +55,7 @@ impl Kind {
         (Kind::ApiDown, 1),
         (Kind::Compact, 1),
         (Kind::ApiFaults, 2),
+        (Kind::ClusterApiFaults, 2),
         (Kind::WatchLag, 2),
         (Kind::CacheBehind, 1),
         (Kind::Device, 3),
@@ -142,6 +144,7 @@ impl Generated {
             Kind::ApiDown => Some(What::ApiDown { seconds: seconds.min(60) }),
             Kind::Compact => Some(What::Compact),
             Kind::ApiFaults => Some(What::ApiFaults { rates: rates(draws, 0.2), seconds }),
+            Kind::ClusterApiFaults => Some(What::ClusterApiFaults { rates: rates(draws, 0.2), seconds }),
             Kind::WatchLag => {
                 let on = self.link(draws).0;
                 Some(What::WatchLag { on, milliseconds: draws.u32(100..=300_000), seconds })

@@ -61,14 +61,15 @@ pub fn plan(
     kubernetes: &str,
     suite: &dyn Suite,
 ) -> Plan {
-    let mut draws = stream(seed, "settings");
+    let (mut draws, mut cluster) =
+        (stream(seed, "settings"), stream(seed, "settings of the cluster's parts"));
     Plan {
         v: PLAN_VERSION,
         seed,
         kubernetes: kubernetes.to_owned(),
         seconds,
         nodes,
-        settings: settings::draw(profile, &mut draws, suite),
+        settings: settings::draw(profile, &mut draws, &mut cluster, suite),
         kills: Vec::new(),
         events: Vec::new(),
     }

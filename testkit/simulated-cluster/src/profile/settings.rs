@@ -9,7 +9,8 @@ use crate::suite::Suite;
 /// One rate in so many is zero: a kind of fault that is always there hides what others do.
 const ABSENT: u8 = 3;
 
-pub(super) fn draw(profile: Profile, draws: &mut Rng, suite: &dyn Suite) -> Settings {
+/// `cluster` draws what the parts of Kubernetes itself meet.
+pub(super) fn draw(profile: Profile, draws: &mut Rng, cluster: &mut Rng, suite: &dyn Suite) -> Settings {
     let calm = Settings::default();
     match profile {
         Profile::Calm => Settings { link_milliseconds: (0, 1), ..calm },
@@ -23,6 +24,7 @@ pub(super) fn draw(profile: Profile, draws: &mut Rng, suite: &dyn Suite) -> Sett
                 link_loss: rate(draws, 0.02),
                 socket_milliseconds: (0, [0, 0, draws.u32(1..=20), draws.u32(1..=500)][draws.usize(..4)]),
                 api: rates(draws, 0.004),
+                cluster_api: rates(cluster, 0.004),
                 restart_milliseconds: (draws.u32(0..=1000), draws.u32(1000..=20_000)),
                 seeded_order: true,
                 status_seconds: draws.u32(1..=10),

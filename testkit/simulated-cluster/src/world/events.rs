@@ -18,9 +18,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::checkpoint::{CHECKPOINT, checkpoint};
 use super::{World, locked};
+use crate::api::Whose;
 use crate::names::NAMESPACE;
 use crate::observer::Violation;
-use crate::plan::{Event, NodePlan, Place, What};
+use crate::plan::{ApiRates, Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
 
 /// How long who edits a node waits before the next try.
@@ -100,11 +101,8 @@ impl World {
                 self.api.set_available(false);
                 self.fault_lasts(seconds, |world| world.api.set_available(true));
             }
-            What::ApiFaults { rates, seconds } => {
-                let before = self.conditions.rates();
-                self.conditions.set_rates(rates);
-                self.fault_lasts(seconds, move |world| world.conditions.set_rates(before));
-            }
+            What::ApiFaults { rates, seconds } => self.api_faults(Whose::Suite, rates, seconds),
+            What::ClusterApiFaults { rates, seconds } => self.api_faults(Whose::Cluster, rates, seconds),
             What::WatchLag { on, milliseconds, seconds } => {
                 self.conditions.set_lag(on, Duration::from_millis(milliseconds.into()));
                 self.fault_lasts(seconds, move |world| world.conditions.set_lag(on, Duration::ZERO));
@@ -198,6 +196,12 @@ impl World {
             }
         });
         true
+    }
+
+    fn api_faults(self: &Arc<Self>, whose: Whose, rates: ApiRates, seconds: u32) {
+        let before = self.conditions.rates(whose);
+        self.conditions.set_rates(whose, rates);
+        self.fault_lasts(seconds, move |world| world.conditions.set_rates(whose, before));
     }
 
     fn list_as_a_stranger(self: &Arc<Self>, node: usize) {

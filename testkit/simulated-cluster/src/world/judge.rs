@@ -10,8 +10,9 @@ use simulator::Activity;
 use tokio::time::sleep;
 
 use super::World;
+use crate::api::Whose;
 use crate::observer::{PodTruth, Truth, Violation, without_numbers};
-use crate::plan::{NodePlan, Place};
+use crate::plan::{ApiRates, NodePlan, Place};
 use crate::suite::{NodeTruth, Size, WaitingPod};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
@@ -34,7 +35,9 @@ impl World {
     pub(super) async fn rest(self: &Arc<Self>, time: Duration) {
         self.undo_faults();
         self.watcher.nodes_change();
-        self.conditions.set_rates(Default::default());
+        for whose in [Whose::Suite, Whose::Cluster] {
+            self.conditions.set_rates(whose, ApiRates::default());
+        }
         sleep(time.saturating_sub(QUIET)).await;
         let before = (self.simulation.activity(), self.conditions.writes());
         let seen = self.watcher.state().violations.count();
@@ -44,7 +47,8 @@ impl World {
             self.judge_quiet(&before.0, &before.1);
         }
         self.judge();
-        self.conditions.set_rates(self.settings.api);
+        self.conditions.set_rates(Whose::Suite, self.settings.api);
+        self.conditions.set_rates(Whose::Cluster, self.settings.cluster_api);
     }
 
     /// Says what must not be of a cluster that has been at rest.

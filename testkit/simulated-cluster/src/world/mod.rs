@@ -20,7 +20,7 @@ use simulator::{Host, Process, Simulation};
 use self::faults::Faults;
 use self::node::Node;
 use self::parts::{Part, PartStart};
-use crate::api::{Answers, ApiServerHost, Conditions};
+use crate::api::{ApiServerHost, Conditions, Whose};
 use crate::controllers::Controllers;
 use crate::names::SCHEDULER;
 use crate::plan::{Place, Plan, Settings, node_name};
@@ -83,7 +83,8 @@ impl World {
             nodes.push(Node::new(place, node.clone()));
         }
         let conditions = Arc::new(Conditions::default());
-        conditions.set_rates(plan.settings.api);
+        conditions.set_rates(Whose::Suite, plan.settings.api);
+        conditions.set_rates(Whose::Cluster, plan.settings.cluster_api);
         let plans = nodes.iter().map(|node: &Node| (node.name.clone(), node.plan.clone())).collect();
         let watcher = Arc::new(Watcher::new(simulation.clone(), Arc::clone(&suite), plans));
         watcher.observe(&api);
@@ -152,7 +153,7 @@ impl World {
         let world = Arc::downgrade(self);
         Arc::new(move |process: Process, place: Place| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
-            let client = world.client(&process, place, Answers::MayGoWrong);
+            let client = world.client(&process, place, Whose::Suite);
             let node = match place {
                 Place::Node(place) => world.nodes.get(place),
                 Place::ApiServer | Place::Scheduler | Place::Control => None,
@@ -174,7 +175,7 @@ impl World {
         let world = Arc::downgrade(self);
         Arc::new(move |process: Process, place: Place| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
-            let client = world.client(&process, place, Answers::AreRight);
+            let client = world.client(&process, place, Whose::Cluster);
             let config = SchedulerConfig {
                 name: SCHEDULER.to_owned(),
                 extenders: world.suite.extenders(SERVICE, &world.settings),
@@ -192,7 +193,7 @@ impl World {
         let world = Arc::downgrade(self);
         Arc::new(move |process: Process, place: Place| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
-            let client = world.client(&process, place, Answers::AreRight);
+            let client = world.client(&process, place, Whose::Cluster);
             Arc::clone(&world.controllers).run(client).map(Ok).boxed()
         })
     }
@@ -206,10 +207,10 @@ impl World {
     }
 
     /// A way to the API server for a process at a place.
-    pub(crate) fn client(&self, process: &Process, place: Place, answers: Answers) -> kube::Client {
+    pub(crate) fn client(&self, process: &Process, place: Place, whose: Whose) -> kube::Client {
         let (here, there) = (self.host(place), &self.api_server);
         let links = [self.simulation.link(here, there), self.simulation.link(there, here)];
-        self.api_host.client(process, place, links, answers)
+        self.api_host.client(process, place, links, whose)
     }
 
     /// Faults of the plan that have happened, by kind.

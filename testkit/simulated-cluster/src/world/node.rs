@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::World;
 use super::parts::PartStart;
-use crate::api::Answers;
+use crate::api::Whose;
 use crate::plan::{NodePlan, Place, node_name};
 
 /// kubelet's folder on every node.
@@ -48,7 +48,7 @@ impl World {
 
     async fn run_kubelet(&self, process: &Process, place: usize) -> anyhow::Result<()> {
         let Some(node) = self.nodes.get(place) else { return Ok(()) };
-        let client = self.client(process, Place::Node(place), Answers::AreRight);
+        let client = self.client(process, Place::Node(place), Whose::Cluster);
         let free_choices = if self.settings.adversarial {
             FreeChoices::Adversarial
         } else {

@@ -46,7 +46,8 @@ impl PodApi {
         self.persist(|| async { self.api.delete(self.name(), &now).await.map(drop) }).await;
     }
 
-    /// Repeats `write` until it succeeds or the pod is gone or replaced.
+    /// Repeats `write` until it succeeds or the pod is gone or replaced, which is looked at: a refusal alone does not say so, as in
+    /// kubelet's status manager.
     async fn persist<T, F>(&self, mut write: impl FnMut() -> F)
     where
         F: Future<Output = kube::Result<T>>,
@@ -54,18 +55,24 @@ impl PodApi {
         loop {
             match write().await {
                 Ok(_) => return,
-                Err(kube::Error::Api(answer)) if [404, 409, 422].contains(&answer.code) => {
-                    tracing::debug!(
-                        pod = self.name(),
-                        reason = answer.message,
-                        "the pod is gone or replaced"
-                    );
-                    return;
+                Err(error) => {
+                    let is_refused =
+                        matches!(&error, kube::Error::Api(answer) if [404, 409, 422].contains(&answer.code));
+                    if is_refused && self.is_gone().await {
+                        tracing::debug!(pod = self.name(), %error, "the pod is gone or replaced");
+                        return;
+                    }
+                    tracing::warn!(pod = self.name(), %error, "cannot write to the API server");
                 }
-                Err(error) => tracing::warn!(pod = self.name(), %error, "cannot write to the API server"),
             }
             tokio::time::sleep(RETRY).await;
         }
+    }
+
+    /// Whether the API server has no pod of this name and UID. It may not say.
+    async fn is_gone(&self) -> bool {
+        let there = self.api.get_opt(self.name()).await;
+        there.is_ok_and(|there| there.is_none_or(|there| there.metadata.uid != self.pod.metadata.uid))
     }
 
     fn name(&self) -> &str {
