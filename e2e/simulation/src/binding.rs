@@ -6,7 +6,7 @@ use serde_json::Value;
 use simulated_cluster::observer::{PodTruth, Truth, UNSEEN};
 use simulated_cluster::suite::{Books, Units};
 
-use crate::judge::{judge_set, recorded};
+use crate::judge::{asks, judge_set, recorded};
 use crate::machine::Machine;
 
 /// What is wrong with how a pod was bound.
@@ -16,6 +16,9 @@ pub(crate) fn judge_binding(
     pod: &PodTruth,
     books: &Books,
 ) -> Option<(String, String)> {
+    if !asks(&pod.object) {
+        return None;
+    }
     let Some(record) = record(&pod.object) else {
         return Some(("a pod is bound without a record".to_owned(), "it has no record".to_owned()));
     };

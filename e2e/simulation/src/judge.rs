@@ -51,8 +51,19 @@ pub(crate) fn counts(container: &Value) -> Vec<(Resource, u32)> {
     both.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
+/// Whether a container of a pod asks for Neuron hardware: else none of this is the extender's.
+pub(crate) fn asks(pod: &Value) -> bool {
+    let containers = ["/spec/initContainers", "/spec/containers"]
+        .into_iter()
+        .flat_map(|pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
+    containers.into_iter().any(|container| !counts(container).is_empty())
+}
+
 /// What is wrong with a pod that has run for a while.
 pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Option<(String, String)> {
+    if !asks(&pod.object) {
+        return None;
+    }
     let record = pod.object.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION));
     let Some(record) = record.and_then(Value::as_str) else {
         return Some(("a pod without a record".to_owned(), "it has no record".to_owned()));

@@ -1,6 +1,8 @@
-//! Pods of every shape: one container or several, init containers and sidecars, devices, cores or both.
+//! Pods of every shape that random scenarios have, too: one container or several, init containers and sidecars, devices, cores,
+//! both or nothing.
 
-use neuron_core::names::{NEURON, NEURONCORE};
+use neuron_e2e_engine::fuzz::plan::PodPlan;
+use neuron_e2e_engine::fuzz::shapes::{self, Counts};
 use serde_json::{Value, json};
 use simulated_cluster::plan::NodePlan;
 use simulated_cluster::suite::Units;
@@ -30,79 +32,29 @@ pub(crate) fn pod(draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) 
 }
 
 fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value {
-    let (devices, cores) = (machine.device_counts(), machine.core_counts());
-    let mut shapes = Shapes { draws, devices, cores, size: u32::from(machine.cores()) };
-    let usual = shapes.request();
-    let apps = if shapes.draws.u8(..5) == 0 { shapes.draws.usize(2..=3) } else { 1 };
-    let mut containers: Vec<Value> = (0..apps)
-        .map(|number| {
-            let request = if number == 0 || shapes.draws.bool() { usual.clone() } else { shapes.request() };
-            let name = if number == 0 { "main".to_owned() } else { format!("app{number}") };
-            container(&name, request, ends_after)
-        })
-        .collect();
-    let mut inits = Vec::new();
-    if shapes.draws.u8(..6) == 0 {
-        // A hand-down that fits asks for the same count; others are refused, which must be said.
-        let request = if shapes.draws.u8(..8) > 0 { usual.clone() } else { shapes.request() };
-        inits.push(container("init", request.clone(), Some(1)));
-        if shapes.draws.u8(..4) == 0 {
-            inits.push(container("init2", request, Some(1)));
-        }
+    let counts = Counts { devices: machine.device_counts(), cores: machine.core_counts() };
+    let roles = shapes::roles(draws);
+    let containers = shapes::containers(draws, roles, &counts);
+    let plan = PodPlan { name: String::new(), containers, ends_after };
+    let mut pod = plan.manifest();
+    pod["spec"]["restartPolicy"] = "Never".into();
+    for containers in ["/spec/initContainers", "/spec/containers"] {
+        let all = pod.pointer_mut(containers).and_then(Value::as_array_mut).into_iter().flatten();
+        all.for_each(with_quantities);
     }
-    if shapes.draws.u8(..12) == 0 {
-        let request = shapes.request();
-        let mut sidecar = container("side", request, None);
-        sidecar["restartPolicy"] = "Always".into();
-        inits.insert(shapes.draws.usize(..=inits.len()), sidecar);
+    // What is to be handed down is held for a while now and then, so that something can go wrong meanwhile.
+    let seconds = [0, 1, 15][draws.usize(..3)];
+    let inits = pod.pointer_mut("/spec/initContainers").and_then(Value::as_array_mut).into_iter().flatten();
+    for init in inits.filter(|init| init.get("restartPolicy").is_none()) {
+        init["args"] = json!(["--for", format!("{seconds}s")]);
     }
-    if shapes.draws.u8(..10) == 0 {
-        containers.insert(shapes.draws.usize(..=containers.len()), container("log", json!({}), ends_after));
-    }
-    let mut spec = json!({"containers": containers, "restartPolicy": "Never"});
-    if !inits.is_empty() {
-        spec["initContainers"] = inits.into();
-    }
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec})
+    pod
 }
 
-struct Shapes<'a> {
-    draws: &'a mut Rng,
-    devices: Vec<u32>,
-    cores: Vec<u32>,
-    size: u32,
-}
-
-impl Shapes<'_> {
-    /// What a container asks for.
-    fn request(&mut self) -> Value {
-        match self.draws.u8(..20) {
-            0..9 => json!({NEURON: self.devices().to_string()}),
-            9..18 => json!({NEURONCORE: self.cores().to_string()}),
-            18 => json!({NEURON: self.devices().to_string(), NEURONCORE: self.cores().to_string()}),
-            _ => json!({NEURONCORE: self.draws.u32(1..=self.size + 1).to_string()}),
-        }
+/// As the API server keeps them: quantities are texts.
+fn with_quantities(container: &mut Value) {
+    let limits = container.pointer_mut("/resources/limits").and_then(Value::as_object_mut);
+    for (_, quantity) in limits.into_iter().flatten() {
+        *quantity = quantity.to_string().into();
     }
-
-    fn devices(&mut self) -> u32 {
-        self.count(&self.devices.clone())
-    }
-
-    fn cores(&mut self) -> u32 {
-        self.count(&self.cores.clone())
-    }
-
-    /// Small counts more often, so that several pods fit.
-    fn count(&mut self, counts: &[u32]) -> u32 {
-        let last = if self.draws.u8(..5) == 0 { counts.len() } else { counts.len().div_ceil(3) };
-        counts.get(self.draws.usize(..last.max(1))).copied().unwrap_or(1)
-    }
-}
-
-fn container(name: &str, limits: Value, ends_after: Option<u32>) -> Value {
-    let mut container = json!({"name": name, "image": "neuron-workload", "resources": {"limits": limits}});
-    if let Some(seconds) = ends_after {
-        container["args"] = json!([format!("--for={seconds}s")]);
-    }
-    container
 }

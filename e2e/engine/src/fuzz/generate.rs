@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 use neuron_core::catalog::{Catalog, InstanceType};
-use neuron_core::request::Role;
 use neuron_core::topology::{Policy, Topology};
 
-use super::plan::{Action, ContainerPlan, NodePlan, Plan, PodPlan};
+use super::plan::{Action, NodePlan, Plan, PodPlan};
+use super::shapes::{self, Counts};
 use crate::scenario::{CatalogSource, DeviceState, Part};
 
 /// Types that most plans use: each shape once, small enough that pods meet. With a catalog file its types take their place.
@@ -163,51 +163,27 @@ impl Generator {
     }
 
     fn unnamed(&mut self) -> PodPlan {
-        let mut roles = Vec::new();
-        if self.random.u8(..4) == 0 {
-            for _ in 0..self.random.usize(1..=2) {
-                roles.push(if self.random.u8(..3) == 0 { Role::Sidecar } else { Role::Init });
-            }
-        }
-        let apps = if self.random.u8(..3) == 0 { self.random.usize(2..=3) } else { 1 };
-        roles.extend((0..apps).map(|_| Role::App));
-        // All containers ask for what one node has, most often the same count: hand-downs need that.
+        let roles = shapes::roles(&mut self.random);
+        // All containers ask for what one node has.
         let node = self.random.usize(..self.nodes.len());
-        let usual = self.counts(node);
-        let containers = roles
-            .into_iter()
-            .map(|role| {
-                let (devices, cores) = match self.random.u8(..10) {
-                    0 => (0, 0),
-                    1..5 => self.counts(node),
-                    _ => usual,
-                };
-                ContainerPlan { role, devices, cores }
-            })
-            .collect();
+        let counts = self.nodes[node].1.as_ref().map_or_else(Counts::of_one, Counts::of);
+        let containers = shapes::containers(&mut self.random, roles, &counts);
         let ends_after = (!self.repeatable && self.random.u8(..5) == 0).then(|| self.random.u32(0..=20));
         PodPlan { name: String::new(), containers, ends_after }
     }
+}
 
-    /// What one container asks for: counts that the node's type has, now and then one that it does not.
-    fn counts(&mut self, node: usize) -> (u32, u32) {
-        let under = self.random.u8(..12);
-        let topology = self.nodes[node].1.as_ref();
-        let (devices, cores) = topology.map_or((vec![1], vec![1]), |topology| {
-            (topology.device_counts().to_vec(), topology.core_counts())
-        });
-        let devices = if under < 6 || under == 11 { self.count(&devices) } else { 0 };
-        let cores = if under > 5 { self.count(&cores) } else { 0 };
-        (devices, cores)
+impl Counts {
+    fn of(topology: &Topology) -> Self {
+        let devices = topology.device_counts().iter().copied().map(u32::from);
+        Self {
+            devices: devices.collect(),
+            cores: topology.core_counts().into_iter().map(u32::from).collect(),
+        }
     }
 
-    fn count(&mut self, known: &[u8]) -> u32 {
-        let largest = known.last().copied().unwrap_or(1);
-        match self.random.u8(..12) {
-            0 => u32::from(self.random.u8(1..=largest.saturating_add(1))),
-            // Small ones more often, so that several pods fit.
-            1..8 => u32::from(known[self.random.usize(..known.len().div_ceil(2))]),
-            _ => u32::from(known[self.random.usize(..known.len())]),
-        }
+    /// Those of a type that nobody knows.
+    fn of_one() -> Self {
+        Self { devices: vec![1], cores: vec![1] }
     }
 }

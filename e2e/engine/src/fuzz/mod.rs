@@ -6,6 +6,7 @@ pub mod check;
 pub mod comparable;
 pub mod generate;
 pub mod plan;
+pub mod shapes;
 pub mod shrink;
 
 use std::path::{Path, PathBuf};

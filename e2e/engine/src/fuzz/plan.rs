@@ -263,7 +263,8 @@ impl PodPlan {
         self.containers.iter().any(|container| container.role != Role::App)
     }
 
-    fn manifest(&self) -> Value {
+    /// The pod as a user would write it.
+    pub fn manifest(&self) -> Value {
         let of_role = |roles: &[Role]| {
             let numbered = self.containers.iter().enumerate();
             let chosen = numbered.filter(|(_, container)| roles.contains(&container.role));
