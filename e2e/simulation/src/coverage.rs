@@ -31,8 +31,11 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: TLS folder not watched", "the simulated extender serves HTTP"),
     ("extender: TLS handshake failed", "the simulated extender serves HTTP"),
     ("extender: TLS handshake too slow", "the simulated extender serves HTTP"),
-    ("extender: bind broke off", "programs are killed, not stopped"),
-    ("extender: binds cut off at the end", "programs are killed, not stopped"),
+    ("extender: bind broke off", "an extender that ends waits longer for its binds than they may take"),
+    (
+        "extender: binds cut off at the end",
+        "an extender that ends waits longer for its binds than they may take",
+    ),
     ("extender: call not received", "a call about so few nodes arrives whole or not at all"),
     ("extender: call not understood", "only kube-scheduler calls, and it knows how"),
     ("extender: call without a certificate", "the simulated extender serves HTTP"),
@@ -119,7 +122,7 @@ fn faults() -> impl Iterator<Item = String> {
     let parts = programs.iter().copied().chain(["kubelet", "scheduler", "controllers"]);
     let of_parts =
         parts.flat_map(|part| [format!("kill {part}"), format!("freeze {part}"), format!("away {part}")]);
-    let second = programs.iter().map(|program| format!("second {program}"));
+    let second = programs.iter().flat_map(|program| [format!("second {program}"), format!("stop {program}")]);
     let of_devices = ["lost", "unhealthy", "hangs"].map(|fault| format!("device {fault}"));
     let edits = suite.edits().into_iter().map(|edit| format!("edit {edit}"));
     let others = simulated_cluster::plan::FAULTS.iter().map(|fault| (*fault).to_owned());

@@ -22,7 +22,6 @@ use simulated_cluster::suite::{
 };
 use simulator::random::Rng;
 use simulator::{Host, files::FileSystem};
-use tokio_util::sync::CancellationToken;
 
 use crate::faults::DeviceFaults;
 use crate::machine::Machine;
@@ -68,8 +67,7 @@ impl Suite for Neuron {
     fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>> {
         let milliseconds = |name: &str| start.settings.programs.get(name).copied().map(Duration::from_millis);
         let system = start.process.system();
-        // Nobody stops them: they are killed.
-        let shutdown = CancellationToken::new();
+        let shutdown = start.shutdown;
         if start.program == "extender" {
             let default = neuron_extender::Config::default();
             let config = neuron_extender::Config {

@@ -16,7 +16,6 @@ use simulated_cluster::profile::Profile;
 use simulated_cluster::suite::{Books, Program, RunsOn, Start, Suite, Units, one_container};
 use simulated_cluster::{RunOptions, Seeded};
 use simulator::random::Rng;
-use tokio_util::sync::CancellationToken;
 
 const DISK: &str = "example.com/disk";
 const PORT: u16 = 8888;
@@ -34,8 +33,7 @@ impl Suite for Disks {
         async move {
             let listener = system.listen(&Address::Tcp((Ipv4Addr::UNSPECIFIED, PORT).into()))?;
             let server = Server::new(system, Protocol::Http1, other_extender::router(), Duration::ZERO);
-            // It is killed, and never told to end.
-            server.run(listener, CancellationToken::new()).await;
+            server.run(listener, start.shutdown).await;
             Ok(())
         }
         .boxed()

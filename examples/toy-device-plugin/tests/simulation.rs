@@ -11,7 +11,6 @@ use simulated_cluster::plan::NodePlan;
 use simulated_cluster::profile::Profile;
 use simulated_cluster::suite::{DeviceFault, Program, Resource, RunsOn, Start, Suite, Units, units_of_ids};
 use simulated_cluster::{RunOptions, Seeded};
-use tokio_util::sync::CancellationToken;
 use toy_device_plugin::{Config, IDS, IDS_VARIABLE};
 
 const PAIR: &str = "example.com/pair";
@@ -32,8 +31,7 @@ impl Suite for Toy {
             unhealthy_dir: Some(UNHEALTHY.into()),
             poll: Duration::from_secs(1),
         };
-        // It is killed, and never told to end.
-        toy_device_plugin::run(start.process.system(), config, CancellationToken::new()).boxed()
+        toy_device_plugin::run(start.process.system(), config, start.shutdown).boxed()
     }
 
     fn resources(&self, _: &NodePlan) -> Vec<Resource> {

@@ -60,7 +60,9 @@ impl Plan {
             | What::Freeze { part, on, .. }
             | What::Away { part, on, .. }
             | What::Skew { part, on, .. } => self.problem_of_part(part, *on, &parts(suite)),
-            What::Second { part, on, .. } => self.problem_of_part(part, *on, &programs(suite)),
+            What::Stop { part, on } | What::Second { part, on, .. } => {
+                self.problem_of_part(part, *on, &programs(suite))
+            }
             What::Device { node, device, fault, .. } => {
                 let plan = self.nodes.get(*node)?;
                 problem_of_device(&node_name(*node), plan, *device, fault, suite)

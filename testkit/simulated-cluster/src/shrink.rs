@@ -212,6 +212,7 @@ fn without_node(what: &mut What, gone: usize) -> bool {
     };
     match what {
         What::Kill { on, .. }
+        | What::Stop { on, .. }
         | What::Freeze { on, .. }
         | What::Away { on, .. }
         | What::Second { on, .. }

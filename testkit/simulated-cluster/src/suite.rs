@@ -15,6 +15,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use simulator::random::Rng;
 use simulator::{Host, Process};
+use tokio_util::sync::CancellationToken;
 
 use crate::observer::{PodTruth, Truth};
 use crate::plan::{NodePlan, Place, Settings};
@@ -60,6 +61,8 @@ pub struct Start {
     pub kubelet_dir: PathBuf,
     /// The plan's settings, the programs' time-outs among them.
     pub settings: Settings,
+    /// Cancelled when the program is asked to end, as by SIGTERM. One that has not ended half a minute later is killed.
+    pub shutdown: CancellationToken,
 }
 
 /// A device of a node that broke, or was mended.

@@ -124,6 +124,14 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_polls: Option<u64>,
     },
+    /// A program of the suite is asked to end, as by SIGTERM, and started again once it has. What has not ended half a minute later
+    /// is killed.
+    Stop {
+        /// The program.
+        part: String,
+        /// Where.
+        on: Place,
+    },
     /// A part is stopped where it is, and goes on.
     Freeze {
         /// The part; `node`: all that runs there.
@@ -305,6 +313,7 @@ impl What {
             What::Delete { grace: Some(0), .. } => "deletion by force".to_owned(),
             What::Delete { .. } | What::DeleteOwner { .. } => return None,
             What::Kill { part, .. } => format!("kill {part}"),
+            What::Stop { part, .. } => format!("stop {part}"),
             What::Away { part, .. } => format!("away {part}"),
             What::Freeze { part, .. } => format!("freeze {part}"),
             What::Second { part, .. } => format!("second {part}"),

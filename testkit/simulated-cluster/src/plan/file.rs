@@ -109,6 +109,7 @@ impl Plan {
         };
         match &event.what {
             What::Kill { on, .. }
+            | What::Stop { on, .. }
             | What::Freeze { on, .. }
             | What::Away { on, .. }
             | What::Second { on, .. }

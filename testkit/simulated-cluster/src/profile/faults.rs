@@ -19,6 +19,7 @@ const FOR_GOOD: u8 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Kill,
+    Stop,
     Freeze,
     FreezeNode,
     Away,
@@ -42,8 +43,9 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 20] = [
+    const ALL: [(Kind, u32); 21] = [
         (Kind::Kill, 4),
+        (Kind::Stop, 2),
         (Kind::Freeze, 2),
         (Kind::FreezeNode, 1),
         (Kind::Away, 1),
@@ -118,6 +120,7 @@ impl Generated {
     fn fault(&self, draws: &mut Rng, kind: Kind, at: u64, seconds: u32) -> Vec<Event> {
         let what = match kind {
             Kind::Kill => Some(self.kill(draws)),
+            Kind::Stop => self.program(draws).map(|(part, on)| What::Stop { part, on }),
             Kind::Freeze => {
                 let (part, on) = self.part(draws);
                 Some(What::Freeze { part, on, seconds: seconds.min(120) })

@@ -68,6 +68,9 @@ impl World {
                 // It is counted when it happens.
                 return false;
             }
+            What::Stop { part, on } => {
+                return self.with_part(&part, on, |part| part.stop());
+            }
             What::Freeze { part, on, seconds } => {
                 let is_there = self.with_part(&part, on, |part| part.freeze());
                 self.fault_lasts(seconds, move |world| {

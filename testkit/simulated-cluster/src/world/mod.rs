@@ -16,6 +16,7 @@ use fake_cluster::{ApiServer, Clock, Version};
 use futures::FutureExt as _;
 use simulator::network::LinkQuality;
 use simulator::{Host, Process, Simulation};
+use tokio_util::sync::CancellationToken;
 
 use self::faults::Faults;
 use self::node::Node;
@@ -151,7 +152,7 @@ impl World {
     /// How a program of the suite is started.
     fn program(self: &Arc<Self>, program: &'static str) -> PartStart {
         let world = Arc::downgrade(self);
-        Arc::new(move |process: Process, place: Place| {
+        Arc::new(move |process: Process, place: Place, shutdown: CancellationToken| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
             let client = world.client(&process, place, Whose::Suite);
             let node = match place {
@@ -166,6 +167,7 @@ impl World {
                 machine: node.map(|node| node.plan.clone()),
                 kubelet_dir: node::KUBELET_DIR.into(),
                 settings: world.settings.clone(),
+                shutdown,
                 process,
             })
         })
@@ -173,7 +175,7 @@ impl World {
 
     fn scheduler(self: &Arc<Self>) -> PartStart {
         let world = Arc::downgrade(self);
-        Arc::new(move |process: Process, place: Place| {
+        Arc::new(move |process: Process, place: Place, _| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
             let client = world.client(&process, place, Whose::Cluster);
             let config = SchedulerConfig {
@@ -191,7 +193,7 @@ impl World {
 
     fn run_controllers(self: &Arc<Self>) -> PartStart {
         let world = Arc::downgrade(self);
-        Arc::new(move |process: Process, place: Place| {
+        Arc::new(move |process: Process, place: Place, _| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
             let client = world.client(&process, place, Whose::Cluster);
             Arc::clone(&world.controllers).run(client).map(Ok).boxed()

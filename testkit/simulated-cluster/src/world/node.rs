@@ -40,7 +40,7 @@ impl World {
     /// How a node's kubelet is started.
     pub(super) fn kubelet(self: &Arc<Self>, place: usize) -> PartStart {
         let world = Arc::downgrade(self);
-        Arc::new(move |process: Process, _: Place| {
+        Arc::new(move |process: Process, _: Place, _| {
             let Some(world) = world.upgrade() else { return std::future::pending().boxed() };
             async move { world.run_kubelet(&process, place).await }.boxed()
         })

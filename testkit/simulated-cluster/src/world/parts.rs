@@ -7,15 +7,19 @@ use futures::future::BoxFuture;
 use simulator::Process;
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::{World, locked};
 use crate::observer::{Violation, without_numbers};
 use crate::plan::Place;
 use crate::watcher::Watcher;
 
-/// Starts a part in a process at a place; it runs until the future ends.
+/// How long a part may take to end that was asked to (`terminationGracePeriodSeconds`).
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Starts a part in a process at a place; it runs until the future ends, which it may where it was asked to.
 pub(super) type PartStart =
-    Arc<dyn Fn(Process, Place) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+    Arc<dyn Fn(Process, Place, CancellationToken) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// A part at its place.
 pub(super) struct Part {
@@ -26,6 +30,8 @@ pub(super) struct Part {
     /// Whether it runs beside another one.
     is_second: bool,
     running: Mutex<Vec<Process>>,
+    /// Asks what runs of it to end.
+    shutdown: Mutex<CancellationToken>,
     /// Number of reasons for which it may not run now: its host has no power, or nobody starts it.
     held_back: watch::Sender<u32>,
     /// How far its wall clock is ahead, in nanoseconds.
@@ -41,6 +47,7 @@ impl Part {
             watcher,
             is_second: false,
             running: Mutex::default(),
+            shutdown: Mutex::default(),
             held_back: watch::Sender::new(0),
             skew: Mutex::new(0),
         }
@@ -72,18 +79,28 @@ impl Part {
         process.set_skew(*locked(&self.skew));
         locked(&self.running).push(process.clone());
         self.is_disturbed();
-        let main = process.system().spawn((self.start)(process.clone(), self.place));
+        let shutdown = CancellationToken::new();
+        *locked(&self.shutdown) = shutdown.clone();
+        let main = process.system().spawn((self.start)(process.clone(), self.place, shutdown.clone()));
+        let overdue = async {
+            shutdown.cancelled().await;
+            sleep(GRACE).await;
+        };
         tokio::select! {
             biased;
             () = process.ended() => {}
+            () = overdue => process.kill(),
             ended = main => {
+                let is_fine = matches!(ended, Ok(Ok(())));
                 let reason = match ended {
                     Ok(Ok(())) => "it returned".to_owned(),
                     Ok(Err(error)) => format!("{error:#}"),
                     Err(ended) => ended.to_string(),
                 };
                 process.exit();
-                self.ended_by_itself(world, &reason);
+                if !(shutdown.is_cancelled() && is_fine) {
+                    self.ended_by_itself(world, &reason);
+                }
             }
         }
         locked(&self.running).retain(|running| !running.has_ended());
@@ -129,6 +146,12 @@ impl Part {
     /// Kills what runs of it once its tasks were polled so many times more.
     pub(super) fn kill_after(&self, polls: u64) {
         self.each(|process| process.kill_after(polls));
+    }
+
+    /// Asks what runs of it to end.
+    pub(super) fn stop(&self) {
+        locked(&self.shutdown).cancel();
+        self.is_disturbed();
     }
 
     /// Stops what runs of it where it is.
