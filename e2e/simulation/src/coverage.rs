@@ -6,6 +6,7 @@ use simulated_cluster::Summary;
 use simulated_cluster::suite::Suite;
 
 use crate::Neuron;
+use crate::hardware::{DRIVER_GONE, DRIVER_GONE_NODES_STAY, LNC_EDITED, OF_DEVICES, PROCESSES_HIDDEN};
 
 /// Branches that no simulation reaches, each with the reason.
 const OUT_OF_REACH: &[(&str, &str)] = &[
@@ -43,26 +44,20 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: filter of a pod with a claim refused", "pods have no claims"),
     ("extender: filter of a request that cannot be read", "pods ask for whole numbers"),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
-    ("extender: record of a pod cannot count", "no fault edits the records of pods"),
     ("extender: refusals forgotten", "the extender is killed before it has refused so many pods"),
     ("extender: refused, too many containers", "pods have five containers at most"),
-    ("plugin: LNC held", "no fault sets another LNC"),
+    ("plugin: LNC held", "seeds edit the LNC of types that have one alone, plans can do more"),
     ("plugin: already connected", "the plugin's sockets have ever new names"),
     ("plugin: checkpoint not read", "plans can garble a checkpoint, seeds do not yet"),
     ("plugin: device file found by name", "the fake machines have the layout of a driver that is known"),
-    ("plugin: device health unknown", "no fault takes files from a device that is there"),
-    ("plugin: device in a reset", "no fault resets a device"),
     ("plugin: devices came late", "every type is in the catalog"),
-    ("plugin: devices not found", "of twelve devices some can always be read"),
     ("plugin: devices still coming", "every type is in the catalog"),
-    ("plugin: driver gone", "no fault unloads the driver"),
     ("plugin: entry ignored", "a machine is replaced by one of its own kind, whose ids are the same"),
     ("plugin: no sign of life", "no fault touches the plugin's own files"),
     ("plugin: open files not read", "a simulated plugin may look into every process"),
     ("plugin: own server silent", "it is in the same process, which is killed or frozen as a whole"),
     ("plugin: part ended early", "only a mistake in the plugin would end one"),
     ("plugin: process of a gone pod marked", "all simulated plugins wait for such processes"),
-    ("plugin: processes not read", "no fault hides /proc"),
     ("plugin: refused, not ready", "it registers once it knows its devices"),
     ("plugin: refused, unknown id", "a machine is replaced by one of its own kind, whose ids are the same"),
     ("plugin: socket not made", "no fault touches the plugin's own files"),
@@ -123,8 +118,10 @@ fn faults() -> impl Iterator<Item = String> {
     let of_parts =
         parts.flat_map(|part| [format!("kill {part}"), format!("freeze {part}"), format!("away {part}")]);
     let second = programs.iter().flat_map(|program| [format!("second {program}"), format!("stop {program}")]);
-    let of_devices = ["lost", "unhealthy", "hangs"].map(|fault| format!("device {fault}"));
-    let edits = suite.edits().into_iter().map(|edit| format!("edit {edit}"));
+    let of_devices = OF_DEVICES.map(|fault| format!("device {fault}"));
+    let of_machines = [DRIVER_GONE, DRIVER_GONE_NODES_STAY, PROCESSES_HIDDEN, LNC_EDITED];
+    let of_devices = of_devices.into_iter().chain(of_machines.map(|fault| format!("machine: {fault}")));
+    let edits = suite.edits().into_iter().chain(suite.pod_edits()).map(|edit| format!("edit {edit}"));
     let others = simulated_cluster::plan::FAULTS.iter().map(|fault| (*fault).to_owned());
     let all: Vec<String> = of_parts.chain(second).chain(of_devices).chain(edits).chain(others).collect();
     all.into_iter().map(|name| format!("fault: {name}"))

@@ -8,25 +8,27 @@ use std::time::Duration;
 
 use fake_cluster::kubelet::{ContainerRun, ContainerStart};
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource};
-use fake_neuron::{DRIVER_MAJOR, Entry, Health, Kind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
 use neuron_device_plugin::HandoverMode;
-use runtime::system::{Address, DeviceNumber};
+use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::plan::{NodePlan, Place, Settings, node_name};
 use simulated_cluster::suite::{
-    Books, DeviceFault, NodeTruth, Program, RefusedPod, RunsOn, Size, Start, Suite, Units, WaitingPod,
+    Books, DeviceFault, MachineFault, NodeTruth, Program, RefusedPod, RunsOn, Size, Start, Suite, Units,
+    WaitingPod,
 };
+use simulator::Host;
 use simulator::random::Rng;
-use simulator::{Host, files::FileSystem};
 
-use crate::faults::DeviceFaults;
+use crate::faults::Faults;
 use crate::machine::Machine;
 use crate::texts::Facts;
-use crate::{admission, binding, containers, judge, naive, node_report, pods, reasons, sizes, texts};
+use crate::{
+    admission, binding, containers, hardware, judge, naive, node_report, pods, reasons, records, sizes, texts,
+};
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
@@ -43,7 +45,7 @@ pub struct Neuron {
     /// What the plugin of each node keeps.
     plugins: Mutex<BTreeMap<String, neuron_device_plugin::Probe>>,
     /// What is broken of each node.
-    faults: Mutex<DeviceFaults>,
+    faults: Mutex<Faults>,
 }
 
 impl Neuron {
@@ -51,7 +53,7 @@ impl Neuron {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn faults(&self) -> MutexGuard<'_, DeviceFaults> {
+    fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,7 +120,7 @@ impl Suite for Neuron {
         let files = Machine::of(node)?.blueprint(name)?.files();
         // As on every machine: by it the plugin sees that it may look into processes.
         let first = host.files().make_folder(Path::new("/proc/1/fd"));
-        let written = first.and_then(|()| write(host.files(), &files));
+        let written = first.and_then(|()| hardware::write(host.files(), &files));
         written.map_err(|error| format!("{name}: {error}"))
     }
 
@@ -131,7 +133,7 @@ impl Suite for Neuron {
     }
 
     fn device_faults(&self, _: &NodePlan) -> Vec<&'static str> {
-        vec!["lost", "unhealthy", "hangs"]
+        hardware::OF_DEVICES.to_vec()
     }
 
     fn edits(&self) -> Vec<&'static str> {
@@ -160,36 +162,29 @@ impl Suite for Neuron {
     }
 
     fn set_device(&self, fault: DeviceFault<'_>) -> Result<(), String> {
-        let DeviceFault { host, node, device, fault, breaks } = fault;
-        let blueprint = Machine::of(node)?.blueprint(host.name())?;
-        let device = u8::try_from(device).map_err(|_| format!("there is no device {device}"))?;
-        let told = |error: fake_neuron::MachineError| error.to_string();
-        let (lost, restored) =
-            (blueprint.lost_paths(device).map_err(told)?, blueprint.device_files(device).map_err(told)?);
-        let files = host.files();
-        let in_root = |path: &str| Path::new(ROOT).join(path);
-        let lose = || lost.iter().for_each(|path| files.remove_all(&in_root(path)));
-        let write = |entries: &[Entry]| write(files, entries).map_err(|error| error.to_string());
-        match (fault, breaks) {
-            ("lost", true) => lose(),
-            ("lost", false) => write(&restored)?,
-            ("hangs", hangs) => files.set_hung(&in_root(&lost[2]), hangs),
-            ("unhealthy", breaks) => {
-                let health = if breaks { Health::unhealthy("hbm") } else { Health::Healthy };
-                match blueprint.health_files(device, &health).map_err(told)? {
-                    Some(entries) if files.exists(&in_root(&lost[2])) => write(&entries)?,
-                    // A device that is lost shows nothing.
-                    Some(_) => {}
-                    None if breaks => lose(),
-                    None => write(&restored)?,
-                }
-            }
-            (other, _) => {
-                return Err(format!("a device cannot be {other}; it can be lost, unhealthy, or hang"));
-            }
-        }
-        self.faults().change(host.name(), device.into(), breaks);
-        Ok(())
+        hardware::set_device(&mut self.faults(), &fault)
+    }
+
+    fn machine_faults(&self, node: &NodePlan) -> Vec<(&'static str, bool)> {
+        hardware::of_machine(node)
+    }
+
+    fn set_machine(&self, fault: MachineFault<'_>) -> Result<(), String> {
+        hardware::set_machine(&mut self.faults(), &fault)
+    }
+
+    fn may_share_with_gone(&self, node: &str, pod: &PodTruth, now: Duration) -> bool {
+        // It was admitted after it was bound.
+        let since = now.saturating_sub(pod.since);
+        self.faults().has(node, hardware::PROCESSES_HIDDEN, since)
+    }
+
+    fn pod_edits(&self) -> Vec<&'static str> {
+        records::EDITS.to_vec()
+    }
+
+    fn edit_pod(&self, node: &NodePlan, pod: &Value, what: &str) -> Option<Value> {
+        records::edit(&*Machine::of(node).ok()?, pod, what)
     }
 
     fn edit(&self, node: &NodePlan, what: &str) -> Option<(Value, Value)> {
@@ -278,20 +273,10 @@ impl Suite for Neuron {
     }
 
     fn judge_pod(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<(String, String)> {
+        // Nobody puts back a record that somebody has taken away: what the pod has is in the node's report.
+        if truth.edited_pods.contains(&pod.uid) && records::is_removed(&pod.object) {
+            return None;
+        }
         judge::judge_pod(&*Machine::of(node).ok()?, truth, pod)
     }
-}
-
-fn write(files: &FileSystem, entries: &[Entry]) -> std::io::Result<()> {
-    for entry in entries {
-        let path = Path::new(ROOT).join(&entry.path);
-        match &entry.kind {
-            Kind::File { content, .. } => files.write(&path, content.as_bytes())?,
-            Kind::Link { target } => files.make_link(&path, Path::new(target))?,
-            Kind::Node { minor } => {
-                files.make_node(&path, DeviceNumber { major: DRIVER_MAJOR, minor: (*minor).into() })?;
-            }
-        }
-    }
-    Ok(())
 }

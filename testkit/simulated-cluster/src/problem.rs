@@ -67,6 +67,17 @@ impl Plan {
                 let plan = self.nodes.get(*node)?;
                 problem_of_device(&node_name(*node), plan, *device, fault, suite)
             }
+            What::Machine { node, fault, .. } => {
+                let faults = suite.machine_faults(self.nodes.get(*node)?);
+                let is_there = faults.iter().any(|(known, _)| known == fault);
+                let names = faults.into_iter().map(|(name, _)| name);
+                (!is_there).then(|| format!("a machine has no {fault:?}; {}", there_is(names)))
+            }
+            What::EditPod { what, .. } => {
+                let edits = suite.pod_edits();
+                let is_there = edits.contains(&&**what);
+                (!is_there).then(|| format!("nobody edits {what:?} of a pod; {}", there_is(edits)))
+            }
             What::Edit { what, .. } => {
                 let edits = suite.edits();
                 let is_there = edits.contains(&&**what);

@@ -227,6 +227,7 @@ fn without_node(what: &mut What, gone: usize) -> bool {
         | What::PowerLoss { node, .. }
         | What::ReplaceNode { node, .. }
         | What::Device { node, .. }
+        | What::Machine { node, .. }
         | What::Edit { node, .. } => there(node),
         _ => true,
     }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fake_cluster::kubelet::{ContainerRun, ContainerStart};
 use fake_cluster::scheduler::ExtenderConfig;
@@ -79,6 +80,18 @@ pub struct DeviceFault<'a> {
     pub breaks: bool,
 }
 
+/// Something about a whole machine that went wrong, or was put right.
+pub struct MachineFault<'a> {
+    /// The node's host, whose files show it.
+    pub host: &'a Host,
+    /// What kind of node it is.
+    pub node: &'a NodePlan,
+    /// What, as the plan calls it.
+    pub fault: &'a str,
+    /// Whether it goes wrong; else it is put right.
+    pub breaks: bool,
+}
+
 /// The units that kubelet's books give containers of a node, by pod UID and container.
 pub type Books = BTreeMap<(String, String), Units>;
 
@@ -124,6 +137,35 @@ pub trait Suite: Send + Sync + 'static {
     /// What can break about a device of a node.
     fn device_faults(&self, _node: &NodePlan) -> Vec<&'static str> {
         Vec::new()
+    }
+
+    /// What can go wrong with the whole machine of a node, and whether seeds may draw it; what they may not is for plans alone.
+    fn machine_faults(&self, _node: &NodePlan) -> Vec<(&'static str, bool)> {
+        Vec::new()
+    }
+
+    /// Has something go wrong with a node's machine in its host's files, or puts it right.
+    ///
+    /// # Errors
+    /// There is no such fault.
+    fn set_machine(&self, fault: MachineFault<'_>) -> Result<(), String> {
+        Err(format!("a machine cannot have {}; implement Suite::set_machine", fault.fault))
+    }
+
+    /// What people edit by hand on a pod that runs.
+    fn pod_edits(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// The merge patch by which somebody edits a pod by hand; none if there is nothing to edit.
+    fn edit_pod(&self, _node: &NodePlan, _pod: &Value, _what: &str) -> Option<Value> {
+        None
+    }
+
+    /// Whether a container that starts now may have been given what a container of a pod that has ended or is gone still has, because
+    /// nobody could see that one. `pod` is the pod of the new one.
+    fn may_share_with_gone(&self, _node: &str, _pod: &PodTruth, _now: Duration) -> bool {
+        false
     }
 
     /// What people edit by hand on a node.

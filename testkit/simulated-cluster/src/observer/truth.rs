@@ -1,6 +1,6 @@
 //! What is really so: which containers run on what hardware, and what became of every pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub struct Truth {
     pub disturbed: BTreeMap<String, Duration>,
     /// Until when a node's labels or annotations are edited by hand, by the node's name.
     pub edited: BTreeMap<String, Duration>,
+    /// Pods of which somebody has edited by hand what the suite had written, by UID.
+    pub edited_pods: BTreeSet<String>,
     /// When a node's checkpoint was garbled last: a kubelet that started with it has forgotten the containers from before, and
     /// lets them run.
     pub garbled: BTreeMap<String, Duration>,
@@ -168,6 +170,7 @@ impl Truth {
             && after.is_none_or(|after| uid(after) != uid(before))
         {
             self.pods.remove(&uid(before));
+            self.edited_pods.remove(&uid(before));
             self.changed = self.now;
         }
         let Some(object) = after else { return };

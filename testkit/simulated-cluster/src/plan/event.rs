@@ -266,6 +266,22 @@ pub enum What {
         /// How long, in seconds; none: for good.
         seconds: Option<u32>,
     },
+    /// Something about a node's whole machine goes wrong.
+    Machine {
+        /// The node's place.
+        node: usize,
+        /// What, as the suite calls it.
+        fault: String,
+        /// How long, in seconds.
+        seconds: u32,
+    },
+    /// Somebody edits by hand what the suite has written on a pod that runs. Nobody puts it right.
+    EditPod {
+        /// The pod's name.
+        pod: String,
+        /// What, as the suite calls it.
+        what: String,
+    },
     /// Somebody edits by hand what belongs to the suite.
     Edit {
         /// The node's place.
@@ -334,7 +350,8 @@ impl What {
             What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),
             What::PluginFilesRemoved { .. } => "plugin files removed".to_owned(),
             What::Device { fault, .. } => format!("device {fault}"),
-            What::Edit { what, .. } => format!("edit {what}"),
+            What::Machine { fault, .. } => format!("machine: {fault}"),
+            What::Edit { what, .. } | What::EditPod { what, .. } => format!("edit {what}"),
         })
     }
 }

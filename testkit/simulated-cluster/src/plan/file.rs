@@ -124,6 +124,7 @@ impl Plan {
             | What::PowerLoss { node, .. }
             | What::ReplaceNode { node, .. }
             | What::Device { node, .. }
+            | What::Machine { node, .. }
             | What::Edit { node, .. } => no_node(*node),
             What::ApiFaults { rates, .. } | What::ClusterApiFaults { rates, .. } => wrong_rate(at, rates),
             _ => None,

@@ -39,11 +39,13 @@ pub(super) enum Kind {
     CheckpointLost,
     PluginFilesRemoved,
     Edit,
+    EditPod,
+    Machine,
 }
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 21] = [
+    const ALL: [(Kind, u32); 23] = [
         (Kind::Kill, 4),
         (Kind::Stop, 2),
         (Kind::Freeze, 2),
@@ -65,6 +67,8 @@ impl Kind {
         (Kind::CheckpointLost, 1),
         (Kind::PluginFilesRemoved, 1),
         (Kind::Edit, 2),
+        (Kind::EditPod, 2),
+        (Kind::Machine, 2),
     ];
 
     /// Those that exist for a seed.
@@ -164,6 +168,8 @@ impl Generated {
             Kind::ForeignList => return self.monitor(draws, at, seconds),
             Kind::CheckpointLost => Some(What::CheckpointLost { node: self.node(draws) }),
             Kind::PluginFilesRemoved => Some(What::PluginFilesRemoved { node: self.node(draws) }),
+            Kind::EditPod => return self.edit_pods(draws, at),
+            Kind::Machine => return self.machine(draws, at, seconds),
             Kind::Edit => {
                 let (edits, node) = (self.suite.edits(), self.node(draws));
                 let what = draws.choice(&edits).map(|what| (*what).to_owned());

@@ -6,9 +6,15 @@ use super::Generated;
 use super::faults::left;
 use super::settings::rates;
 use crate::plan::{Event, Place, What};
+use crate::suite::RunsOn;
 
 /// How many writes a cache is behind at most: some ten minutes of a small cluster's.
 const FARTHEST: u32 = 300;
+/// How many pods somebody tries to edit, of so many that were made last.
+const TRIED: usize = 8;
+const LATELY: u64 = 30;
+/// How long something about a whole machine is wrong at most, in seconds.
+const LONGEST_OF_MACHINE: u32 = 120;
 /// How often a monitor asks while somebody looks at it, at most.
 const MOST_QUESTIONS: usize = 20;
 
@@ -77,6 +83,42 @@ impl Generated {
             Event { at, what: What::CacheBehind { on, writes, seconds: seconds.saturating_add(30) } },
             Event { at: killed, what: kill },
         ]
+    }
+
+    /// Somebody edits pods: those that stay, and, since it is not known which of the others run by then, many that were made lately.
+    pub(super) fn edit_pods(&self, draws: &mut Rng, at: u64) -> Vec<Event> {
+        let edits = self.suite.pod_edits();
+        let Some(what) = draws.choice(&edits) else { return Vec::new() };
+        let made =
+            (0..TRIED).filter_map(|_| Some(format!("p{}", self.named.checked_sub(draws.u64(..LATELY))?)));
+        let pods: Vec<String> = self.staying.iter().cloned().chain(made).collect();
+        let edit = |pod| Event { at, what: What::EditPod { pod, what: (*what).to_owned() } };
+        pods.into_iter().map(edit).collect()
+    }
+
+    /// Something about a whole machine goes wrong; every other time the plugin is started again meanwhile, and has to begin so.
+    pub(super) fn machine(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
+        let (node, seconds) = (self.node(draws), seconds.min(LONGEST_OF_MACHINE));
+        let faults = self.nodes.get(node).map(|node| self.suite.machine_faults(node)).unwrap_or_default();
+        let drawn: Vec<&str> =
+            faults.into_iter().filter(|(_, is_drawn)| *is_drawn).map(|(name, _)| name).collect();
+        let Some(fault) = draws.choice(&drawn) else { return Vec::new() };
+        let mut events =
+            vec![Event { at, what: What::Machine { node, fault: (*fault).to_owned(), seconds } }];
+        let on_nodes: Vec<_> = self
+            .suite
+            .programs()
+            .into_iter()
+            .filter(|program| program.runs_on == RunsOn::EveryNode)
+            .collect();
+        if draws.bool()
+            && let Some(program) = draws.choice(&on_nodes)
+        {
+            let at = at + draws.u64(..u64::from(seconds) * 1000);
+            let (part, on) = (program.name.to_owned(), Place::Node(node));
+            events.push(Event { at, what: What::Kill { part, on, after_polls: None } });
+        }
+        events
     }
 
     /// A node loses its power. Now and then it comes back with a device less, or before it reaches the API server: then its plugin has

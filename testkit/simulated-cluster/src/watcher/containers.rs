@@ -6,7 +6,7 @@ use fake_cluster::kubelet::{ContainerEnd, ContainerRun, ContainerRuntime, Contai
 use simulator::Host;
 
 use super::{Watcher, locked, processes};
-use crate::observer::{ContainerTruth, Violation, without_numbers};
+use crate::observer::{ContainerTruth, PodTruth, Violation, without_numbers};
 
 /// One node's containers.
 struct Containers {
@@ -36,7 +36,14 @@ impl Watcher {
         };
         self.simulation.event("container", format_args!("{pod} {} starts with {units:?}", start.container));
         let mut state = self.state();
-        let twice = state.truth.containers_on(node).find(|(_, other)| !other.units.is_disjoint(&units));
+        let is_gone = |uid: &String| state.truth.pods.get(uid).is_none_or(PodTruth::has_ended);
+        let new = state.truth.pods.get(&start.pod_uid);
+        let may_share = new.is_some_and(|pod| self.suite.may_share_with_gone(node, pod, state.truth.now));
+        let twice = state
+            .truth
+            .containers_on(node)
+            .filter(|(_, other)| !other.units.is_disjoint(&units))
+            .find(|((_, uid, _), _)| !(may_share && is_gone(uid)));
         let twice = twice.map(|(_, other)| Arc::clone(&other.start));
         let since = state.truth.now;
         let key = (node.to_owned(), start.pod_uid.clone(), start.container.clone());

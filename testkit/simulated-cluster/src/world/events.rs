@@ -8,13 +8,12 @@ use std::time::Duration;
 use fake_cluster::api::text;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kubelet_api::podresources::v1::ListPodResourcesRequest;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::unix::connect_by;
 use serde_json::Value;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::checkpoint::{CHECKPOINT, checkpoint};
 use super::{World, locked};
@@ -24,8 +23,6 @@ use crate::observer::Violation;
 use crate::plan::{ApiRates, Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
 
-/// How long who edits a node waits before the next try.
-const EDITED_AGAIN: Duration = Duration::from_secs(5);
 /// How long a part that is to be killed before one of its next polls may have none, in seconds.
 const KILLED_WITHIN: u32 = 60;
 
@@ -128,6 +125,8 @@ impl World {
                     });
                 }
             }
+            What::Machine { node, fault, seconds } => return self.machine(node, &fault, seconds),
+            What::EditPod { pod, what } => return self.edit_pod(&pod, &what).await,
             What::Edit { node, what, seconds } => return self.edit(node, &what, seconds),
             What::Rest { seconds } => self.rest(Duration::from_secs(seconds.into())).await,
         }
@@ -304,7 +303,7 @@ impl World {
     }
 
     /// How often a node's machine was replaced.
-    fn replaced(&self, place: usize) -> Option<u64> {
+    pub(super) fn replaced(&self, place: usize) -> Option<u64> {
         self.nodes.get(place).map(|node| node.replaced.load(Ordering::Relaxed))
     }
 
@@ -337,39 +336,6 @@ impl World {
                 text: why,
                 pods: Vec::new(),
             }),
-        }
-    }
-
-    fn edit(self: &Arc<Self>, place: usize, what: &str, seconds: u32) -> bool {
-        let Some(node) = self.nodes.get(place) else { return false };
-        let Some((wrong, right)) = self.suite.edit(&node.plan, what) else { return false };
-        let until = self.simulation.elapsed() + Duration::from_secs(seconds.into());
-        let mut state = self.watcher.state();
-        let edited = state.truth.edited.entry(node.name.clone()).or_default();
-        *edited = until.max(*edited);
-        drop(state);
-        let (is_over, over) = oneshot::channel::<()>();
-        let (world, name) = (Arc::clone(self), node.name.clone());
-        self.spawn(async move {
-            world.patch_node(&name, wrong).await;
-            // An undoing that is dropped undoes, too.
-            let _ = over.await;
-            world.patch_node(&name, right).await;
-        });
-        self.fault_lasts(seconds, move |_| drop(is_over));
-        true
-    }
-
-    /// Edits a node as soon as the API server does so; not one that is gone.
-    async fn patch_node(&self, name: &str, patch: Value) {
-        let nodes: Api<Node> = Api::all(self.api.client());
-        let patch = Patch::Merge(patch);
-        while let Err(error) = nodes.patch(name, &PatchParams::default(), &patch).await {
-            self.simulation.event("plan", format_args!("node not edited: {error}"));
-            if matches!(&error, kube::Error::Api(status) if status.code < 500) {
-                return;
-            }
-            sleep(EDITED_AGAIN).await;
         }
     }
 

@@ -1,5 +1,6 @@
 //! The cluster itself: hosts, parts, and what happens to them.
 
+mod by_hand;
 mod checkpoint;
 mod events;
 mod faults;
@@ -7,7 +8,7 @@ mod judge;
 mod node;
 mod parts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +54,8 @@ pub(crate) struct World {
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) controllers: Arc<Controllers>,
     faults: Mutex<Faults>,
+    /// What is wrong with whole machines: a node's place, its machine, and what.
+    machine_faults: Mutex<BTreeSet<(usize, Option<u64>, String)>>,
     /// Faults of the plan that have happened, by kind.
     fault_counts: Mutex<BTreeMap<String, u64>>,
 }
@@ -113,6 +116,7 @@ impl World {
             controllers: Arc::new(Controllers::new(&simulation, Arc::clone(&watcher), api.clock().clone())),
             watcher,
             faults: Mutex::default(),
+            machine_faults: Mutex::default(),
             fault_counts: Mutex::default(),
             api,
             simulation,

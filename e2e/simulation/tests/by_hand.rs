@@ -1,0 +1,105 @@
+//! What goes wrong with a whole machine, what people edit by hand, and programs that are asked to end: what small plans come to.
+#![allow(clippy::unwrap_used, reason = "a failing test should say where")]
+
+use std::time::Duration;
+
+use neuron_e2e_simulation::{Neuron, known, run_plan};
+use serde_json::json;
+use simulated_cluster::plan::{Event, Place, Plan, What};
+use simulated_cluster::profile::Profile;
+use simulated_cluster::{RunOptions, Seeded, Summary};
+
+/// Runs a plan for one machine, in which this happens, each at its second, with a rest at the end.
+fn run(machine: &str, mut events: Vec<(u64, What)>) -> Summary {
+    let plan = Seeded::new(1, Profile::Calm, [machine], Duration::from_secs(3400)).plan(&Neuron::default());
+    events.push((2400, What::Rest { seconds: 900 }));
+    let events = events.into_iter().map(|(second, what)| Event { at: second * 1000, what });
+    let plan = Plan { events: events.collect(), ..plan };
+    // As a file says it.
+    let plan = Plan::parse(&plan.to_text()).unwrap();
+    let summary = run_plan(&plan, RunOptions { known: known().unwrap(), ..RunOptions::default() }).unwrap();
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    summary
+}
+
+/// A pod that asks for so many cores and does not end.
+fn pod(name: &str, cores: u32) -> What {
+    let limits = json!({"aws.amazon.com/neuroncore": cores.to_string()});
+    let main = json!({"name": "main", "image": "neuron-workload", "resources": {"limits": limits}});
+    let spec = json!({"containers": [main], "restartPolicy": "Never", "schedulerName": "my-scheduler"});
+    What::Create {
+        pods: vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})],
+    }
+}
+
+fn machine(fault: &str, seconds: u32) -> What {
+    What::Machine { node: 0, fault: fault.to_owned(), seconds }
+}
+
+fn edit(pod: &str, what: &str) -> What {
+    What::EditPod { pod: pod.to_owned(), what: what.to_owned() }
+}
+
+fn kill_plugin() -> What {
+    What::Kill { part: "plugin".to_owned(), on: Place::Node(0), after_polls: None }
+}
+
+#[test]
+fn what_broke_while_there_was_no_driver_is_broken_when_it_is_back() {
+    let broken = What::Device { node: 0, device: 3, fault: "lost".to_owned(), seconds: None };
+    for fault in ["driver gone", "driver gone, nodes stay"] {
+        let events = vec![
+            (60, pod("before", 2)),
+            (90, machine(fault, 300)),
+            (120, broken.clone()),
+            (150, kill_plugin()),
+            (180, pod("waits", 2)),
+            (600, pod("all", 32)),
+        ];
+        let summary = run("trn1.32xlarge", events);
+        assert_eq!((summary.placed, summary.faults[&format!("machine: {fault}")]), (2, 1), "{fault}");
+    }
+}
+
+#[test]
+fn an_lnc_that_is_edited_while_cores_are_held_changes_nothing() {
+    let events = vec![
+        (60, pod("holds", 2)),
+        (90, machine("LNC edited", 300)),
+        (120, kill_plugin()),
+        (180, pod("next", 2)),
+    ];
+    let summary = run("trn2.48xlarge", events);
+    assert_eq!((summary.placed, summary.refused), (2, 0));
+    assert!(summary.branches["plugin: LNC held"] > 0);
+}
+
+#[test]
+fn a_record_that_is_edited_is_put_right_where_there_is_one() {
+    let events = vec![
+        (60, pod("garbled", 2)),
+        (61, pod("wrong", 2)),
+        (62, pod("removed", 2)),
+        (120, edit("garbled", "record garbled")),
+        (120, edit("wrong", "record wrong")),
+        (120, edit("removed", "record removed")),
+        (300, pod("fits", 8)),
+        (301, pod("all", 32)),
+    ];
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!((summary.placed, summary.refused), (4, 0));
+    assert_eq!(summary.branches["plugin: record corrected"], 2);
+}
+
+#[test]
+fn programs_that_are_asked_to_end_do_so_and_are_started_again() {
+    let stop = |part: &str, on| What::Stop { part: part.to_owned(), on };
+    let events = vec![
+        (60, pod("before", 2)),
+        (90, stop("plugin", Place::Node(0))),
+        (91, stop("extender", Place::Control)),
+        (120, pod("after", 2)),
+    ];
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!((summary.placed, summary.kills, summary.restarts), (2, 0, 2));
+}
