@@ -9,20 +9,57 @@ use crate::ids::DeviceSet;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
 use crate::request::{ContainerRequest, PodRequest};
+use crate::topology::Topology;
 
-/// Why `request`, which does not fit, is refused: of several reasons the one first that only another request can
-/// cure.
+/// What an empty node of one topology answers about a request: the same for every node that has the topology.
+#[derive(Clone, Debug)]
+pub(super) enum WhenEmpty {
+    /// The pod fits there.
+    Fits,
+    /// It has less than the pod takes. The refusal says how much is free, which differs from node to node.
+    TooSmall,
+    /// No node of the topology takes the pod, for this reason.
+    Never(Refusal),
+}
+
+impl WhenEmpty {
+    /// The answer about `request`.
+    pub(super) fn of(request: &PodRequest, topology: &Arc<Topology>) -> WhenEmpty {
+        if let Err(refusal) = check_containers(request) {
+            return WhenEmpty::Never(refusal);
+        }
+        if let Some(refusal) = unsupported_count(request, topology) {
+            return WhenEmpty::Never(refusal);
+        }
+        let (empty, plan) = (Occupancy::empty(Arc::clone(topology)), Plan::of(request));
+        if !plan.enough_is_free(&empty) {
+            return WhenEmpty::TooSmall;
+        }
+        never_together(request, &plan, &empty).map_or(WhenEmpty::Fits, WhenEmpty::Never)
+    }
+
+    /// Why `request`, about which this is the answer and which does not fit, is refused: of several reasons the one first
+    /// that only another request can cure.
+    pub(super) fn diagnose(&self, request: &PodRequest, occupancy: &Occupancy) -> Refusal {
+        let plan = Plan::of(request);
+        match self {
+            WhenEmpty::Never(refusal) => return refusal.clone(),
+            WhenEmpty::TooSmall => {
+                return shortage(&plan, &Occupancy::empty(Arc::clone(occupancy.topology())), occupancy);
+            }
+            WhenEmpty::Fits => {}
+        }
+        unhealthy(request, occupancy)
+            .or_else(|| not_enough(&plan, occupancy))
+            .or_else(|| hand_down_not_safe(request, &plan, occupancy, false))
+            .or_else(|| not_linked(request, occupancy))
+            .unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
+    }
+}
+
+/// Why `request`, which does not fit, is refused.
 pub(super) fn diagnose(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
-    let empty = Occupancy::empty(Arc::clone(occupancy.topology()));
-    let plan = Plan::of(request);
-    unsupported_count(request, occupancy)
-        .or_else(|| not_enough(&plan, &empty, occupancy))
-        .or_else(|| never_together(request, &plan, &empty))
-        .or_else(|| unhealthy(request, occupancy))
-        .or_else(|| not_enough(&plan, occupancy, occupancy))
-        .or_else(|| hand_down_not_safe(request, &plan, occupancy, false))
-        .or_else(|| not_linked(request, occupancy))
-        .unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
+    WhenEmpty::of(request, occupancy.topology()).diagnose(request, occupancy)
 }
 
 /// Checked before anything else: all else takes time that grows with the containers.
@@ -34,8 +71,7 @@ pub(super) fn check_containers(request: &PodRequest) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn unsupported_count(request: &PodRequest, occupancy: &Occupancy) -> Option<Refusal> {
-    let topology = occupancy.topology();
+fn unsupported_count(request: &PodRequest, topology: &Topology) -> Option<Refusal> {
     let mut counts =
         request.containers.iter().flat_map(|requested| Resource::ALL.map(|r| (r, requested.count(r))));
     let (resource, requested) =
@@ -47,11 +83,12 @@ fn unsupported_count(request: &PodRequest, occupancy: &Occupancy) -> Option<Refu
     })
 }
 
-/// When `in_question`, the node or the node emptied, has less free than the pod takes; the figures are the node's.
-fn not_enough(plan: &Plan, in_question: &Occupancy, node: &Occupancy) -> Option<Refusal> {
-    (!plan.enough_is_free(in_question)).then(|| shortage(plan, in_question, node))
+/// When the node has less free than the pod takes.
+fn not_enough(plan: &Plan, node: &Occupancy) -> Option<Refusal> {
+    (!plan.enough_is_free(node)).then(|| shortage(plan, node, node))
 }
 
+/// What `in_question`, the node or the node emptied, has too little of; the figures are the node's.
 fn shortage(plan: &Plan, in_question: &Occupancy, node: &Occupancy) -> Refusal {
     let (resource, requested, beside) = if plan.fresh.devices > free_of(in_question, Resource::Device) {
         (Resource::Device, plan.fresh.devices, 0)

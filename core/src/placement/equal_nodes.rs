@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Refusal, any_free_for_one, fits};
+use super::diagnose::WhenEmpty;
+use super::problem::KubeletsChoice;
+use super::{Refusal, any_free_for_one, is_possible};
 use crate::ids::{CoreSet, DeviceSet};
 use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
@@ -15,8 +17,8 @@ use crate::topology::Topology;
 #[derive(Debug)]
 pub struct EqualNodes<'r> {
     request: &'r PodRequest,
-    /// Those met so far: as many as the cluster has kinds of nodes.
-    topologies: Vec<Arc<Topology>>,
+    /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers.
+    topologies: Vec<(Arc<Topology>, WhenEmpty)>,
     answers: FxHashMap<Equal, Result<(), Refusal>>,
 }
 
@@ -51,14 +53,24 @@ impl<'r> EqualNodes<'r> {
         }
         let request = self.request;
         let topology = self.index(occupancy.topology());
+        let when_empty = &self.topologies[topology].1;
+        // What an empty node refuses every node does, and needs no search: such a pod waits for ever, and is asked about
+        // again and again.
+        if !matches!(when_empty, WhenEmpty::Fits) {
+            return Err(when_empty.diagnose(request, occupancy));
+        }
+        let answer = || match is_possible(request, occupancy, KubeletsChoice::Any) {
+            true => Ok(()),
+            false => Err(when_empty.diagnose(request, occupancy)),
+        };
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
-        self.answers.entry(equal).or_insert_with(|| fits(request, occupancy)).clone()
+        self.answers.entry(equal).or_insert_with(answer).clone()
     }
 
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
-        let known = self.topologies.iter().position(|known| Arc::ptr_eq(known, topology));
+        let known = self.topologies.iter().position(|(known, _)| Arc::ptr_eq(known, topology));
         known.unwrap_or_else(|| {
-            self.topologies.push(Arc::clone(topology));
+            self.topologies.push((Arc::clone(topology), WhenEmpty::of(self.request, topology)));
             self.topologies.len() - 1
         })
     }

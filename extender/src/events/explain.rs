@@ -109,7 +109,9 @@ fn refused_by_every_node(index: &Index, pod: &BoundPod) -> Option<(&'static str,
         nodes.map(|view| Some((view.name.as_str(), view.fits(&mut equal_nodes).err()?))).collect();
     let refusals = refusals?;
     if !refusals.is_empty() && refusals.iter().all(|(_, refusal)| refusal.is_permanent()) {
-        let texts: BTreeSet<String> = refusals.iter().map(|(_, refusal)| refusal.to_string()).collect();
+        let mut different: Vec<&NodeRefusal> = refusals.iter().map(|(_, refusal)| refusal).collect();
+        different.dedup();
+        let texts: BTreeSet<String> = different.into_iter().map(NodeRefusal::to_string).collect();
         return Some((UNSUPPORTED, texts.into_iter().collect::<Vec<_>>().join(" ")));
     }
     let unlinked: BTreeSet<String> = refusals

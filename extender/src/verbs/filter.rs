@@ -69,6 +69,7 @@ impl Filter {
             claim: claim.as_ref(),
             reasons: Reasons::default(),
             unknown_holders: Vec::new(),
+            last_refusal: None,
         };
         let mut answer = FilterResult::default();
         answer.nodes = nodes.map(|nodes| call.full_nodes(nodes, &mut answer));
@@ -126,6 +127,8 @@ struct Call<'c> {
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown_holders: Vec<String>,
+    /// The refusal before, and its text: most nodes that refuse a pod do it for the same reason.
+    last_refusal: Option<(NodeRefusal, String)>,
 }
 
 impl Call<'_> {
@@ -159,7 +162,7 @@ impl Call<'_> {
                 let node = name(node);
                 let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
                 let Err(refusal) = self.check(index.view(&node.0), is_reserved) else { return true };
-                let reason = refusal.to_string();
+                let reason = self.text(&refusal);
                 refusal.count();
                 self.reasons.add(&refusal, &reason);
                 if refusal.is_indeterminate() {
@@ -174,6 +177,17 @@ impl Call<'_> {
                 false
             });
         });
+    }
+
+    fn text(&mut self, refusal: &NodeRefusal) -> String {
+        if let Some((last, text)) = &self.last_refusal
+            && last == refusal
+        {
+            return text.clone();
+        }
+        let text = refusal.to_string();
+        self.last_refusal = Some((refusal.clone(), text.clone()));
+        text
     }
 
     fn check(&mut self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), NodeRefusal> {
