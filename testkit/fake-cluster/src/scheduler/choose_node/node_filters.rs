@@ -12,17 +12,18 @@ use super::diagnosis::{Refusal, RefusedBy};
 /// The first of the three filters that refuses the node.
 pub(crate) fn check(spec: &PodSpec, node: &Node) -> Result<(), Refusal> {
     let refuse = |by, reason: &str| Err(Refusal { by, resolvable: false, reasons: vec![reason.to_owned()] });
-    let node_spec = node.spec.clone().unwrap_or_default();
+    let node_spec = node.spec.as_ref();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let cordon = Taint {
+    let cordon = || Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
     };
-    if node_spec.unschedulable == Some(true) && !tolerated(&cordon, tolerations) {
+    let is_cordoned = node_spec.is_some_and(|node_spec| node_spec.unschedulable == Some(true));
+    if is_cordoned && !tolerated(&cordon(), tolerations) {
         return refuse(RefusedBy::NodeUnschedulable, "node(s) were unschedulable");
     }
-    let mut taints = node_spec.taints.iter().flatten();
+    let mut taints = node_spec.and_then(|node_spec| node_spec.taints.as_ref()).into_iter().flatten();
     if taints.any(|taint| taint.effect != "PreferNoSchedule" && !tolerated(taint, tolerations)) {
         // Since 1.34.2 the text no longer names the taint (kubernetes PR 135023).
         return refuse(RefusedBy::TaintToleration, "node(s) had untolerated taint(s)");

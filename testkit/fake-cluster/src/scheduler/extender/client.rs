@@ -85,12 +85,14 @@ impl Extender {
             return Err(ExtenderError::Answered(answer.error));
         }
         let names = if self.config.node_cache_capable { answer.node_names } else { None };
+        let by_name: BTreeMap<&str, &Arc<NodeInfo>> =
+            nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut passed = Vec::new();
         for name in names.or(answer.nodes).unwrap_or_default() {
-            let Some(node) = nodes.iter().find(|node| node.name == name) else {
+            let Some(node) = by_name.get(name.as_str()) else {
                 return Err(ExtenderError::UnknownNode { url: self.transport.url().to_owned(), node: name });
             };
-            passed.push(node.clone());
+            passed.push(Arc::clone(node));
         }
         Ok(Filtered { passed, failed: answer.failed, unresolvable: answer.failed_and_unresolvable })
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Body of filter and prioritize. One of `nodes` and `node_names` is `None` (`null`).
@@ -130,8 +130,8 @@ fn field<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     object.get(name).or_else(loosely).filter(|value| !value.is_null())
 }
 
-fn read<T: serde::de::DeserializeOwned>(object: &Value, name: &str) -> Result<Option<T>, serde_json::Error> {
-    field(object, name).map(|value| serde_json::from_value(value.clone())).transpose()
+fn read<'a, T: Deserialize<'a>>(object: &'a Value, name: &str) -> Result<Option<T>, serde_json::Error> {
+    field(object, name).map(T::deserialize).transpose()
 }
 
 #[cfg(test)]
