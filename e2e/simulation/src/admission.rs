@@ -49,7 +49,8 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     if message.contains(" holds ") {
         let own = own_of_other(refused, resource);
         if units.is_disjoint(held) && units.is_disjoint(&own) {
-            return Some("ids that nobody holds are refused as held".to_owned());
+            let cause = "ids that nobody holds are refused as held".to_owned();
+            return (!is_admitted_again(refused)).then_some(cause);
         }
         return judge_holders(machine, refused, why);
     }
@@ -66,6 +67,15 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     taken.extend(ended_since_advice(refused));
     can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// Whether kubelet admits the refused pod for the second time: one that starts with an older list does not see a pod that runs, ends
+/// its containers, and admits it again once it does. To the plugin that pod still has its ids, and Allocate does not say who asks: it
+/// could be a static pod, which nobody else knows yet.
+fn is_admitted_again(refused: &RefusedPod<'_>) -> bool {
+    let RefusedPod { truth, pod, message, .. } = refused;
+    message.contains(&format!("pod {} holds ", pod.name()))
+        && truth.is_disturbed("kubelet", &pod.node, LATELY)
 }
 
 /// The cores of containers that have ended since kubelet may have been advised: they come too late for it.
@@ -276,10 +286,13 @@ mod tests {
             (format!("neuron1 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron1; {held}"), true),
             (format!("neuron1 of aws.amazon.com/neuron cannot be given: pod default/nobody holds neuron1; {held}"), false),
             (format!("neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; {held}"), false),
+            (format!("neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; {held}"), false),
             ("neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets".to_owned(), false),
         ] {
             assert_eq!(wrong("none", &text).is_none(), is_right, "{text}");
         }
+        let own = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; ..";
+        assert_eq!(wrong("kubelet/n1", own), None, "kubelet admits it again");
     }
 
     #[test]

@@ -15,8 +15,14 @@ const SIMULATED: [&str; 6] = [
     "testkit/fake-cluster",
 ];
 /// What is about the machine's own tasks, threads, time, files and random numbers; sockets stand in the lists as types or as methods.
-const OF_THE_MACHINE: [&str; 6] =
-    ["std::fs::", "tokio::fs::", "std::thread::", "std::time::", "tokio::task::spawn", "std::hash::RandomState"];
+const OF_THE_MACHINE: [&str; 6] = [
+    "std::fs::",
+    "tokio::fs::",
+    "std::thread::",
+    "std::time::",
+    "tokio::task::spawn",
+    "std::hash::RandomState",
+];
 
 fn kept_out(folder: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder).join("clippy.toml");
