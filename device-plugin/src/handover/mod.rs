@@ -82,6 +82,11 @@ impl Handover {
                 }
                 return None;
             };
+            // Planted: what is still open at the deadline is given.
+            #[cfg(planted)]
+            if Instant::now() >= deadline && runtime::is_planted("given-at-the-deadline") {
+                return None;
+            }
             if Instant::now() >= deadline {
                 let result = match self.mode {
                     HandoverMode::Wait => HandoverResult::Refused,

@@ -96,6 +96,9 @@ impl DeviceWatch {
     pub async fn look(&mut self, driver: &Driver) -> DeviceHealth {
         let looked = match tokio::time::timeout(LOOK_TIMEOUT, self.look_at_files(driver)).await {
             Ok(looked) => looked,
+            // Planted: health that could not be read in time counts as healthy.
+            #[cfg(planted)]
+            Err(_) if runtime::is_planted("hanging-is-healthy") => Ok(DeviceHealth::Healthy),
             Err(_) => Err(FileError::Hangs { path: self.files.at.clone() }),
         };
         let refused = self.options.unknown == UnknownHealth::Refuse;

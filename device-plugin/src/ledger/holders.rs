@@ -83,6 +83,9 @@ impl Ledger {
         for entry in self.living() {
             let is_trusted = trust == Trust::Kubelet || !self.pods_known;
             let is_free = entry.name == name && (is_trusted || self.is_handed_down(slots, entry));
+            // Planted: what kubelet has given under the other name is free.
+            #[cfg(planted)]
+            let is_free = is_free || entry.name != name && runtime::is_planted("other-name-not-looked-at");
             if !is_free {
                 let pod = || slots.iter().find(|slot| slot.kubelet_uid == entry.uid);
                 let who =

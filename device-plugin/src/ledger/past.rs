@@ -37,6 +37,12 @@ impl Ledger {
     /// The pods, by UID, that have had some of these cores and have ended or are gone, with those cores.
     pub fn gone_holders(&self, cores: CoreSet, life: impl Fn(&str) -> Life) -> BTreeMap<String, CoreSet> {
         let had = self.past.pods.iter().map(|(uid, had)| (uid, had.intersection(cores)));
+        // Planted: a pod is forgotten that kubelet has forgotten, though its processes may live.
+        #[cfg(planted)]
+        let had = had.filter(|(uid, _)| {
+            !runtime::is_planted("past-of-the-checkpoint-only")
+                || self.entries.iter().any(|entry| entry.uid == **uid)
+        });
         had.filter(|(uid, had)| !had.is_empty() && self.is_gone(uid, life(uid)))
             .map(|(uid, had)| (uid.clone(), had))
             .collect()
