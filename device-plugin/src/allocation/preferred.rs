@@ -65,6 +65,11 @@ impl Engine {
             is_read = read.is_ok();
             if let Err(error) = read {
                 reached("plugin: pods not read");
+                // Planted: nothing is preferred while nobody tells which pods there are.
+                #[cfg(planted)]
+                if runtime::is_planted("unread-prefers-nothing") {
+                    return Ok(Vec::new());
+                }
                 if !is_live {
                     let (node, resource) = (&self.node, resource.name);
                     tracing::warn!(node, resource, reason = %error, "the pods could not be read; their records are not known");

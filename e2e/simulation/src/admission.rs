@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use neuron_core::names::{ALLOCATION, NEURON};
+use neuron_core::names::NEURON;
 use serde_json::Value;
 use simulated_cluster::suite::{RefusedPod, Units};
 
-use crate::judge::{can_run, counts, recorded, units_of_ids};
+use crate::judge::{can_run, counts, recorded_of, units_of_ids};
 use crate::machine::Machine;
 use crate::own_refusals::{OWN, units_named};
 
@@ -59,12 +59,12 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
         return Some("a candidate set is refused as none".to_owned());
     }
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
-    // So may a plugin be that reads from nobody which record is whose and which pods have ended.
-    if refused.truth.now < refused.truth.api_disturbed + LATELY {
-        return None;
-    }
     let mut taken: Units = held.union(broken).copied().collect();
     taken.extend(ended_since_advice(refused));
+    // A plugin that reads from nobody which record is whose and which pods have ended advises a set all the same, of what is then left.
+    if refused.truth.now < refused.truth.api_disturbed + LATELY {
+        taken.extend(seen_lately(machine, refused));
+    }
     can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
 }
@@ -84,6 +84,18 @@ fn ended_since_advice<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = u32>
     let ended =
         truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + ANSWERED);
     ended.flat_map(|(_, (container, _))| container.units.iter().copied())
+}
+
+/// The cores that other pods of the node have had lately or were bound to: those that are there, and those of which somebody may not
+/// know yet that they are gone.
+fn seen_lately(machine: &Machine, refused: &RefusedPod<'_>) -> Units {
+    let RefusedPod { truth, pod, .. } = refused;
+    let others = truth.pods.values().chain(truth.gone.iter().map(|(gone, _)| gone));
+    let others = others.filter(|other| other.node == pod.node && other.uid != pod.uid);
+    let records = others.flat_map(|other| [Some(&other.object), other.as_bound.as_ref()]).flatten();
+    let mut units: Units = records.flat_map(|object| recorded_of(machine, object)).collect();
+    units.extend(truth.lately_on(&pod.node).flat_map(|container| container.units.iter().copied()));
+    units
 }
 
 /// Whether a container of the pod that a text names, which is gone, has the device that it names, with some of the refused ids. What
@@ -150,10 +162,7 @@ fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Unit
     for pod in truth.live_on(node).chain([*pod]).filter(|pod| pod.name() == name) {
         let books = refused.books.iter().filter(|((uid, _), _)| *uid == pod.uid);
         units.extend(books.flat_map(|(_, units)| units));
-        let record =
-            pod.object.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION)?.as_str());
-        let recorded = record.and_then(|record| recorded(machine, record).ok()).unwrap_or_default();
-        units.extend(recorded.into_values().flatten());
+        units.extend(recorded_of(machine, &pod.object));
     }
     units
 }
@@ -331,11 +340,11 @@ mod tests {
     }
 
     #[test]
-    fn no_set_is_advised_where_none_is_left_or_nobody_tells_the_plugin() {
+    fn no_set_is_advised_where_none_is_left() {
         let text =
             "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
         for (broken, api_disturbed, is_right) in
-            [(&[9][..], Duration::ZERO, false), (&[9, 11], Duration::ZERO, true), (&[9], NOW, true)]
+            [(&[9][..], Duration::ZERO, false), (&[9, 11], Duration::ZERO, true), (&[9], NOW, false)]
         {
             assert_eq!(wrong_with(broken, api_disturbed, "none", text).is_none(), is_right, "{broken:?}");
         }
@@ -347,21 +356,22 @@ mod tests {
         let machine = Machine::of(&node).unwrap();
         let message =
             "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
-        let judged = |ago: u64| {
+        let judged = |ago: u64, api_disturbed: Duration| {
             let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "o", "container": "main",
                 "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
             let start = Arc::new(serde_json::from_value(start).unwrap());
             let container = ContainerTruth { start, units: Units::from([20, 21]), since: Duration::ZERO };
             let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
             let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
-            let truth = Truth { ended, now: NOW, ..Truth::default() };
+            let truth = Truth { ended, now: NOW, api_disturbed, ..Truth::default() };
             let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
             let held: Units = (0..18).collect();
             let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
             judge_refusal(&machine, &refused, &machine.cores_of(9))
         };
-        assert_eq!(judged(1), None);
-        assert!(judged(10).is_some(), "it was free for longer than any Allocate takes");
+        assert_eq!(judged(1, Duration::ZERO), None);
+        assert!(judged(10, Duration::ZERO).is_some(), "it was free for longer than any Allocate takes");
+        assert_eq!(judged(10, NOW), None, "the plugin may not have heard of it");
     }
 
     #[test]

@@ -122,6 +122,13 @@ pub(crate) fn judge_set(
     None
 }
 
+/// What a pod's record gives it, of all containers; nothing where there is none that can be read.
+pub(crate) fn recorded_of(machine: &Machine, pod: &Value) -> Units {
+    let record = pod.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION)?.as_str());
+    let recorded = record.and_then(|record| recorded(machine, record).ok()).unwrap_or_default();
+    recorded.into_values().flatten().collect()
+}
+
 /// What a record says that each container has.
 pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<String, Units>, String> {
     let record: Value = serde_json::from_str(record).map_err(|error| error.to_string())?;

@@ -42,6 +42,7 @@ pub const PLANTED: &[Planted] = &[
     planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
     planted("wait-spins", "stuck", "whether the holder of what kubelet offers has ended is asked without a pause"),
     planted("other-name-not-looked-at", "exclusive", "a device is given although somebody has its cores under the other name"),
+    planted("unread-prefers-nothing", "admission", "no set is preferred while the API server cannot be read"),
     planted("socket-name-again", "liveness", "a plugin's socket has the name of the one before it"),
     planted("given-at-the-deadline", "exclusive", "a device is given that a process of a gone pod has still open when the wait is over"),
     planted("past-of-the-checkpoint-only", "exclusive", "who had a device is forgotten as soon as kubelet forgets it, though processes may have it open"),

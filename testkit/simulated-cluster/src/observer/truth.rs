@@ -19,6 +19,8 @@ pub const UNSEEN: Duration = Duration::from_secs(600);
 pub struct Truth {
     /// Pods that exist, by UID.
     pub pods: BTreeMap<String, PodTruth>,
+    /// Pods that were bound and whose objects went within [`UNSEEN`], and when.
+    pub gone: Vec<(PodTruth, Duration)>,
     /// Containers that run, by node, pod UID and name. A pod's object may be gone while they run.
     pub containers: BTreeMap<(String, String, String), ContainerTruth>,
     /// Containers that ended within [`UNSEEN`], and when; as `containers`.
@@ -169,9 +171,12 @@ impl Truth {
         if let Some(before) = before
             && after.is_none_or(|after| uid(after) != uid(before))
         {
-            self.pods.remove(&uid(before));
+            let now = self.now;
+            self.gone.retain(|(_, at)| now < *at + UNSEEN);
+            let gone = self.pods.remove(&uid(before)).filter(|gone| !gone.node.is_empty());
+            self.gone.extend(gone.map(|gone| (gone, now)));
             self.edited_pods.remove(&uid(before));
-            self.changed = self.now;
+            self.changed = now;
         }
         let Some(object) = after else { return };
         let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
