@@ -15,6 +15,8 @@ pub struct Sizes {
     pub topologies: usize,
     /// Reservations, by pod and node.
     pub reservations: usize,
+    /// Cores that count as taken, of all nodes: by holders, and by reservations.
+    pub cores_taken: usize,
     /// Pods and nodes that have changed, and that the explainer has not looked at.
     pub unexplained: usize,
     /// Events that were sent, of pods that are still there.

@@ -41,6 +41,7 @@ pub const PLANTED: &[Planted] = &[
     planted("record-of-another-container", "agreement", "the record gives every container of a pod what the first one has"),
     planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
     planted("wait-spins", "stuck", "whether the holder of what kubelet offers has ended is asked without a pause"),
+    planted("release-not-applied", "bounded", "the devices of a failed bind stay taken until the node changes"),
     planted("other-name-not-looked-at", "exclusive", "a device is given although somebody has its cores under the other name"),
     planted("unread-prefers-nothing", "admission", "no set is preferred while the API server cannot be read"),
     planted("socket-name-again", "liveness", "a plugin's socket has the name of the one before it"),

@@ -1,7 +1,13 @@
 //! How much the programs may keep in a cluster at rest: what they keep is of pods that live, with little beside it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use simulated_cluster::observer::Truth;
 use simulated_cluster::suite::Size;
+
+use crate::judge::recorded_of;
+use crate::machine::Machine;
 
 /// Entries that a program may have beside those of pods that live: it forgets by the dozen, not one by one.
 const SLACK: usize = 80;
@@ -10,14 +16,19 @@ const MOST_CORES: usize = 128;
 /// Events and reports about one pod at most.
 const OF_ONE_POD: usize = 8;
 
-/// What the extender keeps; nothing while it does not run.
-pub(crate) fn of_extender(sizes: Option<neuron_extender::Sizes>, truth: &Truth) -> Vec<Size> {
+/// What the extender keeps; nothing while it does not run. `machines` are the nodes'.
+pub(crate) fn of_extender(
+    sizes: Option<neuron_extender::Sizes>,
+    truth: &Truth,
+    machines: &BTreeMap<String, Arc<Machine>>,
+) -> Vec<Size> {
     let Some(sizes) = sizes else { return Vec::new() };
     let live = truth.pods.values().filter(|pod| !pod.has_ended()).count();
     let size = |what: &str, is, at_most| Size { what: format!("extender {what}"), is, at_most };
     vec![
         size("pods", sizes.pods, live),
         size("reservations", sizes.reservations, live),
+        size("cores that nobody has", cores_of_nobody(&sizes, truth, machines), 0),
         size("topologies", sizes.topologies, SLACK),
         size("unexplained", sizes.unexplained, live + SLACK),
         size("events sent", sizes.events_sent, live * OF_ONE_POD),
@@ -25,6 +36,23 @@ pub(crate) fn of_extender(sizes: Option<neuron_extender::Sizes>, truth: &Truth) 
         size("refusals logged", sizes.refusals_logged, 2 * live + SLACK),
         size("binds", sizes.binds, 0),
     ]
+}
+
+/// How many cores count as taken beyond those of pods that live. Nothing says whose they are while something is reserved.
+fn cores_of_nobody(
+    sizes: &neuron_extender::Sizes,
+    truth: &Truth,
+    machines: &BTreeMap<String, Arc<Machine>>,
+) -> usize {
+    let bound = truth.pods.values().filter(|pod| !pod.node.is_empty() && !pod.has_ended());
+    let cores = bound.filter_map(|pod| {
+        let machine = machines.get(&pod.node)?;
+        let mut cores = recorded_of(machine, &pod.object);
+        cores.extend(truth.containers_of(pod).flat_map(|(_, container)| container.units.iter().copied()));
+        Some(cores.len())
+    });
+    let taken = if sizes.reservations == 0 { sizes.cores_taken } else { 0 };
+    taken.saturating_sub(cores.sum())
 }
 
 /// What a node's plugin keeps; nothing while it does not run.
@@ -41,4 +69,40 @@ pub(crate) fn of_plugin(sizes: Option<neuron_device_plugin::Sizes>, node: &str, 
         size("problems", sizes.problems, SLACK),
         size("notes", sizes.notes, SLACK),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use simulated_cluster::observer::PodTruth;
+    use simulated_cluster::plan::NodePlan;
+
+    use super::*;
+
+    #[test]
+    fn cores_are_taken_of_pods_that_live_or_of_what_is_reserved() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [1]}}});
+        let object =
+            json!({"metadata": {"annotations": {"neuron-scheduler/allocation": record.to_string()}}});
+        let pod = PodTruth {
+            key: ("default".to_owned(), "p".to_owned()),
+            uid: "u".to_owned(),
+            object: Arc::new(object),
+            as_bound: None,
+            bound_on_edited: false,
+            node: "n1".to_owned(),
+            phase: "Running".to_owned(),
+            since: Duration::ZERO,
+        };
+        let truth = Truth { pods: [("u".to_owned(), pod)].into(), ..Truth::default() };
+        let machines = BTreeMap::from([("n1".to_owned(), machine)]);
+        let of_nobody = |cores_taken, reservations| {
+            let sizes = neuron_extender::Sizes { cores_taken, reservations, ..Default::default() };
+            cores_of_nobody(&sizes, &truth, &machines)
+        };
+        assert_eq!((of_nobody(2, 0), of_nobody(6, 0), of_nobody(6, 1)), (0, 4, 0));
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fake_cluster::kubelet::{ContainerRun, ContainerStart};
@@ -46,6 +46,8 @@ pub struct Neuron {
     plugins: Mutex<BTreeMap<String, neuron_device_plugin::Probe>>,
     /// What is broken of each node.
     faults: Mutex<Faults>,
+    /// The machine of each node.
+    machines: Mutex<BTreeMap<String, Arc<Machine>>>,
 }
 
 impl Neuron {
@@ -55,6 +57,10 @@ impl Neuron {
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn machines(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Machine>>> {
+        self.machines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,7 +123,9 @@ impl Suite for Neuron {
 
     fn make_machine(&self, host: &Host, name: &str, node: &NodePlan) -> Result<(), String> {
         self.faults().replaced(name);
-        let files = Machine::of(node)?.blueprint(name)?.files();
+        let machine = Machine::of(node)?;
+        let files = machine.blueprint(name)?.files();
+        self.machines().insert(name.to_owned(), machine);
         // As on every machine: by it the plugin sees that it may look into processes.
         let first = host.files().make_folder(Path::new("/proc/1/fd"));
         let written = first.and_then(|()| hardware::write(host.files(), &files));
@@ -262,7 +270,7 @@ impl Suite for Neuron {
 
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {
         match place {
-            Place::Control => sizes::of_extender(self.extender.sizes(), truth),
+            Place::Control => sizes::of_extender(self.extender.sizes(), truth, &self.machines()),
             Place::Node(place) => {
                 let node = node_name(place);
                 let sizes = self.plugins().get(&node).and_then(neuron_device_plugin::Probe::sizes);

@@ -184,6 +184,7 @@ impl Index {
             nodes: self.nodes.len(),
             topologies: self.topologies.len(),
             reservations: self.overlay.len(),
+            cores_taken: self.views().map(NodeView::cores_taken).sum(),
             unexplained: self.unexplained.nodes.len() + self.unexplained.pods.len(),
             ..Sizes::default()
         }
@@ -229,6 +230,11 @@ impl Index {
     /// A bind ended without binding the pod.
     pub(crate) fn release(&mut self, uid: &str, node: &str) {
         if self.overlay.leave(uid, node) {
+            // Planted: the devices stay taken until the node or one of its pods changes.
+            #[cfg(planted)]
+            if runtime::is_planted("release-not-applied") {
+                return;
+            }
             self.apply_reservations(node);
         }
     }

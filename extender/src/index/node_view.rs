@@ -173,6 +173,11 @@ impl NodeView {
         self.settled().map(|settled| settled.occupancy.topology())
     }
 
+    /// How many cores count as taken.
+    pub(super) fn cores_taken(&self) -> usize {
+        self.known().map_or(0, |(occupancy, _)| occupancy.held().len() as usize)
+    }
+
     /// Whether anything says that the node has Neuron devices.
     pub(crate) fn is_neuron(&self) -> bool {
         !matches!(&self.state, State::Unknown(refusal) if refusal.is_no_neuron_node())

@@ -232,6 +232,7 @@ fn a_probe_tells_what_is_remembered_while_the_extender_runs() {
             nodes: 2,
             topologies: 1,
             reservations: 1,
+            cores_taken: 1,
             events_sent: 1,
             refusals_logged: 1,
             ..Sizes::default()
@@ -239,7 +240,7 @@ fn a_probe_tells_what_is_remembered_while_the_extender_runs() {
         assert_eq!(world.probe.sizes(), Some(remembered));
         // What became of the lost call is known by then.
         sleep(Duration::from_secs(60)).await;
-        assert_eq!(world.probe.sizes(), Some(Sizes { reservations: 0, ..remembered }));
+        assert_eq!(world.probe.sizes(), Some(Sizes { reservations: 0, cores_taken: 0, ..remembered }));
         world.shutdown.cancel();
         world.serving.await.unwrap().unwrap();
         assert_eq!(world.probe.sizes(), None);
