@@ -42,6 +42,7 @@ pub const PLANTED: &[Planted] = &[
     planted("correction-repeated", "quiet", "what is right already is written again, and looked at again"),
     planted("wait-spins", "stuck", "whether the holder of what kubelet offers has ended is asked without a pause"),
     planted("release-not-applied", "bounded", "the devices of a failed bind stay taken until the node changes"),
+    planted("binding-without-uid", "placement", "a pod is bound that was made anew under its name, with the record of the one before"),
     planted("other-name-not-looked-at", "exclusive", "a device is given although somebody has its cores under the other name"),
     planted("unread-prefers-nothing", "admission", "no set is preferred while the API server cannot be read"),
     planted("socket-name-again", "liveness", "a plugin's socket has the name of the one before it"),

@@ -99,6 +99,8 @@ impl Generated {
                 }
                 events.extend(self.kill_storm(busy));
                 events.extend(self.overload(busy));
+                events.extend(self.made_anew_unheard(busy));
+                events.extend(self.last_binds_fail(busy));
                 events
             }
         }

@@ -1,5 +1,6 @@
 //! Makes plans of a seed: how much happens, and what goes wrong.
 
+mod binds;
 mod faults;
 mod pods;
 mod series;

@@ -97,7 +97,7 @@ impl Generated {
         })
     }
 
-    fn shape(&self, draws: &mut Rng, ends_after: Option<u32>) -> Value {
+    pub(super) fn shape(&self, draws: &mut Rng, ends_after: Option<u32>) -> Value {
         let mut pod = self.suite.pod(draws, &self.nodes, ends_after);
         pod["metadata"]["labels"] = json!({});
         pod["spec"]["schedulerName"] = SCHEDULER.into();

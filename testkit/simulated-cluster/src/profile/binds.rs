@@ -1,0 +1,68 @@
+//! Draws what goes wrong as pods are bound: the pod is another one by then, or the bind fails and nothing follows. Called by `faults`.
+
+use serde_json::Value;
+use simulator::random::Rng;
+
+use super::Generated;
+use crate::plan::{ApiRates, Event, Place, What};
+
+/// Pods that are made anew unheard in an hour, at most.
+const MOST_MADE_ANEW: usize = 3;
+/// How long the first of them is there at most, in milliseconds.
+const LONGEST: u64 = 15_000;
+/// How long before the rest binds fail, in seconds.
+const LAST: u32 = 8;
+
+impl Generated {
+    /// Pods are deleted by force and made anew under their names, of which the scheduler and the programs beside it hear late, one later
+    /// than the other: the second of a name may meet what was meant for the first.
+    pub(super) fn made_anew_unheard(&self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("made anew unheard");
+        let mut events = Vec::new();
+        for number in 0..draws.usize(..=MOST_MADE_ANEW) {
+            let at = draws.u64(..busy - 2 * LONGEST);
+            let deleted = at + draws.u64(1000..=LONGEST);
+            let again = deleted + draws.u64(..500);
+            let seconds = u32::try_from((again - at) / 1000 + 1).unwrap_or(1);
+            // Who hears of the first after the second was made, and who has not heard of its end by then, both mean the first.
+            for on in [Place::Scheduler, Place::Control] {
+                events.push(Event { at, what: What::WatchLag { on, milliseconds: 2000 * seconds, seconds } });
+            }
+            let name = format!("anew{}-{number}", self.hour);
+            let pod = self.short_pod(&mut draws, &name);
+            let same = draws.u8(..4) == 0;
+            let second = if same { pod.clone() } else { self.short_pod(&mut draws, &name) };
+            events.push(Event { at, what: What::Create { pods: vec![pod] } });
+            events.push(Event { at: deleted, what: What::Delete { pod: name, grace: Some(0) } });
+            events.push(Event { at: again, what: What::Create { pods: vec![second] } });
+        }
+        events
+    }
+
+    /// In every other hour the last pods before the rest cannot be bound, and are gone again before they could: what a failed bind has
+    /// left is put right by nothing that comes after it.
+    pub(super) fn last_binds_fail(&self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("last binds fail");
+        if draws.bool() {
+            return Vec::new();
+        }
+        let begins = busy - u64::from(LAST) * 1000;
+        let rates = ApiRates { conflict: 1.0, ..ApiRates::default() };
+        let mut events = vec![Event { at: begins, what: What::ApiFaults { rates, seconds: LAST } }];
+        for number in 0..draws.usize(1..=3) {
+            let name = format!("last{}-{number}", self.hour);
+            let pods = vec![self.short_pod(&mut draws, &name)];
+            events.push(Event { at: begins + draws.u64(..1000), what: What::Create { pods } });
+            let gone = begins + draws.u64(3000..7500);
+            events.push(Event { at: gone, what: What::Delete { pod: name, grace: Some(0) } });
+        }
+        events
+    }
+
+    fn short_pod(&self, draws: &mut Rng, name: &str) -> Value {
+        let ends_after = Some(draws.u32(1..=60));
+        let mut pod = self.shape(draws, ends_after);
+        pod["metadata"]["name"] = name.into();
+        pod
+    }
+}
