@@ -43,6 +43,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: own server silent",
     "plugin: part ended early",
     "plugin: pod of an entry never seen",
+    "plugin: pod that is gone was just given something",
     "plugin: podresources asked again",
     "plugin: podresources away",
     "plugin: podresources not answered",

@@ -24,6 +24,11 @@ use crate::ledger::slot::Slot;
 /// How long a static pod counts as living that no list of pods shows: it has no mirror before its admission.
 const UNSEEN_LIVES: Duration = Duration::from_secs(60);
 
+/// How long a pod counts as living that kubelet has just given something to, though the API server shows it no more: kubelet hears
+/// late that a pod is gone, and asks for its containers one right after another. Shorter than a question waits, so that nobody else
+/// is refused for it.
+const JUST_GIVEN_LIVES: Duration = Duration::from_secs(2);
+
 /// What the checkpoint says that one container has of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -44,8 +49,10 @@ pub struct Entry {
 pub enum Life {
     /// The pod is there and has not ended.
     Lives,
-    /// It has ended, or is gone.
+    /// It has ended: kubelet has said so, or does as if it had.
     Ended,
+    /// It was deleted, which kubelet may not have heard yet.
+    Gone,
     /// No list has shown it.
     Unseen,
 }
@@ -70,6 +77,10 @@ pub struct Ledger {
     pods_known: bool,
     /// UIDs of entries that no list has shown, and since when they stand in the checkpoint.
     unseen: BTreeMap<String, Instant>,
+    /// UIDs of entries, and when the checkpoint named the last of each; none of those that the first read found.
+    given: BTreeMap<String, Instant>,
+    /// Whether the checkpoint was ever taken over.
+    checkpoint_known: bool,
     /// UIDs of entries whose pods have ended.
     ended: BTreeSet<String>,
     /// What pods have had that others were not given since.
@@ -81,7 +92,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Takes over the checkpoint, which is empty where there is none or it cannot be read.
-    pub fn checkpoint(&mut self, entries: Vec<Entry>) {
+    pub fn checkpoint(&mut self, entries: Vec<Entry>, now: Instant) {
         self.answers.retain(|answer| {
             let is_named = answer.is_named_by(&entries);
             if is_named {
@@ -89,8 +100,15 @@ impl Ledger {
             }
             !is_named
         });
-        entries.iter().for_each(|entry| self.past.note(&entry.uid, entry.cores));
+        for entry in &entries {
+            self.past.note(&entry.uid, entry.cores);
+            if self.checkpoint_known && !self.entries.contains(entry) {
+                self.given.insert(entry.uid.clone(), now);
+            }
+        }
+        self.given.retain(|uid, _| entries.iter().any(|entry| entry.uid == *uid));
         self.entries = entries;
+        self.checkpoint_known = true;
     }
 
     /// kubelet has restarted: what it had not written down it has given to nobody.
@@ -106,10 +124,14 @@ impl Ledger {
         let uids: BTreeSet<&str> = self.entries.iter().map(|entry| entry.uid.as_str()).collect();
         self.unseen.retain(|uid, _| uids.contains(uid.as_str()) && (pods.life)(uid) == Life::Unseen);
         self.ended.clear();
+        let just_given = |at: Instant| now < at + JUST_GIVEN_LIVES;
         for uid in uids {
             match (pods.life)(uid) {
                 Life::Lives => {}
-                Life::Ended => drop(self.ended.insert(uid.to_owned())),
+                Life::Gone | Life::Unseen if self.given.get(uid).copied().is_some_and(just_given) => {
+                    reached("plugin: pod that is gone was just given something");
+                }
+                Life::Ended | Life::Gone => drop(self.ended.insert(uid.to_owned())),
                 Life::Unseen => {
                     let since = *self.unseen.entry(uid.to_owned()).or_insert(now);
                     // kubelet hears of any other pod from the API server, which shows it as long as it is there.
@@ -136,7 +158,8 @@ impl Ledger {
         }
         let unwritten: Vec<&Slot> = slots.iter().filter(|slot| self.entry_of(slot).is_none()).collect();
         self.answers.retain(|answer| {
-            let can_be_had = pods.read_live.is_none_or(|read| read <= answer.at)
+            let can_be_had = just_given(answer.at)
+                || pods.read_live.is_none_or(|read| read <= answer.at)
                 || unwritten.iter().any(|slot| answer.suits(slot));
             if !can_be_had {
                 reached("plugin: answer of nobody ended");

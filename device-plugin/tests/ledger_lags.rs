@@ -217,7 +217,7 @@ impl World {
                 self.pods.iter_mut().for_each(|pod| pod.told = pod.state);
                 self.read_live();
             }
-            self.ledger.checkpoint(self.file.clone());
+            self.ledger.checkpoint(self.file.clone(), self.now);
             let slots = self.current();
             if self.ledger.holders(&slots, asked).is_empty() {
                 self.ledger.answer(asked, self.now);
@@ -234,8 +234,9 @@ impl World {
         false
     }
 
+    /// The pods are read live, as late as a question waits for a pod that was just given something.
     fn read_live(&mut self) {
-        self.now += Duration::from_secs(1);
+        self.now += Duration::from_secs(2);
         self.pods.iter_mut().for_each(|pod| pod.seen = Some(pod.told));
         self.read_live = Some(self.now);
     }

@@ -157,7 +157,7 @@ impl Engine {
             });
             let mut state = self.state();
             state.offered = offered;
-            state.ledger.checkpoint(entries);
+            state.ledger.checkpoint(entries, Instant::now());
             state.ignored = unknown;
         });
         if was_read.await {

@@ -53,7 +53,7 @@ impl HeldLnc {
         }
         let lives = |uid: &String| match pods.life(uid) {
             Life::Lives => true,
-            Life::Ended => false,
+            Life::Ended | Life::Gone => false,
             // What a live list does not show is gone, but for a static pod: its UID is a hash without hyphens, and it may have no
             // mirror yet.
             Life::Unseen => read.is_err() || !uid.contains('-'),

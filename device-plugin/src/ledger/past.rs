@@ -69,7 +69,7 @@ impl Ledger {
     fn is_gone(&self, uid: &str, life: Life) -> bool {
         match life {
             Life::Lives => false,
-            Life::Ended => true,
+            Life::Ended | Life::Gone => true,
             Life::Unseen => self.ended.contains(uid) || self.entries.iter().all(|entry| entry.uid != uid),
         }
     }

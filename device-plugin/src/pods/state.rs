@@ -61,7 +61,7 @@ impl State {
         if own.peek().is_some() {
             return if own.all(|pod| pod.pod.terminal) { Life::Ended } else { Life::Lives };
         }
-        if self.gone.iter().any(|uid| uid == kubelet_uid) { Life::Ended } else { Life::Unseen }
+        if self.gone.iter().any(|uid| uid == kubelet_uid) { Life::Gone } else { Life::Unseen }
     }
 
     /// Drops a pod that was deleted.
@@ -140,7 +140,7 @@ mod tests {
         // What was read, and what a patch gave, before it went.
         state.replace(list(&[pod("u", 90), pod("v", 91)]), 100);
         state.keep(pod("u", 99));
-        assert_eq!([state.life("u"), state.life("v")], [Life::Ended, Life::Lives]);
+        assert_eq!([state.life("u"), state.life("v")], [Life::Gone, Life::Lives]);
         assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["v"]);
     }
 
@@ -150,7 +150,7 @@ mod tests {
         state.replace(list(&[pod("u", 80)]), 85);
         state.replace(BTreeMap::new(), u64::MAX);
         state.replace(list(&[pod("u", 80)]), 90);
-        assert_eq!((state.life("u"), state.known.unwrap().len()), (Life::Ended, 0));
+        assert_eq!((state.life("u"), state.known.unwrap().len()), (Life::Gone, 0));
     }
 
     #[test]
@@ -176,6 +176,6 @@ mod tests {
         state.replace(BTreeMap::new(), 15);
         assert_eq!(state.known.as_ref().unwrap().len(), 1);
         state.replace(BTreeMap::new(), 25);
-        assert_eq!((state.life("u"), state.known.unwrap().len()), (Life::Ended, 0));
+        assert_eq!((state.life("u"), state.known.unwrap().len()), (Life::Gone, 0));
     }
 }

@@ -1,5 +1,7 @@
 //! What pods get: the recorded set, else the best linked one, and never what another live pod holds.
 
+use std::time::Duration;
+
 use fake_cluster::kubelet::FreeChoices;
 use rstest::rstest;
 use serde_json::json;
@@ -55,7 +57,13 @@ async fn without_a_record_the_best_free_linked_set_is_preferred() {
 
 #[tokio::test]
 async fn ids_that_a_pod_holds_under_the_other_name_are_refused() {
-    let (node, _kubelet, _plugin) = Node::running("inf2.xlarge").await;
+    let mut node = Node::new("inf2.xlarge");
+    // A pod that is deleted right after its admission holds its devices for two seconds.
+    node.config.holder_timeout = Duration::from_secs(3);
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    node.shows("aws.amazon.com/neuroncore", 2).await;
+    node.shows("aws.amazon.com/neuron", 1).await;
     node.place("device", asks("neuron", 1), &[("main", "0", "")]).await;
     node.phase("device", "Running").await;
     // kubelet has both cores to give: it knows nothing of the other resource.
@@ -121,7 +129,7 @@ async fn a_short_core_pod_makes_room_for_all_devices() {
     spec["restartPolicy"] = json!("Never");
     node.place("short", spec, &[("main", "", "0")]).await;
     node.phase("short", "Running").await;
-    node.clock.advance(std::time::Duration::from_secs(1));
+    node.clock.advance(Duration::from_secs(1));
     node.phase("short", "Succeeded").await;
     node.place("all", asks("neuron", 6), &[("main", "0,1,2,3,4,5", "")]).await;
     node.phase("all", "Running").await;

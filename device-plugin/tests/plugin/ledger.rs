@@ -60,7 +60,7 @@ fn entry(pod: &str, container: &str, resource: Resource, cores: &str) -> Entry {
 struct Node {
     ledger: Ledger,
     slots: Vec<Slot>,
-    ended: Vec<&'static str>,
+    gone: Vec<&'static str>,
     now: Instant,
     read_live: Option<Instant>,
 }
@@ -68,16 +68,16 @@ struct Node {
 impl Node {
     fn new(slots: Vec<Slot>) -> Self {
         let mut node =
-            Self { ledger: Ledger::default(), slots, ended: vec![], now: Instant::now(), read_live: None };
+            Self { ledger: Ledger::default(), slots, gone: vec![], now: Instant::now(), read_live: None };
         node.follow();
         node
     }
 
     fn follow(&mut self) {
-        let (slots, ended) = (&self.slots, &self.ended);
+        let (slots, gone) = (&self.slots, &self.gone);
         let life = |uid: &str| match uid {
             _ if slots.iter().any(|slot| slot.kubelet_uid == uid) => Life::Lives,
-            _ if ended.contains(&uid) => Life::Ended,
+            _ if gone.contains(&uid) => Life::Gone,
             _ => Life::Unseen,
         };
         let pods = Pods { slots: Some(slots), life: &life, read_live: self.read_live };
@@ -97,13 +97,13 @@ impl Node {
     }
 
     fn written(&mut self, entries: &[Entry]) {
-        self.ledger.checkpoint(entries.to_vec());
+        self.ledger.checkpoint(entries.to_vec(), self.now);
         self.follow();
     }
 
     fn ends(&mut self, pod: &'static str) {
         self.slots.retain(|slot| slot.uid != pod);
-        self.ended.push(pod);
+        self.gone.push(pod);
         self.follow();
     }
 
@@ -247,6 +247,7 @@ fn an_answer_ends_when_a_live_list_shows_nobody_who_can_have_got_it() {
     node.ends("p");
     assert_ne!(node.asked(Core, "0"), "given", "a pod that the watch does not show yet may have got it");
     node.read_live();
+    node.after(2);
     assert_eq!(node.asked(Core, "0"), "given");
 }
 
@@ -319,9 +320,23 @@ fn a_uid_that_no_list_has_shown_lives_until_one_must_have() {
 }
 
 #[test]
+fn containers_of_a_pod_that_kubelet_admits_though_it_is_gone_share_nothing() {
+    let mut node = Node::new(vec![]);
+    node.written(&[]);
+    node.ends("late");
+    assert_eq!(node.asked(Core, "0"), "given");
+    node.read_live();
+    assert_ne!(node.asked(Device, "0"), "given", "kubelet has not written it down yet");
+    node.written(&[entry("late", "c0", Core, "0")]);
+    assert_ne!(node.asked(Device, "0"), "given", "kubelet has not heard of the end yet");
+    node.after(2);
+    assert_eq!(node.asked(Device, "0"), "given", "nobody is kept waiting for it until a question is refused");
+}
+
+#[test]
 fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     let mut ledger = Ledger::default();
-    ledger.checkpoint(vec![entry("p", "main", Device, "0")]);
+    ledger.checkpoint(vec![entry("p", "main", Device, "0")], Instant::now());
     ledger.follow(&Pods { slots: None, life: &|_| Life::Unseen, read_live: None }, Instant::now());
     let holders = |resource| {
         let asked = Asked { name: name(resource), resource, cores: set("0"), count: 1 };
@@ -334,7 +349,7 @@ fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
 fn what_a_pod_had_is_remembered_until_another_one_is_given_it() {
     let mut node = Node::new(vec![started(slot("unwritten", Core, 1, "7"))]);
     let gone = |node: &Node, cores: &str| {
-        let life = |uid: &str| if node.ended.contains(&uid) { Life::Ended } else { Life::Lives };
+        let life = |uid: &str| if node.gone.contains(&uid) { Life::Gone } else { Life::Lives };
         let gone = node.ledger.gone_holders(set(cores), life).into_iter();
         gone.map(|(uid, had)| format!("{uid} had {had}")).collect::<Vec<_>>()
     };

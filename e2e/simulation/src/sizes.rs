@@ -38,21 +38,24 @@ pub(crate) fn of_extender(
     ]
 }
 
-/// How many cores count as taken beyond those of pods that live. Nothing says whose they are while something is reserved.
+/// How many cores count as taken beyond those of pods that live. Nothing says whose they are while something is reserved, nor while a
+/// pod lives whose record somebody edited: what its init containers had is still its own, and only kubelet and the report say so.
 fn cores_of_nobody(
     sizes: &neuron_extender::Sizes,
     truth: &Truth,
     machines: &BTreeMap<String, Arc<Machine>>,
 ) -> usize {
-    let bound = truth.pods.values().filter(|pod| !pod.node.is_empty() && !pod.has_ended());
-    let cores = bound.filter_map(|pod| {
+    let bound = || truth.pods.values().filter(|pod| !pod.node.is_empty() && !pod.has_ended());
+    if sizes.reservations > 0 || bound().any(|pod| truth.edited_pods.contains(&pod.uid)) {
+        return 0;
+    }
+    let cores = bound().filter_map(|pod| {
         let machine = machines.get(&pod.node)?;
         let mut cores = recorded_of(machine, &pod.object);
         cores.extend(truth.containers_of(pod).flat_map(|(_, container)| container.units.iter().copied()));
         Some(cores.len())
     });
-    let taken = if sizes.reservations == 0 { sizes.cores_taken } else { 0 };
-    taken.saturating_sub(cores.sum())
+    sizes.cores_taken.saturating_sub(cores.sum())
 }
 
 /// What a node's plugin keeps; nothing while it does not run.
@@ -99,10 +102,12 @@ mod tests {
         };
         let truth = Truth { pods: [("u".to_owned(), pod)].into(), ..Truth::default() };
         let machines = BTreeMap::from([("n1".to_owned(), machine)]);
-        let of_nobody = |cores_taken, reservations| {
+        let edited = Truth { edited_pods: ["u".to_owned()].into(), ..truth.clone() };
+        let of_nobody = |truth, cores_taken, reservations| {
             let sizes = neuron_extender::Sizes { cores_taken, reservations, ..Default::default() };
-            cores_of_nobody(&sizes, &truth, &machines)
+            cores_of_nobody(&sizes, truth, &machines)
         };
-        assert_eq!((of_nobody(2, 0), of_nobody(6, 0), of_nobody(6, 1)), (0, 4, 0));
+        assert_eq!((of_nobody(&truth, 2, 0), of_nobody(&truth, 6, 0), of_nobody(&truth, 6, 1)), (0, 4, 0));
+        assert_eq!(of_nobody(&edited, 6, 0), 0);
     }
 }
