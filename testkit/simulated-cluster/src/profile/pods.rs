@@ -1,14 +1,21 @@
 //! Draws which pods come and go in an hour.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use simulator::random::Rng;
 
-use super::Generated;
+use super::{Generated, HOUR, REST, REST_BEGINS};
 use crate::names::SCHEDULER;
 use crate::plan::{Event, What};
+use crate::suite::Units;
 
 /// Pods that stay until they are deleted, for each node at most.
 const STAYING: usize = 1;
+/// Shapes that are tried at most until one can run.
+const SHAPES: usize = 8;
+/// When an hour's rest is over, in milliseconds.
+const REST_IS_OVER: u64 = REST_BEGINS + REST as u64 * 1000;
 /// Jobs and StatefulSets at one time, for each four nodes at most.
 const OWNERS: usize = 1;
 
@@ -49,6 +56,7 @@ impl Generated {
             }
             events.push(Event { at, what: what.unwrap_or_else(|| self.create(&mut draws, together)) });
         }
+        events.extend(self.given_up(&events, busy));
         events
     }
 
@@ -66,6 +74,29 @@ impl Generated {
             named(shape, &name)
         });
         What::Create { pods: pods.collect() }
+    }
+
+    /// Who made a pod that no node could ever run reads why, and deletes it within two minutes; after the rest, if that comes first.
+    /// Else such pods would become so many that kube-scheduler would do little else than try them again.
+    fn given_up(&self, events: &[Event], busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("given up");
+        let mut given_up = Vec::new();
+        for event in events {
+            let What::Create { pods } = &event.what else { continue };
+            for pod in pods.iter().filter(|pod| !self.can_ever_run(pod)) {
+                let at = event.at + draws.u64(20_000..120_000);
+                let at = if at < busy { at } else { draws.u64(REST_IS_OVER..HOUR) };
+                let pod = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+                given_up.push(Event { at, what: What::Delete { pod, grace: None } });
+            }
+        }
+        given_up
+    }
+
+    fn can_ever_run(&self, pod: &Value) -> bool {
+        let mut seen = BTreeSet::new();
+        let machines = self.nodes.iter().filter(|node| seen.insert(node.machine.as_str()));
+        machines.into_iter().any(|node| self.suite.can_run(node, pod, &Units::new()))
     }
 
     /// A pod that is deleted by force, perhaps while it is bound, and made anew under its name at once.
@@ -120,7 +151,7 @@ impl Generated {
         self.named += 1;
         if draws.bool() {
             let (ends, name) = (draws.u32(1..=120), format!("job{}", self.named));
-            let pod = self.shape(draws, Some(ends));
+            let pod = self.shape_that_runs(draws, Some(ends));
             let (parallelism, completions) = (draws.u32(1..=3), draws.u32(1..=6));
             return Some(What::Job { name, pod, parallelism, completions });
         }
@@ -128,7 +159,19 @@ impl Generated {
         self.owners.push_back(name.clone());
         // A pod of a StatefulSet that ends is made anew, under its name.
         let ends_after = draws.bool().then(|| draws.u32(60..=1800));
-        Some(What::StatefulSet { name, pod: self.shape(draws, ends_after), replicas })
+        Some(What::StatefulSet { name, pod: self.shape_that_runs(draws, ends_after), replicas })
+    }
+
+    /// A shape that a node could run, as far as a few tries find one: an owner would make a hopeless pod again and again.
+    fn shape_that_runs(&self, draws: &mut Rng, ends_after: Option<u32>) -> Value {
+        let mut shape = self.shape(draws, ends_after);
+        for _ in 0..SHAPES {
+            if self.can_ever_run(&shape) {
+                break;
+            }
+            shape = self.shape(draws, ends_after);
+        }
+        shape
     }
 }
 
