@@ -37,6 +37,11 @@ impl System {
         Self { platform }
     }
 
+    /// What it stands on, for a platform that is another in one thing and asks this one for the rest.
+    pub fn platform(&self) -> &Arc<dyn Platform> {
+        &self.platform
+    }
+
     /// Starts a task. It goes on when the handle is dropped.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
