@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device_manager::assignments::Assignment;
 use super::device_mount::DeviceMount;
+use super::plugin_call::PluginCall;
 
 /// Runs containers. A closure `Fn(&ContainerStart) -> ContainerRun` is one too. Nothing here may block for long or call the
 /// kubelet.
@@ -25,6 +26,9 @@ pub trait ContainerRuntime: Send + Sync {
     /// Which ids kubelet has given to whom has changed. It is no business of a real runtime, but of whoever watches what
     /// containers get. Called before kubelet does anything by it; `assignments` are all, as the checkpoint has them.
     fn assigned(&self, _assignments: &[Assignment]) {}
+
+    /// Kubelet and a device plugin have said something to each other. As [`Self::assigned`], for whoever watches.
+    fn plugin_called(&self, _call: &PluginCall) {}
 }
 
 impl<F: Fn(&ContainerStart) -> ContainerRun + Send + Sync> ContainerRuntime for F {

@@ -14,6 +14,7 @@ mod files;
 mod free_choices;
 mod lease;
 mod node_status;
+mod plugin_call;
 mod pods;
 mod shared;
 
@@ -43,6 +44,7 @@ pub use self::device_manager::plugins::STOP_GRACE;
 pub use self::device_mount::DeviceMount;
 pub use self::error::KubeletError;
 pub use self::free_choices::FreeChoices;
+pub use self::plugin_call::PluginCall;
 
 use self::device_manager::checkpoint::Checkpoint;
 use self::device_manager::devices::Devices;
@@ -139,6 +141,30 @@ impl Kubelet {
         self.shared.hold_lists.send_replace(hold);
     }
 
+    /// Injects a fault: ends the streams of every plugin, as where kubelet drops a plugin for another's end (up to 1.36). It
+    /// stays as it is; a plugin that does not notice is not used any more.
+    pub fn drop_plugins(&self) {
+        let dropped = locked(&self.shared.devices).plugins.drop_all(self.shared.clock.now());
+        if dropped {
+            self.shared.devices_changed.notify_one();
+        }
+    }
+
+    /// Injects a fault: with `true` plugins are asked which ids they prefer, and given others where there are any, as by a
+    /// topology manager with another view; until called with `false`.
+    pub fn ignore_preferences(&self, ignore: bool) {
+        self.shared.ignores_preferences.store(ignore, Ordering::SeqCst);
+    }
+
+    /// Injects a fault: kills a container that runs, which then restarts as its pod says. Whether it ran.
+    pub async fn kill_container(&self, pod_uid: &str, container: &str) -> bool {
+        let killed = locked(&self.shared.containers).kill(pod_uid, container, self.shared.clock.now());
+        pods::ends::tell(&self.shared);
+        self.shared.container_killed.notify_waiters();
+        self.shared.save_containers().await;
+        killed
+    }
+
     /// How many registered plugins have a list that [`Self::hold_device_lists`] keeps from being read.
     pub fn held_device_lists(&self) -> usize {
         self.shared.held_lists.load(Ordering::SeqCst)
@@ -199,6 +225,8 @@ async fn open(
         panic_reason: Mutex::new(None),
         hold_lists: watch::Sender::new(false),
         held_lists: AtomicUsize::new(0),
+        ignores_preferences: AtomicBool::new(false),
+        container_killed: Notify::new(),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),
         config,

@@ -55,6 +55,10 @@ pub(crate) struct Shared {
     pub(crate) hold_lists: watch::Sender<bool>,
     /// How many lists wait to be read.
     pub(crate) held_lists: AtomicUsize,
+    /// Whether ids are given that the plugin does not prefer.
+    pub(crate) ignores_preferences: AtomicBool,
+    /// Tells the workers of pods that a container was killed.
+    pub(crate) container_killed: Notify,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }

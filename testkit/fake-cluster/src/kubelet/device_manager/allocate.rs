@@ -16,6 +16,7 @@ use super::plugins::Ids;
 use super::rpc_error::rpc_error;
 use crate::amounts::Amounts;
 use crate::calls::called;
+use crate::kubelet::plugin_call::PluginCall;
 use crate::kubelet::shared::{Shared, locked};
 
 /// Gives `container` its ids of every plugin's resource, first those of `hand_down`.
@@ -76,6 +77,16 @@ async fn assign(shared: &Shared, request: &DeviceRequest<'_>, ids: Ids) -> Resul
             called(format_args!("Allocate {ids:?} of {resource} for {container} of {pod_uid}: {error}"))
         }
     }
+    shared.runtime.plugin_called(&PluginCall::Allocated {
+        resource: (*resource).to_owned(),
+        pod_uid: (*pod_uid).to_owned(),
+        container: (*container).to_owned(),
+        ids: ids.clone(),
+        answer: match &answer {
+            Ok(answer) => Ok(answer.get_ref().container_responses.clone()),
+            Err(error) => Err(error.to_string()),
+        },
+    });
     let mut devices = locked(&shared.devices);
     let answer = match answer {
         Ok(answer) => answer.into_inner(),

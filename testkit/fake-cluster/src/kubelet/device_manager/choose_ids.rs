@@ -1,6 +1,8 @@
 //! Which ids a container gets (kubelet's `devicesToAllocate`, topology policy none): first those handed down, then those
 //! that the plugin prefers, then any. Called by `allocate`.
 
+use std::sync::atomic::Ordering;
+
 use kubelet_api::deviceplugin::v1beta1::{ContainerPreferredAllocationRequest, PreferredAllocationRequest};
 use runtime::reached;
 
@@ -8,6 +10,7 @@ use super::allocate_error::AllocateError;
 use super::plugins::{Ids, Plugin};
 use super::rpc_error::rpc_error;
 use crate::calls::called;
+use crate::kubelet::plugin_call::PluginCall;
 use crate::kubelet::shared::{Shared, locked};
 
 /// One container's request of one resource.
@@ -47,6 +50,9 @@ pub(super) async fn choose_ids(
     }
     let plugin = plugin.ok_or(AllocateError::NoEndpoint(resource))?;
     let preferred = preferred_ids(shared, request, &plugin, &available, &chosen).await?;
+    if shared.ignores_preferences.load(Ordering::SeqCst) {
+        take(shared, request, &available.difference(&preferred).cloned().collect(), &mut chosen);
+    }
     take(shared, request, &preferred.intersection(&available).cloned().collect(), &mut chosen);
     take(shared, request, &available, &mut chosen);
     if chosen.len() < request.count {
@@ -128,17 +134,23 @@ async fn preferred_ids(
             allocation_size: i32::try_from(request.count).unwrap_or(i32::MAX),
         }
     };
-    let call = PreferredAllocationRequest { container_requests: vec![container_request] };
+    let call = PreferredAllocationRequest { container_requests: vec![container_request.clone()] };
     let answer = tokio::select! {
         biased;
         () = shared.stopping.cancelled() => return Err(AllocateError::KubeletStops),
         answer = client.get_preferred_allocation(call) => answer,
     };
-    let answer =
-        answer.map_err(|error| AllocateError::Preference(rpc_error(&error, &plugin.socket)))?.into_inner();
-    let first = answer.container_responses.into_iter().next();
-    let preferred: Ids = first.into_iter().flat_map(|first| first.device_i_ds).collect();
+    let answer = answer.map_err(|error| rpc_error(&error, &plugin.socket)).map(|answer| {
+        let first = answer.into_inner().container_responses.into_iter().next();
+        first.into_iter().flat_map(|first| first.device_i_ds).collect::<Ids>()
+    });
     let DeviceRequest { pod_uid, container, resource, .. } = request;
+    shared.runtime.plugin_called(&PluginCall::Preferred {
+        resource: (*resource).to_owned(),
+        request: container_request,
+        answer: answer.clone(),
+    });
+    let preferred = answer.map_err(AllocateError::Preference)?;
     called(format_args!("preferred of {resource} for {container} of {pod_uid}: {preferred:?}"));
     Ok(preferred)
 }

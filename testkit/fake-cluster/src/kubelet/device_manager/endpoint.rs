@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 
 use super::plugins::AlreadyConnected;
 use super::rpc_error::rpc_error;
+use crate::kubelet::plugin_call::PluginCall;
 use crate::kubelet::shared::{Shared, locked};
 
 /// How long kubelet dials a plugin back while Register is open.
@@ -21,6 +22,12 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Dials the plugin on `socket`, asks for its options, makes it the resource's plugin and follows its list.
 pub(crate) async fn connect(shared: &Arc<Shared>, resource: &str, socket: &Path) -> Result<(), Status> {
     let connected = try_connect(shared, resource, socket).await;
+    // Before its first list can come.
+    shared.runtime.plugin_called(&PluginCall::Registered {
+        resource: resource.to_owned(),
+        endpoint: name_of(socket),
+        answer: connected.as_ref().map(|_| ()).map_err(|error| error.message().to_owned()),
+    });
     let (client, dropped) = connected.inspect_err(|_| {
         locked(&shared.devices).plugins.not_connected(resource, socket);
     })?;
@@ -54,6 +61,11 @@ async fn try_connect(
     Ok((client, dropped))
 }
 
+/// The name of a plugin's socket.
+fn name_of(socket: &Path) -> String {
+    socket.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// Counts one held list while it lives.
 struct HeldList<'a>(&'a AtomicUsize);
 
@@ -85,6 +97,11 @@ async fn follow(
         drop(held_list);
         let mut lists = client.list_and_watch(Empty {}).await?.into_inner();
         while let Some(list) = lists.message().await? {
+            shared.runtime.plugin_called(&PluginCall::Listed {
+                resource: resource.clone(),
+                endpoint: name_of(&socket),
+                devices: list.devices.iter().map(|one| (one.id.clone(), one.health.clone())).collect(),
+            });
             locked(&shared.devices).list(&resource, list.devices);
             // A list counts although it is not written down.
             let _ = shared.save_checkpoint().await;

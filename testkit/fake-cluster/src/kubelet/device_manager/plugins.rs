@@ -147,6 +147,19 @@ impl Plugins {
         }
     }
 
+    /// Drops every plugin that is connected: their streams end. Whether there was any.
+    pub(crate) fn drop_all(&mut self, now: Timestamp) -> bool {
+        let connected = self.plugins.iter().flat_map(|(resource, plugins)| {
+            let connected = plugins.iter().filter(|plugin| plugin.stopped_at.is_none());
+            connected.map(|plugin| (resource.clone(), plugin.socket.clone()))
+        });
+        let connected: Vec<(String, PathBuf)> = connected.collect();
+        for (resource, socket) in &connected {
+            self.disconnected(resource, socket, now);
+        }
+        !connected.is_empty()
+    }
+
     /// Replaces what is known of the resource by a plugin's list.
     pub(super) fn list(&mut self, resource: &str, devices: Vec<Device>) {
         let mut listed = Listed::default();

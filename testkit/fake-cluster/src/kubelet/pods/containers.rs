@@ -124,6 +124,14 @@ impl Containers {
         last.filter(|last| *last > now)
     }
 
+    /// SIGKILL to one container. Whether it ran.
+    pub(crate) fn kill(&mut self, pod_uid: &str, container: &str, now: Timestamp) -> bool {
+        let found = self.pods.get_mut(pod_uid).and_then(|containers| containers.get_mut(container));
+        let Some(found) = found.filter(|found| !found.run.has_ended(now)) else { return false };
+        (found.run.ends, found.run.exit_code) = (Some(now), KILLED);
+        true
+    }
+
     /// Forgets a pod.
     pub(crate) fn forget(&mut self, pod_uid: &str) {
         self.pods.remove(pod_uid);

@@ -59,7 +59,11 @@ impl Worker {
     /// Runs containers until every one has ended for good or the pod is to stop.
     async fn live(&mut self) {
         let mut reported = Value::Null;
+        let shared = Arc::clone(&self.shared);
         loop {
+            // One that is killed while this looks at everything is not missed.
+            let mut killed = std::pin::pin!(shared.container_killed.notified());
+            killed.as_mut().enable();
             let now = self.shared.clock.now();
             let runs = ends::runs(&self.shared, &self.uid);
             let plan = plan(&self.pod, &runs, now);
@@ -87,6 +91,7 @@ impl Worker {
                 () = until_stopped(&mut stop) => {}
                 () = wake, if plan.wake.is_some() => {}
                 () = self.devices_differ(&devices) => {}
+                () = killed => {}
             }
         }
         let now = self.shared.clock.now();
