@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
+use tonic::transport::Channel;
 
 use crate::socket;
 
@@ -28,12 +29,16 @@ pub async fn list(node: &str, resource: &str) -> anyhow::Result<Assignments> {
 
 async fn ask(node: &str, resource: &str) -> anyhow::Result<Assignments> {
     let (channel, _connection) = socket::dial(node, SOCKET).await?;
+    of(channel, resource).await.with_context(|| format!("pod resources of {node}"))
+}
+
+/// Asks the kubelet at the other end who has what of a resource.
+///
+/// # Errors
+/// kubelet does not answer.
+pub async fn of(channel: Channel, resource: &str) -> anyhow::Result<Assignments> {
     let mut kubelet = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    let listed = kubelet
-        .list(ListPodResourcesRequest {})
-        .await
-        .with_context(|| format!("pod resources of {node}"))?
-        .into_inner();
+    let listed = kubelet.list(ListPodResourcesRequest {}).await?.into_inner();
     let mut assigned = Assignments::new();
     for pod in listed.pod_resources {
         let containers = assigned.entry(format!("{}/{}", pod.namespace, pod.name)).or_default();
