@@ -7,30 +7,27 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
-use kind_driver::pod_resources::{self, Assignments};
+use kind_driver::pod_resources::Assignments;
 use kind_driver::status::{containers, is_ready, phase};
-use kind_driver::{Cluster, WAIT};
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
 use serde_json::{Value, json};
 use testkit_support::Release;
 use tokio::time::Instant;
 
 use super::NAMESPACE;
-use super::plugin::{Plugin, Report};
+use super::plugin::Report;
+use super::stage::Stage;
 
 /// The container of a pod that has one.
 pub(crate) const MAIN: &str = "main";
-/// How long what must not change is looked at. Kubernetes takes a minute.
+/// How long what must not change is looked at on kind. Kubernetes takes a minute.
 pub(crate) const STEADY: Duration = Duration::from_secs(20);
 /// The label of every pod of a case.
 const LABEL: (&str, &str) = ("plugin-conformance", "case");
 
 /// A case's surroundings.
 pub(crate) struct CaseContext<'a> {
-    pub(crate) cluster: &'a Cluster,
-    pub(crate) plugin: &'a dyn Plugin,
-    /// The worker's name.
-    pub(crate) node: &'a str,
+    pub(crate) stage: Stage<'a>,
     /// Whether to wait for kubelet's five minutes too.
     pub(crate) grace: bool,
     pub(crate) kubelet_stopped: AtomicBool,
@@ -40,11 +37,9 @@ pub(crate) struct CaseContext<'a> {
 }
 
 impl<'a> CaseContext<'a> {
-    pub(crate) fn new(cluster: &'a Cluster, plugin: &'a dyn Plugin, node: &'a str, grace: bool) -> Self {
+    pub(crate) fn new(stage: Stage<'a>, grace: bool) -> Self {
         Self {
-            cluster,
-            plugin,
-            node,
+            stage,
             grace,
             kubelet_stopped: AtomicBool::new(false),
             devices: AtomicU64::new(0),
@@ -72,28 +67,36 @@ impl<'a> CaseContext<'a> {
 
     /// The object that stands for the node.
     pub(crate) async fn node_object(&self) -> anyhow::Result<Node> {
-        self.cluster.node(self.node).await
+        let (nodes, name) = (Api::<Node>::all(self.stage.client()), self.stage.node());
+        nodes.get(name).await.with_context(|| format!("reading node {name}"))
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.cluster.client(), NAMESPACE)
+        Api::namespaced(self.stage.client(), NAMESPACE)
     }
 
     /// Asks for the removal of every pod of the cases.
     pub(crate) async fn remove_pods(&self) -> anyhow::Result<()> {
-        self.pods()
-            .delete_collection(&DeleteParams::default(), &of_cases())
-            .await
-            .context("removing pods")?;
+        // One by one: the embedded API server has no other way.
+        for pod in self.pods().list(&of_cases()).await.context("listing pods")?.items {
+            let name = pod.metadata.name.unwrap_or_default();
+            match self.pods().delete(&name, &DeleteParams::default()).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(error).with_context(|| format!("removing pod {name}")),
+            }
+        }
         Ok(())
     }
 
     /// Waits until no pod of an earlier case is left.
     pub(crate) async fn no_pod_is_left(&self) -> anyhow::Result<()> {
-        WAIT.until("the pods of the last case to be gone", async || {
-            Ok(self.pods().list_metadata(&of_cases()).await?.items.is_empty())
-        })
-        .await
+        self.stage
+            .wait()
+            .until("the pods of the last case to be gone", async || {
+                Ok(self.pods().list(&of_cases()).await?.items.is_empty())
+            })
+            .await
     }
 
     pub(crate) async fn pod(&self, name: &str) -> anyhow::Result<Pod> {
@@ -112,10 +115,10 @@ impl<'a> CaseContext<'a> {
 
     /// A container that asks for this many devices and reports them.
     pub(crate) fn container(&self, name: &str, devices: u64, ends_after: Option<Duration>) -> Value {
-        let mut container = self.plugin.container(ends_after);
+        let mut container = self.stage.container(ends_after);
         container["name"] = json!(name);
         container["imagePullPolicy"] = json!("IfNotPresent");
-        container["resources"]["limits"][&self.plugin.description().resource] = json!(devices.to_string());
+        container["resources"]["limits"][&self.stage.description().resource] = json!(devices.to_string());
         container
     }
 
@@ -124,7 +127,7 @@ impl<'a> CaseContext<'a> {
         let mut manifest = manifest.clone();
         manifest["metadata"]["labels"][LABEL.0] = json!(LABEL.1);
         manifest["spec"]["terminationGracePeriodSeconds"] = json!(1);
-        if let Some(scheduler) = &self.plugin.description().scheduler {
+        if let Some(scheduler) = &self.stage.description().scheduler {
             manifest["spec"]["schedulerName"] = json!(scheduler);
         }
         let pod: Pod = serde_json::from_value(manifest)?;
@@ -148,7 +151,8 @@ impl<'a> CaseContext<'a> {
         condition: impl Fn(&Pod) -> bool,
     ) -> anyhow::Result<()> {
         let wait = format!("pod {name} {what}");
-        let found = WAIT.found(&wait, async || {
+        let longest = self.stage.wait();
+        let found = longest.found(&wait, async || {
             let pod = self.pods().get_opt(name).await?;
             Ok(pod.filter(|pod| condition(pod) || phase(pod) == "Failed"))
         });
@@ -172,17 +176,21 @@ impl<'a> CaseContext<'a> {
     pub(crate) async fn delete(&self, name: &str, params: DeleteParams) -> anyhow::Result<()> {
         self.step(format!("deleting pod {name}"));
         self.pods().delete(name, &params).await.with_context(|| format!("deleting pod {name}"))?;
-        WAIT.until(&format!("pod {name} to be gone"), async || Ok(self.pods().get_opt(name).await?.is_none()))
+        self.stage
+            .wait()
+            .until(&format!("pod {name} to be gone"), async || Ok(self.pods().get_opt(name).await?.is_none()))
             .await
     }
 
     /// What the container that runs now printed of what it has.
     pub(crate) async fn report(&self, pod: &str, container: &str) -> anyhow::Result<Report> {
         let params = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
-        WAIT.found(&format!("report of container {pod}/{container}"), async || {
-            Ok(self.plugin.report(&self.pods().logs(pod, &params).await?))
-        })
-        .await
+        self.stage
+            .wait()
+            .found(&format!("report of container {pod}/{container}"), async || {
+                Ok(self.stage.report(&self.pods().logs(pod, &params).await?))
+            })
+            .await
     }
 
     /// The ids of the devices that the container sees.
@@ -190,7 +198,12 @@ impl<'a> CaseContext<'a> {
     /// # Errors
     /// It sees none.
     pub(crate) async fn sees(&self, pod: &str, container: &str) -> anyhow::Result<Vec<String>> {
-        let ids = self.report(pod, container).await?.ids;
+        let report = self.report(pod, container).await?;
+        let ids = if self.stage.description().reports_ids {
+            report.ids
+        } else {
+            self.assigned(pod, container).await?
+        };
         ensure!(!ids.is_empty(), "{pod}/{container} requested a device but started successfully without");
         Ok(ids)
     }
@@ -210,11 +223,10 @@ impl<'a> CaseContext<'a> {
 
     /// Which containers have which devices, as kubelet says; one that has just started is given time.
     pub(crate) async fn assignments(&self) -> anyhow::Result<Assignments> {
-        let resource = &self.plugin.description().resource;
-        WAIT.found("list of kubelet's pod resources", async || {
-            Ok(Some(pod_resources::list(self.node, resource).await?))
-        })
-        .await
+        self.stage
+            .wait()
+            .found("list of kubelet's pod resources", async || Ok(Some(self.stage.assignments().await?)))
+            .await
     }
 
     /// The ids that kubelet says the container has.
@@ -258,7 +270,7 @@ impl<'a> CaseContext<'a> {
         self.pod_until(name, "to be the same that still runs", same).await
     }
 
-    /// Checks for [`STEADY`] that the pod stays in this phase.
+    /// Checks for a while that the pod stays in this phase.
     pub(crate) async fn stays(&self, pod: &str, wanted: &str) -> anyhow::Result<()> {
         self.steadily(&format!("{pod} stays {wanted}"), || async {
             let found = self.pod(pod).await?;
@@ -270,17 +282,18 @@ impl<'a> CaseContext<'a> {
         .await
     }
 
-    /// Looks again and again for [`STEADY`]; the first error ends it.
+    /// Looks again and again for a while; the first error ends it.
     pub(crate) async fn steadily<F: Future<Output = anyhow::Result<()>>>(
         &self,
         what: &str,
         look: impl Fn() -> F,
     ) -> anyhow::Result<()> {
-        self.step(format!("checking for {} s that {what}", STEADY.as_secs()));
-        let end = Instant::now() + STEADY;
+        let steady = self.stage.steady();
+        self.step(format!("checking for {} s that {what}", steady.as_secs_f64()));
+        let end = Instant::now() + steady;
         while Instant::now() < end {
             look().await?;
-            tokio::time::sleep(WAIT.poll).await;
+            tokio::time::sleep(self.stage.wait().poll).await;
         }
         Ok(())
     }

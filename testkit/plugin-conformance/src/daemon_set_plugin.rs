@@ -20,8 +20,8 @@ pub struct DaemonSetPlugin<'c> {
     switch: DaemonSetSwitch,
     /// How many devices it advertises on each node.
     devices: u64,
-    container: fn(Option<Duration>) -> Value,
-    report: fn(&str) -> Option<Report>,
+    container: Box<dyn Fn(Option<Duration>) -> Value + Send + Sync>,
+    report: Box<dyn Fn(&str) -> Option<Report> + Send + Sync>,
 }
 
 impl<'c> DaemonSetPlugin<'c> {
@@ -37,8 +37,8 @@ impl<'c> DaemonSetPlugin<'c> {
         daemon_set: &str,
         description: Description,
         devices: u64,
-        container: fn(Option<Duration>) -> Value,
-        report: fn(&str) -> Option<Report>,
+        container: impl Fn(Option<Duration>) -> Value + Send + Sync + 'static,
+        report: impl Fn(&str) -> Option<Report> + Send + Sync + 'static,
     ) -> anyhow::Result<Self> {
         cluster.workers_have_joined().await?;
         cluster.kubectl(&["apply", "-f", "-"], manifests).await.context("installing the plugin")?;
@@ -49,6 +49,7 @@ impl<'c> DaemonSetPlugin<'c> {
             label: LABEL.to_owned(),
         };
         switch.install(cluster).await?;
+        let (container, report) = (Box::new(container), Box::new(report));
         Ok(Self { cluster, description, switch, devices, container, report })
     }
 }
@@ -88,7 +89,7 @@ impl Plugin for DaemonSetPlugin<'_> {
 }
 
 /// Whether a node that always advertises so many devices serves a case.
-fn preparation(has: u64, needed: Devices) -> Preparation {
+pub(crate) fn preparation(has: u64, needed: Devices) -> Preparation {
     match needed {
         Devices::One if has != 1 => {
             Preparation::NotPossible(format!("the case needs a node with one device; this one has {has}"))

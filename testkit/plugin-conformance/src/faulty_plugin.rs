@@ -1,6 +1,7 @@
 //! A device plugin that fails where a test needs one that does: beside the plugin under test with a resource of its own, or
 //! in its place. It runs in this process; its socket is in the node. Used by the cases, and by tests of kubelet's faults.
 
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,8 +11,8 @@ use futures::{Stream, StreamExt as _, stream};
 use kubelet_api::deviceplugin::v1beta1::device_plugin_server::{DevicePlugin, DevicePluginServer};
 use kubelet_api::deviceplugin::v1beta1::registration_client::RegistrationClient;
 use kubelet_api::deviceplugin::v1beta1::{
-    AllocateRequest, AllocateResponse, Device, DevicePluginOptions, Empty, HEALTHY, ListAndWatchResponse,
-    PreStartContainerRequest, PreStartContainerResponse, PreferredAllocationRequest,
+    AllocateRequest, AllocateResponse, Device, DevicePluginOptions, Empty, HEALTHY, KUBELET_SOCKET,
+    ListAndWatchResponse, PreStartContainerRequest, PreStartContainerResponse, PreferredAllocationRequest,
     PreferredAllocationResponse, RegisterRequest, VERSION,
 };
 use tokio::net::UnixStream;
@@ -45,7 +46,7 @@ pub enum Fault {
 
 /// A faulty plugin that serves until it is dropped.
 pub struct FaultyPlugin {
-    node: String,
+    place: Place,
     resource: String,
     /// The name of its socket in kubelet's folder.
     socket: String,
@@ -53,7 +54,19 @@ pub struct FaultyPlugin {
     calls: Calls,
     fail_now: CancellationToken,
     _tasks: JoinSet<()>,
-    _connection: Child,
+}
+
+/// Where kubelet's folder is.
+enum Place {
+    /// In a node of kind, and the program that brings the plugin's socket there.
+    Node(String, #[expect(dead_code, reason = "it ends with the plugin")] Child),
+    /// On this machine.
+    Folder(PathBuf),
+}
+
+/// The resource of a faulty plugin that has one of its own.
+pub(crate) fn resource_of(fault: Fault) -> String {
+    format!("test.device/plugin-conformance-{fault:?}").to_lowercase()
 }
 
 /// The calls of kubelet, in order.
@@ -65,8 +78,7 @@ impl FaultyPlugin {
     /// # Errors
     /// Its socket does not come to be in the node.
     pub async fn start(cluster: &Cluster, node: &str, fault: Fault) -> anyhow::Result<Self> {
-        let resource = format!("test.device/plugin-conformance-{fault:?}").to_lowercase();
-        Self::of(cluster, node, resource, fault).await
+        Self::of(cluster, node, resource_of(fault), fault).await
     }
 
     /// Serves this resource. A kubelet before 1.37 should know no other plugin of it that lives.
@@ -96,16 +108,23 @@ impl FaultyPlugin {
             Ok(cluster.exec(node, &format!("test -S {path} && echo yes || :")).await?.trim() == "yes")
         })
         .await?;
-        Ok(Self {
-            node: node.to_owned(),
-            resource,
-            socket,
-            fault,
-            calls,
-            fail_now,
-            _tasks: tasks,
-            _connection: program,
-        })
+        let place = Place::Node(node.to_owned(), program);
+        Ok(Self { place, resource, socket, fault, calls, fail_now, _tasks: tasks })
+    }
+
+    /// As [`Self::of`], in a kubelet's folder of this machine.
+    pub(crate) fn in_folder(folder: &Path, resource: String, fault: Fault) -> anyhow::Result<Self> {
+        let socket = format!("faulty-plugin-{}.sock", resource.replace('/', "-"));
+        let listener = kubelet_api::unix::listen(&folder.join(&socket))?;
+        let (calls, fail_now) = (Calls::default(), CancellationToken::new());
+        let service = Service { fault, calls: Arc::clone(&calls), fail_now: fail_now.clone() };
+        let serving = Server::builder().add_service(DevicePluginServer::new(service));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let _broken = serving.serve_with_incoming(kubelet_api::unix::incoming(listener)).await;
+        });
+        let place = Place::Folder(folder.to_owned());
+        Ok(Self { place, resource, socket, fault, calls, fail_now, _tasks: tasks })
     }
 
     /// The resource it registers.
@@ -118,7 +137,13 @@ impl FaultyPlugin {
     /// # Errors
     /// kubelet cannot be reached, or does not answer in time.
     pub async fn register(&self) -> anyhow::Result<Result<(), Status>> {
-        let (channel, _connection) = socket::dial(&self.node, &format!("{FOLDER}/kubelet.sock")).await?;
+        let (channel, _connection) = match &self.place {
+            Place::Node(node, _) => {
+                let (channel, connection) = socket::dial(node, &format!("{FOLDER}/{KUBELET_SOCKET}")).await?;
+                (channel, Some(connection))
+            }
+            Place::Folder(folder) => (kubelet_api::unix::connect(&folder.join(KUBELET_SOCKET)).await?, None),
+        };
         let request = RegisterRequest {
             version: VERSION.to_owned(),
             endpoint: self.socket.clone(),
@@ -148,6 +173,15 @@ impl FaultyPlugin {
             Fault::ListFails | Fault::ListFailsLater | Fault::NeverLists => {
                 &["GetDevicePluginOptions", "ListAndWatch"]
             }
+        }
+    }
+}
+
+impl Drop for FaultyPlugin {
+    fn drop(&mut self) {
+        if let Place::Folder(folder) = &self.place {
+            // kubelet may have removed it.
+            let _gone = std::fs::remove_file(folder.join(&self.socket));
         }
     }
 }

@@ -1,7 +1,21 @@
-//! Kubernetes' own node e2e cases for device plugins (`test/e2e_node` of Kubernetes 1.34 and 1.37), for any device plugin on a
-//! cluster of kind: each case by its name in Kubernetes' words, its steps written anew for what a harness outside the node
-//! can do.
+//! What a device plugin is held to: Kubernetes' own node e2e cases (`test/e2e_node` of Kubernetes 1.34 and 1.37), each by its name
+//! in Kubernetes' words, its steps written anew for what a harness outside the node can do; and what kubelet does besides. For
+//! any device plugin, on a node in this process, with kubelet's sockets in a temporary folder, or on a cluster of kind.
 //!
+//! # A plugin that is a command
+//! ```no_run
+//! use plugin_conformance::{CASES, EmbeddedNode, EmbeddedPlugin, results, run_embedded};
+//!
+//! # async fn test() -> anyhow::Result<()> {
+//! let plugin = EmbeddedPlugin::new("toy-device-plugin --socket-dir {plugins-dir}", "example.com/pair", 4);
+//! let node = EmbeddedNode::up(plugin).await?;
+//! let rows = run_embedded(&node, &CASES.iter().collect::<Vec<_>>(), |_| {}).await;
+//! println!("{}\n{}", results::table(&rows), results::summary(&rows));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A plugin on kind
 //! A plugin is described by a [`Plugin`]: which pods it runs in, which resource it advertises, how to stop and start it,
 //! and a container that reports which devices it has. A case that needs something which the plugin does not have is not
 //! applicable, and says why.
@@ -23,6 +37,7 @@
 //!     scheduler: None,
 //!     injection: Injection::DeviceNodes,
 //!     sets_health: false,
+//!     reports_ids: true,
 //!     takes_over_within: None,
 //! };
 //! let manifests = std::fs::read_to_string("toy-plugin.yml")?;
@@ -51,22 +66,31 @@
 mod case_context;
 mod cases;
 mod daemon_set_plugin;
+mod embedded;
 pub mod faulty_plugin;
+pub mod junit;
+mod kind_stage;
+mod manifest_plugin;
 mod node_control;
 pub mod plugin;
 pub mod results;
 mod second_plugin;
+mod stage;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use futures::future::BoxFuture;
-use kind_driver::{Cluster, Evidence};
+use kind_driver::Cluster;
 use tokio::time::Instant;
 
 use case_context::CaseContext;
 pub use cases::CASES;
 pub use daemon_set_plugin::DaemonSetPlugin;
+pub use embedded::{EmbeddedNode, EmbeddedPlugin};
+use kind_stage::KindStage;
+pub use manifest_plugin::{InstalledPlugin, ManifestPlugin};
 pub use plugin::{Description, Devices, Injection, Plugin, Preparation, Report, WithEachDevice};
 use results::{CaseResult, Row};
+use stage::Stage;
 
 /// What a cluster for these cases has on: health in a pod's status, which is on by itself only from Kubernetes 1.36.
 pub const FEATURE_GATES: [&str; 1] = ["ResourceHealthStatus"];
@@ -74,12 +98,12 @@ pub const FEATURE_GATES: [&str; 1] = ["ResourceHealthStatus"];
 /// The namespace of the cases' pods.
 const NAMESPACE: &str = "default";
 
-/// One of Kubernetes' cases.
+/// One case.
 #[derive(Debug)]
 pub struct Case {
-    /// The file under `test/e2e_node` of Kubernetes.
+    /// The file under `test/e2e_node` of Kubernetes, or what it is about.
     pub file: &'static str,
-    /// Its name, in Kubernetes' words.
+    /// Its name; of Kubernetes' own cases in its words.
     pub name: &'static str,
     devices: Devices,
     /// Whether it makes devices unhealthy.
@@ -108,19 +132,28 @@ pub async fn run(
     progress: impl Fn(&Row),
 ) -> anyhow::Result<Vec<Row>> {
     let node = cluster.workers().first().context("the cluster has no worker")?;
+    Ok(all(Stage::Kind(KindStage { cluster, plugin, node }), cases, grace, progress).await)
+}
+
+/// Carries the cases out in order on the embedded node, kubelet's five minutes included, which take no time there.
+pub async fn run_embedded(node: &EmbeddedNode, cases: &[&Case], progress: impl Fn(&Row)) -> Vec<Row> {
+    all(Stage::Embedded(node), cases, true, progress).await
+}
+
+async fn all(stage: Stage<'_>, cases: &[&Case], grace: bool, progress: impl Fn(&Row)) -> Vec<Row> {
     let mut rows = Vec::new();
     for case in cases {
-        let row = one(cluster, plugin, node, case, grace).await;
+        let row = one(stage, case, grace).await;
         progress(&row);
         rows.push(row);
     }
-    Ok(rows)
+    rows
 }
 
 /// One case on a clean node. What it stopped runs again afterwards, whatever came of it.
-async fn one(cluster: &Cluster, plugin: &dyn Plugin, node: &str, case: &Case, grace: bool) -> Row {
+async fn one(stage: Stage<'_>, case: &Case, grace: bool) -> Row {
     let began = Instant::now();
-    let context = CaseContext::new(cluster, plugin, node, grace);
+    let context = CaseContext::new(stage, grace);
     let prepared = prepare(&context, case).await;
     let is_prepared = matches!(prepared, Ok(None));
     let mut result = match prepared {
@@ -128,17 +161,18 @@ async fn one(cluster: &Cluster, plugin: &dyn Plugin, node: &str, case: &Case, gr
         Ok(Some(why)) => Ok(CaseOutcome::NotApplicable(why)),
         Err(error) => Err(error.context("preparing the node")),
     };
-    let mut failed = result.is_err();
+    if let Some(why) = context.panic_reason().await {
+        result = Err(anyhow!("kubelet panicked: {why}"));
+    }
+    let failed = result.is_err();
     if let Err(error) = result {
-        result = Err(with_evidence(cluster, plugin.description(), case, error).await);
+        result = Err(stage.failed(&folder_name(case), error).await);
     }
     if is_prepared {
         let tidied = context.tidy().await.context("tidying up");
-        failed |= tidied.is_err();
-        result = result.and_then(|seen| tidied.map(|()| seen));
-    }
-    if failed {
-        plugin.failed_on(node).await;
+        if let (Err(error), false) = (&tidied, failed) {
+            result = Err(stage.failed(&folder_name(case), anyhow!("{error:#}")).await);
+        }
     }
     let (result, seen) = match result {
         Ok(CaseOutcome::Passed(seen)) => (CaseResult::Passed, seen),
@@ -151,12 +185,12 @@ async fn one(cluster: &Cluster, plugin: &dyn Plugin, node: &str, case: &Case, gr
 
 /// Readies the node; or why the case is not applicable.
 async fn prepare(context: &CaseContext<'_>, case: &Case) -> anyhow::Result<Option<String>> {
-    if case.sets_health && !context.plugin.description().sets_health {
+    if case.sets_health && !context.stage.description().sets_health {
         return Ok(Some("nothing is known that makes a device of this plugin unhealthy".to_owned()));
     }
     context.remove_pods().await?;
     context.no_pod_is_left().await?;
-    match context.plugin.prepare(context.node, case.devices).await? {
+    match context.stage.prepare(case.devices).await? {
         Preparation::NotPossible(why) => Ok(Some(why)),
         Preparation::Ready(devices) => {
             context.set_devices(devices);
@@ -164,19 +198,6 @@ async fn prepare(context: &CaseContext<'_>, case: &Case) -> anyhow::Result<Optio
             Ok(None)
         }
     }
-}
-
-async fn with_evidence(
-    cluster: &Cluster,
-    description: &Description,
-    case: &Case,
-    error: anyhow::Error,
-) -> anyhow::Error {
-    let also = description.with_each_device.iter().map(|also| also.resource.as_str());
-    let resources: Vec<&str> = std::iter::once(description.resource.as_str()).chain(also).collect();
-    let namespaces = [NAMESPACE, &description.namespace];
-    let what = Evidence { namespaces: &namespaces, objects: &[], resources: &resources };
-    cluster.with_evidence(&folder_name(case), what, error).await
 }
 
 /// The case's name without what a path would have to be quoted for.

@@ -25,6 +25,8 @@ pub struct Description {
     pub injection: Injection,
     /// Whether [`Plugin::set_health`] works. Cases that need it are not applicable without.
     pub sets_health: bool,
+    /// Whether its containers say which ids they have ([`Report::ids`]). Where they cannot, kubelet's podresources is believed.
+    pub reports_ids: bool,
     /// How long a node may be without devices while one of two of these plugins takes over from the other; zero where both
     /// advertise side by side. None where a node must not have two: the cases with two are not applicable then.
     pub takes_over_within: Option<Duration>,

@@ -10,7 +10,7 @@ const WIDTH: u16 = 120;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaseResult {
-    /// Everything was as Kubernetes' own case asks.
+    /// Everything was as the case asks.
     Passed,
     /// Something was not.
     Failed,
@@ -21,9 +21,9 @@ pub enum CaseResult {
 /// One case, as the table and the JSON show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The file under `test/e2e_node` of Kubernetes.
+    /// The file under `test/e2e_node` of Kubernetes, or what the case is about.
     pub file: &'static str,
-    /// The case's name, in Kubernetes' words.
+    /// The case's name.
     pub case: &'static str,
     /// What it came to.
     pub result: CaseResult,
@@ -46,7 +46,7 @@ impl Row {
     }
 }
 
-/// The table: Kubernetes' file and case, what it came to, what was seen; why a case failed is in [`failures`].
+/// The table: file and case, what it came to, what was seen; why a case failed is in [`failures`].
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
@@ -54,7 +54,7 @@ pub fn table(rows: &[Row]) -> Table {
     if table.width().is_none() {
         table.set_width(WIDTH);
     }
-    table.set_header(["Kubernetes' case", "result", "what was seen"]);
+    table.set_header(["case", "result", "what was seen"]);
     let mut file = "";
     for row in rows {
         if row.file != file {

@@ -3,52 +3,29 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
-use kind_driver::WAIT;
-use kind_driver::status::phase;
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use tokio::time::Instant;
 
-use super::case_context::{CaseContext, STEADY};
+use super::case_context::CaseContext;
 
-const NAME: &str = "second-plugin";
+/// Its pod's name.
+pub(crate) const NAME: &str = "second-plugin";
 /// Its label, beside none of the first one's: whatever made that one would take it for its own and delete it.
-const LABEL: (&str, &str) = ("plugin-conformance", "second-plugin");
+pub(crate) const LABEL: (&str, &str) = ("plugin-conformance", "second-plugin");
 
 impl CaseContext<'_> {
-    fn second_plugins(&self) -> Api<Pod> {
-        Api::namespaced(self.cluster.client(), &self.plugin.description().namespace)
-    }
-
-    /// Starts a second pod of the plugin on the node and waits until it runs. It need not be ready: a plugin may wait for
-    /// the other's end.
+    /// Starts a second plugin on the node.
     pub(crate) async fn start_second_plugin(&self) -> anyhow::Result<()> {
         self.step("starting a second device plugin");
-        let second = second_of(&self.plugin_pod().await?).context("the plugin's pod has no spec")?;
-        let created = self.second_plugins().create(&PostParams::default(), &second).await;
-        created.context("creating the second plugin")?;
-        WAIT.until("the second plugin to run", async || {
-            Ok(self.second_plugins().get_opt(NAME).await?.is_some_and(|pod| phase(&pod) == "Running"))
-        })
-        .await
+        self.stage.start_second_plugin().await
     }
 
     /// Ends the second plugin.
     pub(crate) async fn stop_second_plugin(&self) -> anyhow::Result<()> {
         self.step("stopping the second device plugin");
-        self.remove_second_plugin().await
-    }
-
-    /// Removes the second plugin, if there is one, and waits until it is gone.
-    pub(crate) async fn remove_second_plugin(&self) -> anyhow::Result<()> {
-        let these = ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1));
-        let removed = self.second_plugins().delete_collection(&DeleteParams::default(), &these).await;
-        removed.context("removing the second plugin")?;
-        WAIT.until("the second plugin to be gone", async || {
-            Ok(self.second_plugins().list_metadata(&these).await?.items.is_empty())
-        })
-        .await
+        self.stage.remove_second_plugin().await
     }
 
     /// Checks during this change, and for a while after it, that the node advertises every device, but for the time that
@@ -58,7 +35,7 @@ impl CaseContext<'_> {
         change: impl Future<Output = anyhow::Result<()>>,
     ) -> anyhow::Result<Duration> {
         let devices = self.devices();
-        let allowed = self.plugin.description().takes_over_within.unwrap_or_default();
+        let allowed = self.stage.description().takes_over_within.unwrap_or_default();
         let (mut gap, mut end) = (Gap::default(), None);
         tokio::pin!(change);
         loop {
@@ -75,10 +52,10 @@ impl CaseContext<'_> {
             tokio::select! {
                 changed = &mut change, if end.is_none() => {
                     changed?;
-                    self.step(format!("checking for {} s that {devices} devices stay", STEADY.as_secs()));
-                    end = Some(Instant::now() + STEADY);
+                    self.step(format!("checking for {} s that {devices} devices stay", self.stage.steady().as_secs_f64()));
+                    end = Some(Instant::now() + self.stage.steady());
                 }
-                () = tokio::time::sleep(WAIT.poll) => {}
+                () = tokio::time::sleep(self.stage.wait().poll) => {}
             }
         }
     }
@@ -104,7 +81,7 @@ impl Gap {
 }
 
 /// A pod that runs the same beside this one on its node.
-fn second_of(first: &Pod) -> Option<Pod> {
+pub(crate) fn second_of(first: &Pod) -> Option<Pod> {
     let metadata = ObjectMeta {
         name: Some(NAME.to_owned()),
         namespace: first.metadata.namespace.clone(),

@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::of_testkit("fake-cluster", &["kubelet-api", "runtime", "testkit-support"]),
     Row::of_testkit("simulated-cluster", &["fake-cluster", "kubelet-api", "runtime", "simulator"]),
     Row::of_testkit("kind-driver", &["kubelet-api", "testkit-support"]),
-    Row::of_testkit("plugin-conformance", &["kind-driver", "kubelet-api", "testkit-support"]),
+    Row::of_testkit("plugin-conformance", &["fake-cluster", "kind-driver", "kubelet-api", "testkit-support"]),
     // The harness. The engine knows neither kind nor the command line.
     Row::new(
         "neuron-e2e-engine",
@@ -97,8 +97,10 @@ pub(super) const ROWS: &[Row] = &[
         "neuron-e2e",
         &[
             "neuron-core",
+            "neuron-device-plugin",
             "fake-neuron",
             "neuron-workload",
+            "runtime",
             "neuron-e2e-engine",
             "neuron-e2e-simulation",
             "neuron-e2e-bench",

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use kind_driver::WAIT;
 use kind_driver::status::{is_ready, phase};
 use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::case_context::{CaseContext, MAIN};
+use crate::stage::{ContainerOf, Signal};
 use crate::{CaseOutcome, NAMESPACE};
 
 /// The pod of a case.
@@ -41,15 +41,17 @@ pub(super) async fn succeeded_pod(context: &CaseContext<'_>) -> anyhow::Result<C
 
 pub(super) async fn orphaned_pod(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
     context.run_pod(POD, 1).await?;
+    let pod = context.pod(POD).await?;
     let (ids, status) = (context.sees(POD, MAIN).await?, context.status(POD, MAIN).await?);
     context.stop_kubelet().await?;
     context.delete(POD, DeleteParams::default().grace_period(0)).await?;
-    let (node, id) = (context.node, status.container_id.unwrap_or_default());
-    let is_there = || context.cluster.has_container(node, &id);
+    let container = ContainerOf { pod: &pod, name: MAIN, id: status.container_id.as_deref() };
+    let is_there = || context.stage.has_container(&container);
     ensure!(is_there().await?, "the container of {POD} ended while kubelet was away");
     context.start_kubelet().await?;
     context.step("waiting for the pod's container to disappear");
-    WAIT.until(&format!("container {id} to be removed"), async || Ok(!is_there().await?)).await?;
+    let wait = context.stage.wait();
+    wait.until(&format!("the container of {POD} to be removed"), async || Ok(!is_there().await?)).await?;
     let held = context.assignments().await?.remove(&format!("{NAMESPACE}/{POD}"));
     ensure!(held.is_none(), "stale device assignment after pod deletion while kubelet was down: {held:?}");
     context.everything_is_free().await?;
@@ -85,19 +87,19 @@ pub(super) async fn not_registered_again(context: &CaseContext<'_>) -> anyhow::R
     context.create(&pod).await?;
     context.pod_until(POD, "to be ready", is_ready).await?;
     let ids = context.sees(POD, MAIN).await?;
-    let plugin = context.plugin_pod().await?;
+    let plugin = context.plugin().await?;
     context.stop_kubelet().await?;
     context.step("stopping the device plugin's process, so that it runs and does not register");
-    context.signal_plugin(&plugin, "SIGSTOP").await?;
+    context.signal_plugin(&plugin, Signal::Stop).await?;
     context.kill_containers(Some(&plugin)).await?;
     context.start_kubelet_alone().await?;
     context.advertises(0, 0).await?;
     let refusal = refused(context).await?;
     context.step("letting the device plugin's process go on");
-    context.signal_plugin(&plugin, "SIGCONT").await?;
+    context.signal_plugin(&plugin, Signal::Continue).await?;
     context.advertises_everything_since(None).await?;
-    let now = context.plugin_pod().await?;
-    ensure!(now.metadata.uid == plugin.metadata.uid, "the plugin's pod was replaced");
+    let now = context.plugin().await?;
+    ensure!(now.id == plugin.id, "the plugin was replaced by another");
     context.everything_is_free().await?;
     Ok(CaseOutcome::Passed(format!(
         "the pod had {}; allocatable 0 of 0, and {refusal}; once the plugin went on it registered by itself, and all \

@@ -6,6 +6,7 @@ use anyhow::ensure;
 use kind_driver::status::is_ready;
 use serde_json::json;
 
+use super::kubelet_ways;
 use crate::case_context::{CaseContext, MAIN};
 use crate::plugin::Injection;
 use crate::{CaseOutcome, NAMESPACE};
@@ -30,10 +31,13 @@ pub(super) async fn can_schedule(context: &CaseContext<'_>) -> anyhow::Result<Ca
 }
 
 pub(super) async fn cdi(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
+    if let Some(node) = context.stage.embedded() {
+        return kubelet_ways::cdi(context, node).await;
+    }
     let info = context.node_object().await?.status.and_then(|status| status.node_info).unwrap_or_default();
     let runtime = info.container_runtime_version;
     let too_old = is_below(&runtime, CDI).then(|| format!("this node has {runtime}, CDI needs 1.7"));
-    match (context.plugin.description().injection, too_old) {
+    match (context.stage.description().injection, too_old) {
         (Injection::DeviceNodes, too_old) => Ok(CaseOutcome::NotApplicable(format!(
             "this plugin hands out device nodes, no CDI devices{}",
             too_old.map(|why| format!("; {why}")).unwrap_or_default()
@@ -166,6 +170,10 @@ pub(super) async fn after_kubelet_and_plugin_restart(
 }
 
 pub(super) async fn restartable_init_container(context: &CaseContext<'_>) -> anyhow::Result<CaseOutcome> {
+    if !context.stage.description().reports_ids {
+        let why = "kubelet's podresources leaves out ordinary init containers, and nothing else says what they have";
+        return Ok(CaseOutcome::NotApplicable(why.to_owned()));
+    }
     let mut sidecar = context.container("restartable-init-2", 1, None);
     sidecar["restartPolicy"] = json!("Always");
     let init = context.container("init-1", 1, Some(Duration::from_secs(1)));

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use kind_driver::WAIT;
 use kind_driver::status::Amounts;
 use kube::api::DeleteParams;
 
 use crate::CaseOutcome;
 use crate::case_context::CaseContext;
 use crate::faulty_plugin::{DEVICES, Fault};
+use crate::stage::Signal;
 
 /// The pod of the case that has one.
 const POD: &str = "device-plugin-failures-test";
@@ -54,7 +54,7 @@ pub(super) async fn single_device(context: &CaseContext<'_>) -> anyhow::Result<C
     context.advertises(0, 1).await?;
     context.set_health(0, true).await?;
     context.advertises(1, 1).await?;
-    let also = context.plugin.description().with_each_device.iter();
+    let also = context.stage.description().with_each_device.iter();
     let also: String = also
         .map(|also| {
             let (noun, count) = (&also.noun, also.count);
@@ -97,7 +97,7 @@ pub(super) async fn several_devices(context: &CaseContext<'_>) -> anyhow::Result
         context.advertises(allocatable, all).await?;
         seen.push(allocatable.to_string());
     }
-    let also = context.plugin.description().with_each_device.iter();
+    let also = context.stage.description().with_each_device.iter();
     let also: String = also.map(|also| format!(", each with {} {}", also.count, also.noun)).collect();
     Ok(CaseOutcome::Passed(format!("allocatable {} of {all}{also}", seen.join(", "))))
 }
@@ -120,18 +120,21 @@ pub(super) async fn list_fails_later(context: &CaseContext<'_>) -> anyhow::Resul
     context.step(
         "killing the plugin under test as often as it starts, until kubelet has said that nothing is left",
     );
-    let (all, resource) = (context.devices(), &context.plugin.description().resource);
-    WAIT.until(&format!("allocatable to be 0 of {all}"), async || {
-        if Amounts::on(&context.node_object().await?, resource) == Amounts::of(0, all) {
-            return Ok(true);
-        }
-        // It may not be there yet, or not any more: looked at again.
-        if let Ok(plugin) = context.plugin_pod().await {
-            let _ended_already = context.signal_plugin(&plugin, "SIGKILL").await;
-        }
-        Ok(false)
-    })
-    .await?;
+    let (all, resource) = (context.devices(), &context.stage.description().resource);
+    context
+        .stage
+        .wait()
+        .until(&format!("allocatable to be 0 of {all}"), async || {
+            if Amounts::on(&context.node_object().await?, resource) == Amounts::of(0, all) {
+                return Ok(true);
+            }
+            // It may not be there yet, or not any more: looked at again.
+            if let Ok(plugin) = context.plugin().await {
+                let _ended_already = context.signal_plugin(&plugin, Signal::Kill).await;
+            }
+            Ok(false)
+        })
+        .await?;
     context.step("waiting for the plugin under test to register by itself");
     context.advertises_everything_since(None).await?;
     let restarts = context.plugin_restarts().await?;

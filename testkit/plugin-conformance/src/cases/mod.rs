@@ -1,8 +1,10 @@
-//! The cases of Kubernetes 1.34 and 1.37, in the order of its files, each with the steps that carry it out here.
+//! The cases of Kubernetes 1.34 and 1.37, in the order of its files, each with the steps that carry it out here; then those of
+//! what kubelet does besides.
 
 mod admission;
 mod assignments;
 mod failures;
+mod kubelet_ways;
 mod pod_status;
 mod several_plugins;
 
@@ -14,6 +16,8 @@ const FAILURES: &str = "device_plugin_failures_test.go";
 const STATUS: &str = "device_plugin_failures_pod_status_test.go";
 const MANAGER: &str = "device_manager_test.go";
 const MULTIPLE: &str = "device_plugin_multiple_test.go";
+/// Those that Kubernetes' own tests leave out.
+const KUBELET: &str = "what kubelet really does";
 
 /// All of them.
 pub static CASES: &[Case] = &[
@@ -184,5 +188,61 @@ pub static CASES: &[Case] = &[
         devices: Devices::AtLeast(2),
         sets_health: false,
         steps: |context| Box::pin(several_plugins::changed_mind(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Is dialled back while its registration is open",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::dialled_back(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Registers again when its stream is ended",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::lost_stream(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Registers again when kubelet has removed the old sockets and is not there yet",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::removed_sockets(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Registers again when kubelet.sock has the same inode as before",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::same_inode(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Keeps the ids that a restarted kubelet restores from its checkpoint",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::checkpoint(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Allocates what it is asked for, although it preferred other devices",
+        devices: Devices::AtLeast(2),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::preferred_ignored(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "Answers Allocate with what a container runtime can carry out",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::answers(context)),
+    },
+    Case {
+        file: KUBELET,
+        name: "No id vanishes from its list",
+        devices: Devices::AtLeast(1),
+        sets_health: false,
+        steps: |context| Box::pin(kubelet_ways::no_id_vanishes(context)),
     },
 ];

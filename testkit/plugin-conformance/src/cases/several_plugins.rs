@@ -9,7 +9,7 @@ use testkit_support::Release;
 
 use crate::CaseOutcome;
 use crate::case_context::{CaseContext, MAIN};
-use crate::faulty_plugin::{Fault, FaultyPlugin};
+use crate::faulty_plugin::Fault;
 
 /// The pod that runs before there is a second plugin, the one that comes while there are two, and the one after.
 const PODS: [&str; 3] = ["device-plugin-multiple-1", "device-plugin-multiple-2", "device-plugin-multiple-3"];
@@ -36,9 +36,9 @@ pub(super) async fn slow_start(context: &CaseContext<'_>) -> anyhow::Result<Case
         return Ok(CaseOutcome::NotApplicable(why));
     }
     context.run_pod(PODS[0], 1).await?;
-    let resource = &context.plugin.description().resource;
+    let resource = &context.stage.description().resource;
     context.step("registering a second plugin of the resource, whose options fail");
-    let failing = FaultyPlugin::of(context.cluster, context.node, resource.clone(), Fault::OptionsFail).await;
+    let failing = context.stage.faulty_plugin(resource.clone(), Fault::OptionsFail).await;
     let failing = failing.context("starting the second plugin")?;
     let answer = failing.register().await?.err().context("kubelet took a plugin without options")?;
     let text = answer.message();
@@ -77,7 +77,7 @@ pub(super) async fn changed_mind(context: &CaseContext<'_>) -> anyhow::Result<Ca
 
 /// Why the cases ask nothing of this kubelet or this plugin; none where they do.
 async fn not_applicable(context: &CaseContext<'_>) -> anyhow::Result<Option<String>> {
-    if context.plugin.description().takes_over_within.is_none() {
+    if context.stage.description().takes_over_within.is_none() {
         return Ok(Some("two of this plugin must not run on one node".to_owned()));
     }
     Ok(keeps_one(context.kubelet_release().await?))
