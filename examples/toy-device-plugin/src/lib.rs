@@ -56,7 +56,8 @@ pub async fn run(system: System, config: Config, shutdown: CancellationToken) ->
     Ok(())
 }
 
-/// One registration: ends when the kubelet has removed the socket, as it does when it starts.
+/// One registration: ends when the kubelet has removed the socket, as it does when it starts, or does not listen to the list
+/// any more.
 async fn serve(system: &System, config: &Config) -> anyhow::Result<()> {
     // A new name each time: a kubelet that has not noticed the end of the last server refuses another one on its path.
     // kubelet removes what was left when it starts.
@@ -68,7 +69,9 @@ async fn serve(system: &System, config: &Config) -> anyhow::Result<()> {
     let devices = watch::Sender::new(listed(system, config).await);
     let stopped = CancellationToken::new();
     let _stop = stopped.clone().drop_guard();
-    let service = DevicePluginServer::new(PairService { devices: devices.subscribe() });
+    let ended = CancellationToken::new();
+    let service = PairService { devices: devices.subscribe(), ended: ended.clone() };
+    let service = DevicePluginServer::new(service);
     let routes = Routes::new(service).prepare().into_axum_router();
     let server = Server::new(system.clone(), Protocol::Http2, routes, GRACE);
     system.spawn(server.run(listener, stopped.clone()));
@@ -76,7 +79,10 @@ async fn serve(system: &System, config: &Config) -> anyhow::Result<()> {
     register(system, config, name).await?;
     tracing::info!(resource = config.resource, devices = IDS.len(), "registered");
     while system.status(&socket).await.is_ok() {
-        sleep(config.poll).await;
+        if ended.run_until_cancelled(sleep(config.poll)).await.is_none() {
+            tracing::info!(resource = config.resource, "the kubelet has ended its stream");
+            return Ok(());
+        }
         let now = listed(system, config).await;
         devices.send_if_modified(|last| std::mem::replace(last, now.clone()) != now);
     }

@@ -5,6 +5,7 @@ use kubelet_api::deviceplugin::v1beta1::*;
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::CancellationToken;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -16,6 +17,8 @@ pub const IDS_VARIABLE: &str = "EXAMPLE_PAIR_IDS";
 /// Answers from the newest list of devices.
 pub struct PairService {
     pub devices: watch::Receiver<Vec<Device>>,
+    /// Cancelled when the kubelet has ended its stream: it may have dropped the plugin, and says it in no other way.
+    pub ended: CancellationToken,
 }
 
 #[tonic::async_trait]
@@ -33,8 +36,11 @@ impl DevicePlugin for PairService {
     }
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        let lists = WatchStream::new(self.devices.clone());
-        Ok(Response::new(Box::pin(lists.map(|devices| Ok(ListAndWatchResponse { devices })))))
+        let (lists, end) = (WatchStream::new(self.devices.clone()), self.ended.clone().drop_guard());
+        Ok(Response::new(Box::pin(lists.map(move |devices| {
+            let _until_the_end = &end;
+            Ok(ListAndWatchResponse { devices })
+        }))))
     }
 
     async fn get_preferred_allocation(

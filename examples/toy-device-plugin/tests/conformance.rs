@@ -83,6 +83,7 @@ impl<'c> Toy<'c> {
             scheduler: None,
             injection: Injection::DeviceNodes,
             sets_health: true,
+            reports_ids: true,
             // The newer would remove the older one's socket.
             takes_over_within: None,
         };
