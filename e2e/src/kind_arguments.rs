@@ -67,6 +67,11 @@ impl KindArguments {
 }
 
 impl ImageArguments {
+    /// Whether anything was.
+    pub(crate) fn is_given(&self) -> bool {
+        self.skip_images || self.images.is_some() || self.source.is_some()
+    }
+
     /// What was given.
     pub(crate) fn source(self) -> ImageSource {
         match self {

@@ -336,7 +336,7 @@ fn the_node_image_is_the_variables_unless_that_is_empty() {
     for command in [
         "run --cluster kind",
         "fuzz --cluster kind",
-        "conformance",
+        "conformance --cluster kind",
         "bench scheduler",
         "doctor",
         "cluster up --nodes inf2.xlarge",

@@ -1,4 +1,4 @@
-//! What `run` and `fuzz` share: the choice of the cluster, and what follows from it. Called by both.
+//! What `run`, `fuzz` and `conformance` share: the choice of the cluster, and what follows from it. Called by them.
 
 use std::process::ExitCode;
 
@@ -20,9 +20,9 @@ pub(super) const CATALOG_ON_KIND: &str = "the suite is deployed there with the t
 pub(super) const VERSION_ON_KIND: &str =
     "the node image decides there, --node-image or NEURON_E2E_NODE_IMAGE";
 
-/// The cluster that carries scenarios out.
+/// The cluster that carries scenarios or cases out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum ClusterKind {
+pub enum ClusterKind {
     /// In this process.
     #[default]
     Embedded,

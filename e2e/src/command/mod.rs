@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use self::cluster_kind::ClusterKind;
 use crate::{conformance, playground};
 
 /// What the help of every command that runs something ends with.
@@ -57,9 +58,12 @@ enum Command {
     /// Measures what the suite costs.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Carries out Kubernetes' own node e2e cases for device plugins, with ours, on kind.
+    /// Carries out Kubernetes' own node e2e cases for device plugins, and what kubelet does besides, with ours or any other.
     #[command(after_help = EXIT_CODES)]
-    Conformance(conformance::Arguments),
+    Conformance(Box<conformance::Arguments>),
+    /// Our device plugin on a fake machine, as a process that `conformance` starts.
+    #[command(hide = true)]
+    OwnPlugin(conformance::OwnPlugin),
     /// Says whether a suite that is installed works, on real hardware or fake: runs a handful of pods on an existing
     /// cluster and deletes them. Installs and relabels nothing.
     Verify(verify::VerifyArguments),
@@ -80,7 +84,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => wait_for(doctor::run(arguments)),
         Command::Fuzz(arguments) => wait_for(fuzz::run(arguments)),
         Command::Verify(arguments) => wait_for(verify::run(arguments)),
-        Command::Conformance(arguments) => wait_for(conformance::run(arguments)),
+        Command::Conformance(arguments) => wait_for(conformance::run(*arguments)),
+        Command::OwnPlugin(arguments) => wait_for(conformance::run_own_plugin(arguments)),
         Command::Cluster(command) => wait_for(playground::run(command)),
         Command::Bench(command) => bench::run(command),
         Command::Simulate(arguments) => simulate::run(arguments),

@@ -45,6 +45,7 @@ impl<'c> NeuronPlugin<'c> {
             scheduler: Some(Scheduling::MyScheduler.scheduler_name().to_owned()),
             injection: Injection::DeviceNodes,
             sets_health: true,
+            reports_ids: true,
             takes_over_within: Some(TAKES_OVER_WITHIN),
         };
         Self { cluster, description }
