@@ -13,6 +13,9 @@ use crate::plugin::{Description, Devices, Plugin, Preparation, Report};
 /// Node label that keeps the plugin under test away.
 const LABEL: &str = "plugin-conformance/plugin";
 
+/// What reads a container's report.
+type Read = dyn Fn(&str) -> Option<Report> + Send + Sync;
+
 /// A plugin that a DaemonSet runs.
 pub struct DaemonSetPlugin<'c> {
     cluster: &'c Cluster,
@@ -21,7 +24,7 @@ pub struct DaemonSetPlugin<'c> {
     /// How many devices it advertises on each node.
     devices: u64,
     container: Box<dyn Fn(Option<Duration>) -> Value + Send + Sync>,
-    report: Box<dyn Fn(&str) -> Option<Report> + Send + Sync>,
+    report: Box<Read>,
 }
 
 impl<'c> DaemonSetPlugin<'c> {

@@ -78,14 +78,23 @@ impl Containers {
         calls.filter(|call| resource_of(call) == self.resource).cloned().collect()
     }
 
-    /// The ids of the plugin's last list, in the order of their numbers.
+    /// The ids of the plugin's newest stream, in the order of their numbers: all that it has listed, though one that vanishes
+    /// may be missing just now.
     pub(crate) fn last_ids(&self) -> Vec<String> {
-        let calls = self.calls_since(0);
-        let last = calls.iter().rev().find_map(|call| match call {
-            PluginCall::Listed { devices, .. } => Some(devices.keys().cloned().collect::<Vec<_>>()),
-            _ => None,
-        });
-        let mut ids = last.unwrap_or_default();
+        let (mut by_endpoint, mut newest) = (BTreeMap::<String, BTreeSet<String>>::new(), String::new());
+        for call in self.calls_since(0) {
+            match call {
+                PluginCall::Registered { endpoint, .. } => {
+                    by_endpoint.remove(&endpoint);
+                }
+                PluginCall::Listed { endpoint, devices, .. } => {
+                    newest.clone_from(&endpoint);
+                    by_endpoint.entry(endpoint).or_default().extend(devices.into_keys());
+                }
+                PluginCall::Preferred { .. } | PluginCall::Allocated { .. } => {}
+            }
+        }
+        let mut ids: Vec<String> = by_endpoint.remove(&newest).unwrap_or_default().into_iter().collect();
         ids.sort_by_key(|id| (id.len(), id.clone()));
         ids
     }

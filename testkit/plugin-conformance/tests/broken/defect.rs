@@ -2,7 +2,7 @@
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Defect {
+pub(crate) enum Defect {
     Nothing,
     /// The first Allocate of all fails.
     FirstAllocate,
@@ -42,14 +42,14 @@ pub enum Defect {
 
 impl Defect {
     /// By its name in the environment.
-    pub fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let defects = EXPECTED.iter().map(|(defect, _)| *defect);
         defects.chain([Defect::Nothing]).find(|defect| format!("{defect:?}") == name).unwrap()
     }
 }
 
 /// Each defect with the cases that fail by it, by the beginnings of their names.
-pub const EXPECTED: &[(Defect, &[&str])] = &[
+pub(crate) const EXPECTED: &[(Defect, &[&str])] = &[
     (Defect::FirstAllocate, &["Can schedule a pod that requires a device"]),
     (Defect::UnqualifiedCdi, &["can make a CDI device accessible"]),
     (Defect::NeedsPreference, &["Can schedule a pod with a restartable init container"]),
@@ -103,7 +103,7 @@ pub const EXPECTED: &[(Defect, &[&str])] = &[
 ];
 
 /// The cases that no defect here is caught by, and why.
-pub const OF_KUBELET: &[(&str, &str)] = &[
+pub(crate) const OF_KUBELET: &[(&str, &str)] = &[
     (
         "Keeps device plugin assignments across pod restarts",
         "kubelet starts the container with what it was answered",

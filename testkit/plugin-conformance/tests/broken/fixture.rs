@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status};
 use crate::defect::Defect;
 
 /// What the fixture is told by its environment.
-pub const SETTINGS: [&str; 5] =
+pub(crate) const SETTINGS: [&str; 5] =
     ["FIXTURE_DEFECT", "FIXTURE_PLUGINS", "FIXTURE_FOLDER", "FIXTURE_DEVICES", "FIXTURE_RESOURCE"];
 /// How often it looks at files.
 const POLL: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ struct Fixture {
 }
 
 /// Runs the plugin as the environment says, without end.
-pub async fn run() {
+pub(crate) async fn run() {
     let [defect, plugins, folder, devices, resource] = SETTINGS.map(|name| std::env::var(name).unwrap());
     let fixture = Arc::new(Fixture {
         defect: Defect::named(&defect),
