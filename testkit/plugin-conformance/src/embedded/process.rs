@@ -70,10 +70,17 @@ impl Process {
     }
 
     /// Ends it by SIGTERM, and by SIGKILL where that takes too long, and waits until it has ended.
-    pub(super) async fn stop(self) {
+    pub(super) async fn stop(mut self) {
         self.stop.cancel();
         // It ends by itself within its grace.
-        let _ended = self.task.await;
+        let _ended = (&mut self.task).await;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The child goes with the task that waits for it.
+        self.task.abort();
     }
 }
 
