@@ -38,6 +38,8 @@ pub const POD_ANNOTATIONS: [&str; 7] = [
 ];
 /// Node annotation with the plugin's report of devices and holders.
 pub const NODE_REPORT: &str = "neuron-scheduler/devices";
+/// Lease by which a node's plugin says that it lives, with `-` and the node's name after it.
+pub const PLUGIN_LEASE: &str = "neuron-device-plugin";
 
 /// Node label that says the instance type.
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";

@@ -51,6 +51,12 @@ pub struct Config {
     pub host_proc: PathBuf,
     /// Time between two writes of a node report that has not changed.
     pub report_interval: Duration,
+    /// How long the API server or kubelet's checkpoint may be away before `/healthz` says so.
+    pub absence_limit: Duration,
+    /// Namespace of the Lease by which this plugin says that it lives; none: it keeps no Lease.
+    pub lease_namespace: Option<String>,
+    /// Time between two renewals of it; it expires after four times as long.
+    pub lease_renewal: Duration,
     /// How long an answer to kubelet may wait for the API server.
     pub api_timeout: Duration,
     /// Shows an observer how much the plugin keeps; none where nobody observes it.
@@ -79,6 +85,9 @@ impl Config {
             handover_limit: Duration::from_secs(5),
             host_proc: PathBuf::from("/host/proc"),
             report_interval: Duration::from_secs(60),
+            absence_limit: Duration::from_secs(300),
+            lease_namespace: Some("kube-system".to_owned()),
+            lease_renewal: Duration::from_secs(10),
             api_timeout: Duration::from_secs(2),
             probe: None,
         }

@@ -1,6 +1,9 @@
 //! Kubernetes events about pods and the node. An event that cannot be written is logged, and nothing waits for it.
 //! Written by `allocation` (refusals), `report` (corrections), `kubelet` (registrations) and `hardware` (health).
 
+mod limit;
+
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,6 +14,9 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use neuron_core::pod::BoundPod;
 use runtime::{System, reached};
+use tokio::time::Instant;
+
+use self::limit::EventLimit;
 
 /// Who writes the events.
 const REPORTER: &str = "neuron-device-plugin";
@@ -22,12 +28,13 @@ pub struct Events {
     client: Client,
     node: String,
     timeout: Duration,
+    limit: Arc<Mutex<EventLimit>>,
 }
 
 impl Events {
     /// Events of the device plugin on `node`.
     pub fn new(system: System, client: Client, node: &str, timeout: Duration) -> Self {
-        Events { system, client, node: node.to_owned(), timeout }
+        Events { system, client, node: node.to_owned(), timeout, limit: Arc::default() }
     }
 
     /// A record was corrected to what kubelet gave the pod.
@@ -80,6 +87,16 @@ impl Events {
     }
 
     async fn write(&self, severity: &str, reason: &str, action: &str, note: String, about: ObjectReference) {
+        let uid = about.uid.as_deref().unwrap_or_default();
+        let is_admitted = {
+            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+            limit.admits(uid, reason, &note, Instant::now())
+        };
+        if !is_admitted {
+            reached("plugin: event left out");
+            tracing::debug!(node = %self.node, event = reason, note, "an event is left out: there were the same or many of late");
+            return;
+        }
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let event = self.event(severity, reason, action, note, about);
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);

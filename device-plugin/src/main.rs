@@ -64,6 +64,12 @@ struct Arguments {
     /// Seconds for which the devices of an instance type that is in no catalog must not have changed before they are offered.
     #[arg(long, env = "NEURON_SETTLE_SECONDS", default_value = "10", value_parser = clap::value_parser!(u64).range(0..=3600))]
     settle_seconds: u64,
+    /// Seconds for which the API server or kubelet's checkpoint may be away before /healthz says so.
+    #[arg(long, env = "NEURON_ABSENCE_LIMIT_SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    absence_limit_seconds: u64,
+    /// Namespace of the Lease neuron-device-plugin-NODE, by which this plugin says that it lives; no Lease if empty.
+    #[arg(long, env = "NEURON_LEASE_NAMESPACE", default_value = "kube-system")]
+    lease_namespace: String,
     /// Form of the log: text or json.
     #[arg(long, env = "NEURON_LOG_FORMAT", default_value_t)]
     log_format: LogFormat,
@@ -92,6 +98,8 @@ impl Arguments {
                 unknown: self.unknown_health,
             },
             settle: Duration::from_secs(self.settle_seconds),
+            absence_limit: Duration::from_secs(self.absence_limit_seconds),
+            lease_namespace: Some(self.lease_namespace).filter(|namespace| !namespace.is_empty()),
             ..Config::new(self.node_name)
         }
     }

@@ -24,6 +24,7 @@ use crate::kubelet::registration::Registration;
 use crate::metrics::Metrics;
 use crate::parts::{PartEnded, Parts};
 use crate::probe::Sizes;
+use crate::report::lease::LeaseUpkeep;
 use crate::report::upkeep::Upkeep;
 use crate::resource::advertised;
 use crate::status::Status;
@@ -93,7 +94,8 @@ impl Plugin {
         let engine = Arc::new(engine);
         let pod_resources = Arc::new(PodResources::new(system.clone(), &config.kubelet_dir));
         let folder = PluginFolder::new(system.clone(), config.plugin_dir());
-        let upkeep = Upkeep::new(Arc::clone(&engine), folder.clone(), &config, client.clone());
+        let upkeep =
+            Upkeep::new(Arc::clone(&engine), folder.clone(), &config, client.clone(), Arc::clone(&status));
         let upkeep = Arc::new(upkeep);
         let plugin = Plugin {
             system,
@@ -149,6 +151,12 @@ impl Plugin {
         };
         if parts.beside(stop, found).await?.is_none() {
             return Ok(());
+        }
+        if let Some(namespace) = &self.config.lease_namespace {
+            let (system, client, status) =
+                (self.system.clone(), self.client.clone(), Arc::clone(&self.status));
+            let lease = LeaseUpkeep::new(system, client, &self.config, namespace, status);
+            parts.spawn("lease", lease.run(stop.clone()));
         }
         let (upkeep, token) = (Arc::clone(&self.upkeep), stop.clone());
         parts.spawn("upkeep", async move { upkeep.run(token).await });

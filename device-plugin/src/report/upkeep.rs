@@ -14,12 +14,19 @@ use crate::allocation::engine::Engine;
 use crate::config::Config;
 use crate::hardware::machine::Machine;
 use crate::kubelet::folder::PluginFolder;
+use crate::report::absence::Absence;
 use crate::report::failure::{Failure, Failures};
 use crate::report::node_report::{Reporter, node_report};
 use crate::report::records::correct;
+use crate::status::Status;
 
 /// First and longest pause before what failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// The API server, in the status.
+const API_SERVER: &str = "API server";
+/// kubelet's checkpoint, in the status.
+const CHECKPOINT: &str = "checkpoint";
 
 /// The upkeep of one node.
 pub struct Upkeep {
@@ -29,6 +36,11 @@ pub struct Upkeep {
     reporter: Reporter,
     node: String,
     report_interval: Duration,
+    /// How long the API server or kubelet's checkpoint may be away before `/healthz` says so.
+    absence_limit: Duration,
+    status: Arc<Status>,
+    /// Of the API server and of the checkpoint.
+    absences: Mutex<[Absence; 2]>,
     failures: Mutex<Failures>,
     /// The devices that the node report calls unhealthy.
     pub(crate) reported: watch::Sender<DeviceSet>,
@@ -36,7 +48,13 @@ pub struct Upkeep {
 
 impl Upkeep {
     /// The upkeep of the engine's node.
-    pub fn new(engine: Arc<Engine>, folder: PluginFolder, config: &Config, client: Client) -> Self {
+    pub fn new(
+        engine: Arc<Engine>,
+        folder: PluginFolder,
+        config: &Config,
+        client: Client,
+        status: Arc<Status>,
+    ) -> Self {
         Upkeep {
             engine,
             folder,
@@ -44,6 +62,9 @@ impl Upkeep {
             reporter: Reporter::new(client, &config.node_name, config.api_timeout),
             node: config.node_name.clone(),
             report_interval: config.report_interval,
+            absence_limit: config.absence_limit,
+            status,
+            absences: Mutex::default(),
             failures: Mutex::default(),
             reported: watch::Sender::default(),
         }
@@ -127,6 +148,7 @@ impl Upkeep {
         failed.extend(correct(&self.engine, &self.node, &machine).await);
         let done = !failed.iter().any(|failure| failure.retry);
         self.log_news(failed);
+        self.judge_absences();
         done
     }
 
@@ -186,6 +208,36 @@ impl Upkeep {
             && self.failures().insert(failure.clone())
         {
             self.log(&failure);
+        }
+        self.judge_absences();
+    }
+
+    /// Says in the status what has been away for too long, and what is back. The report is written again and again: one that was not
+    /// tells of the API server.
+    fn judge_absences(&self) {
+        let (reported_at, problem) = {
+            let state = self.engine.state();
+            (state.reported_at, state.checkpoint_problem.clone())
+        };
+        let (now, limit) = (Instant::now(), self.absence_limit);
+        let is_unwritten = reported_at.is_none_or(|at| now > at + self.report_interval * 2);
+        let [api_server, checkpoint] = {
+            let mut absences = self.absences.lock().unwrap_or_else(PoisonError::into_inner);
+            [
+                absences[0].is_long(is_unwritten, now, limit),
+                absences[1].is_long(problem.is_some(), now, limit),
+            ]
+        };
+        if api_server {
+            self.status.problem(API_SERVER, &format!("the node report could not be written for {limit:?}"));
+        } else {
+            self.status.fine(API_SERVER);
+        }
+        match problem {
+            Some(problem) if checkpoint => {
+                self.status.problem(CHECKPOINT, &format!("it could not be read for {limit:?}: {problem}"));
+            }
+            _ => self.status.fine(CHECKPOINT),
         }
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 #![allow(clippy::disallowed_methods, reason = "what the plugin stands on is this machine")]
 
+mod absences;
 mod admission;
 mod bad_machines;
 mod captured;
@@ -10,6 +11,7 @@ mod driver_layouts;
 mod exports;
 mod handover;
 mod health;
+mod lease;
 mod ledger;
 mod logs;
 mod manual_kubelet;
