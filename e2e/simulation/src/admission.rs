@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use neuron_core::names::NEURON;
 use serde_json::Value;
+use simulated_cluster::observer::PodTruth;
 use simulated_cluster::suite::{RefusedPod, Units};
 
 use crate::judge::{can_run, counts, recorded_of, units_of_ids};
@@ -32,6 +33,14 @@ pub(crate) fn judge_refusal(machine: &Machine, refused: &RefusedPod<'_>, broken:
     };
     let is_so = own.when.iter().any(|when| when.is_so(machine, refused, broken));
     (!is_so).then(|| format!("no reason is known for {:?}", own.says.trim()))
+}
+
+/// What a refusal is counted as that there is nothing against.
+pub(crate) fn excuse(refused: &RefusedPod<'_>) -> Option<&'static str> {
+    if refused.message.contains(" cannot be given: ") {
+        return Some("refusals for: ids that are held");
+    }
+    OWN.iter().find(|own| refused.message.contains(own.says)).map(|own| own.name)
 }
 
 /// What the plugin says of ids that are held, or no candidate set.
@@ -69,13 +78,15 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
         .then(|| "kubelet was advised no set although one is free".to_owned())
 }
 
-/// Whether kubelet admits the refused pod for the second time: one that starts with an older list does not see a pod that runs, ends
-/// its containers, and admits it again once it does. To the plugin that pod still has its ids, and Allocate does not say who asks: it
-/// could be a static pod, which nobody else knows yet.
+/// Whether the holder that is named is admitted for the second time: a kubelet that starts with an older list does not see a pod that
+/// runs, ends its containers, gives its ids to the next pod, and admits it again once it does. To the plugin that pod still has its ids,
+/// and Allocate does not say who asks: it could be a static pod, which nobody else knows yet.
 fn is_admitted_again(refused: &RefusedPod<'_>) -> bool {
     let RefusedPod { truth, pod, message, .. } = refused;
-    message.contains(&format!("pod {} holds ", pod.name()))
-        && truth.is_disturbed("kubelet", &pod.node, LATELY)
+    let is_named = |pod: &PodTruth| message.contains(&format!("pod {} holds ", pod.name()));
+    let is_ended = |pod: &PodTruth| truth.ended.keys().any(|(_, uid, _)| *uid == pod.uid);
+    let others = || truth.live_on(&pod.node).any(|other| is_named(other) && is_ended(other));
+    truth.is_disturbed("kubelet", &pod.node, LATELY) && (is_named(pod) || others())
 }
 
 /// The cores of containers that have ended since kubelet may have been advised: they come too late for it.
@@ -168,229 +179,4 @@ fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Unit
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
-    use neuron_core::names::NEURONCORE;
-    use serde_json::json;
-    use simulated_cluster::observer::{ContainerTruth, PodTruth, Truth};
-    use simulated_cluster::plan::NodePlan;
-
-    use super::*;
-
-    const NOW: Duration = Duration::from_secs(10_000);
-
-    fn pod(name: &str, uid: &str, phase: &str) -> PodTruth {
-        let limits = json!({NEURON: "2"});
-        let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
-        PodTruth {
-            key: ("default".to_owned(), name.to_owned()),
-            uid: uid.to_owned(),
-            object: Arc::new(object),
-            as_bound: None,
-            bound_on_edited: false,
-            node: "n1".to_owned(),
-            phase: phase.to_owned(),
-            since: Duration::ZERO,
-        }
-    }
-
-    /// Why a pod should not have been refused on an inf2.48xlarge (12 devices, 24 cores), of which the pod `other` has devices 0
-    /// to 8 and device 9 is broken. `disturbed` is the part to which something was done ten seconds ago.
-    fn wrong(disturbed: &str, message: &str) -> Option<String> {
-        wrong_with(&[9], Duration::ZERO, disturbed, message)
-    }
-
-    /// As [`wrong`], with these devices broken, and requests to the API server that went wrong until then.
-    fn wrong_with(broken: &[u32], api_disturbed: Duration, disturbed: &str, message: &str) -> Option<String> {
-        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-        let machine = Machine::of(&node).unwrap();
-        let (pod, other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
-        let truth = Truth {
-            pods: [(other.uid.clone(), other)].into(),
-            disturbed: [(disturbed.to_owned(), NOW - Duration::from_secs(10))].into(),
-            now: NOW,
-            api_disturbed,
-            ..Truth::default()
-        };
-        let held: Units = (0..18).collect();
-        let books = BTreeMap::from([(("o".to_owned(), "main".to_owned()), held.clone())]);
-        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
-        let broken: Units = broken.iter().flat_map(|device| machine.cores_of(*device)).collect();
-        judge_refusal(&machine, &refused, &broken)
-    }
-
-    #[test]
-    fn what_kubernetes_does_itself_is_right_where_its_reason_is_there() {
-        let plugin = "Allocate failed due to rpc error: code = Unknown desc = ";
-        for (disturbed, text, is_right) in [
-            (
-                "none",
-                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 3, Available: 2",
-                true,
-            ),
-            (
-                "none",
-                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 2, Available: 1",
-                false,
-            ),
-            (
-                "plugin/n1",
-                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 2, Available: 1",
-                true,
-            ),
-            (
-                "plugin/n2",
-                "requested number of devices unavailable for aws.amazon.com/neuron. Requested: 2, Available: 1",
-                false,
-            ),
-            (
-                "none",
-                "Node didn't have enough resource: aws.amazon.com/neuroncore, requested: 5, used: 18, capacity: 22",
-                true,
-            ),
-            (
-                "none",
-                "Node didn't have enough resource: aws.amazon.com/neuroncore, requested: 4, used: 19, capacity: 22",
-                false,
-            ),
-            (
-                "none",
-                "no healthy devices present; cannot allocate unhealthy devices aws.amazon.com/neuron",
-                false,
-            ),
-            (
-                "kubelet/n1",
-                "no healthy devices present; cannot allocate unhealthy devices aws.amazon.com/neuron",
-                true,
-            ),
-            ("kubelet/n1", "endpoint aws.amazon.com/neuron has been stopped", false),
-            ("plugin/n1", "endpoint aws.amazon.com/neuron has been stopped", true),
-            (
-                "none",
-                "neuron9 is unhealthy: /dev/neuron9 is missing; it can be used again once that is over",
-                true,
-            ),
-            ("none", "neuron9,neuron10 is unhealthy: gone; it can be used again once that is over", false),
-            (
-                "none",
-                "\"neuron77\" is not an id of aws.amazon.com/neuron on this node; it advertises neuron0 to neuron11",
-                false,
-            ),
-            ("plugin/n1", "something that nobody has said before", false),
-        ] {
-            assert_eq!(
-                wrong(disturbed, &format!("{plugin}{text}, which is unexpected")).is_none(),
-                is_right,
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn ids_are_refused_that_somebody_has_and_who_has_them_is_named() {
-        let held = "they are free again when that pod has ended";
-        for (text, is_right) in [
-            (format!("neuron1 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron1; {held}"), true),
-            (format!("neuron1 of aws.amazon.com/neuron cannot be given: pod default/nobody holds neuron1; {held}"), false),
-            (format!("neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; {held}"), false),
-            (format!("neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; {held}"), false),
-            ("neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets".to_owned(), false),
-        ] {
-            assert_eq!(wrong("none", &text).is_none(), is_right, "{text}");
-        }
-        let own = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; ..";
-        assert_eq!(wrong("kubelet/n1", own), None, "kubelet admits it again");
-    }
-
-    #[test]
-    fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
-        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-        let machine = Machine::of(&node).unwrap();
-        let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "gone", "container": "main",
-            "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-        let start = Arc::new(serde_json::from_value(start).unwrap());
-        let container = ContainerTruth { start, units: Units::from([2, 3]), since: Duration::ZERO };
-        let key = ("n1".to_owned(), "gone".to_owned(), "main".to_owned());
-        let runs = Truth { containers: [(key.clone(), container.clone())].into(), ..Truth::default() };
-        let has_ended = Truth { ended: [(key, (container, NOW))].into(), ..Truth::default() };
-        let is_there =
-            Truth { pods: [("gone".to_owned(), pod("old", "gone", "Running"))].into(), ..runs.clone() };
-        let failed =
-            Truth { pods: [("gone".to_owned(), pod("old", "gone", "Failed"))].into(), ..runs.clone() };
-        for (truth, uid, device, is_right) in [
-            (&runs, "gone", 1, true),
-            (&has_ended, "gone", 1, true),
-            (&failed, "gone", 1, true),
-            (&is_there, "gone", 1, false),
-            (&runs, "gone", 2, false),
-            (&runs, "another", 1, false),
-            (&Truth::default(), "gone", 1, false),
-        ] {
-            let text = format!(
-                "neuron1 of aws.amazon.com/neuron cannot be given: process 7 (main) of a pod that has ended or is gone (UID \
-                 {uid}) has /dev/neuron{device} open; they can be given once that process has ended"
-            );
-            let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
-            let refused =
-                RefusedPod { truth, node: &node, pod: &pod, message: &text, held: Units::new(), books };
-            assert_eq!(judge_refusal(&machine, &refused, &Units::new()).is_none(), is_right, "{text}");
-        }
-    }
-
-    #[test]
-    fn no_set_is_advised_where_none_is_left() {
-        let text =
-            "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
-        for (broken, api_disturbed, is_right) in
-            [(&[9][..], Duration::ZERO, false), (&[9, 11], Duration::ZERO, true), (&[9], NOW, false)]
-        {
-            assert_eq!(wrong_with(broken, api_disturbed, "none", text).is_none(), is_right, "{broken:?}");
-        }
-    }
-
-    #[test]
-    fn a_set_that_comes_free_after_kubelet_was_advised_is_none_to_advise() {
-        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-        let machine = Machine::of(&node).unwrap();
-        let message =
-            "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
-        let judged = |ago: u64, api_disturbed: Duration| {
-            let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "o", "container": "main",
-                "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-            let start = Arc::new(serde_json::from_value(start).unwrap());
-            let container = ContainerTruth { start, units: Units::from([20, 21]), since: Duration::ZERO };
-            let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
-            let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
-            let truth = Truth { ended, now: NOW, api_disturbed, ..Truth::default() };
-            let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
-            let held: Units = (0..18).collect();
-            let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
-            judge_refusal(&machine, &refused, &machine.cores_of(9))
-        };
-        assert_eq!(judged(1, Duration::ZERO), None);
-        assert!(judged(10, Duration::ZERO).is_some(), "it was free for longer than any Allocate takes");
-        assert_eq!(judged(10, NOW), None, "the plugin may not have heard of it");
-    }
-
-    #[test]
-    fn a_refused_pod_may_hold_what_another_container_of_it_was_given_under_the_other_name() {
-        let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-        let machine = Machine::of(&node).unwrap();
-        let text = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; ..";
-        let judged = |asked: &str| {
-            let container =
-                |name: &str, asked: &str| json!({"name": name, "resources": {"limits": {asked: "2"}}});
-            let object =
-                json!({"spec": {"containers": [container("main", asked), container("app", NEURON)]}});
-            let pod = PodTruth { object: Arc::new(object), ..pod("p", "u", "Failed") };
-            let books = BTreeMap::from([(("u".to_owned(), "main".to_owned()), Units::from([20, 21]))]);
-            let (truth, held) = (Truth { now: NOW, ..Truth::default() }, Units::new());
-            let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message: text, held, books };
-            judge_refusal(&machine, &refused, &Units::new())
-        };
-        assert_eq!(judged(NEURONCORE), None);
-        assert!(judged(NEURON).is_some(), "an init container's ids are handed down");
-    }
-}
+mod tests;

@@ -13,6 +13,8 @@ use crate::machine::Machine;
 pub(crate) struct Own {
     /// Words of the text.
     pub(crate) says: &'static str,
+    /// What it is counted as.
+    pub(crate) name: &'static str,
     pub(crate) when: &'static [When],
     /// Why Kubernetes, or the plugin with good reason, does so, and where that is known from.
     #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the list"))]
@@ -41,56 +43,66 @@ const PLUGIN: &[&str] = &["plugin"];
 pub(crate) const OWN: &[Own] = &[
     Own {
         says: " is unhealthy: ",
+        name: "refusals for: unhealthy",
         when: &[When::NamedBroken, When::Disturbed(PLUGIN, 60)],
         why: "a device that is handed down, or that kubelet chose before it had the plugin's new list, is not given while broken \
               (docs/reference/kubernetes.md §6: kubelet takes any of what is handed down)",
     },
     Own {
         says: "no Neuron device is advertised yet",
+        name: "refusals for: nothing advertised",
         when: &[When::Disturbed(PLUGIN, 60)],
         why: "kubelet asks as soon as the plugin is registered (docs/reference/kubernetes.md §1)",
     },
     Own {
         says: "cannot allocate unregistered device ",
+        name: "refusals for: unregistered",
         when: &[When::Disturbed(BOTH, 360)],
         why: "kubelet has started without its checkpoint, or has forgotten the resource five minutes after its plugin's end \
               (docs/reference/kubernetes.md §2, GetCapacity)",
     },
     Own {
         says: "no healthy devices present; ",
+        name: "refusals for: no healthy devices",
         when: &[When::AllBroken, When::Disturbed(BOTH, 60)],
         why: "kubelet knows no device between its start, or the plugin's end, and the next registration \
               (docs/reference/kubernetes.md §4, device_manager_test.go: admission error after kubelet restart)",
     },
     Own {
         says: "previously allocated devices are no longer healthy; ",
+        name: "refusals for: own devices unhealthy",
         when: &[When::OwnBroken, When::Disturbed(PLUGIN, 60)],
         why: "after a kubelet restart a container that does not run fails its admission if its own ids are unhealthy \
               (docs/reference/kubernetes.md §6)",
     },
     Own {
         says: "requested number of devices unavailable for ",
+        name: "refusals for: too few devices",
         when: &[When::TooFew, When::Disturbed(BOTH, 60)],
         why: "the API's allocatable is older than kubelet's own count by up to ten seconds (docs/reference/kubernetes.md §6)",
     },
     Own {
         says: "Node didn't have enough resource: aws.amazon.com/neuron",
+        name: "refusals for: node out of resources",
         when: &[When::TooFew, When::Disturbed(BOTH, 60)],
         why: "the node's status lags behind the plugin's list by up to ten seconds, and a pod bound meanwhile fails for good \
               (docs/reference/kubernetes.md §6)",
     },
     Own {
         says: " has been stopped",
+        name: "refusals for: plugin stopped",
         when: &[When::Disturbed(PLUGIN, 300)],
         why: "for five minutes after the plugin's end its devices stay in kubelet's books (docs/reference/kubernetes.md §2)",
     },
     Own {
         says: "error reading from server: EOF",
+        name: "refusals for: plugin ended",
         when: &[When::Disturbed(PLUGIN, 60)],
         why: "the plugin ended while kubelet asked it",
     },
     Own {
         says: "transport: Error while dialing",
+        name: "refusals for: plugin not reached",
         when: &[When::Disturbed(PLUGIN, 60)],
         why: "the plugin ended, which kubelet has not noticed yet",
     },

@@ -49,4 +49,6 @@ pub const PLANTED: &[Planted] = &[
     planted("given-at-the-deadline", "exclusive", "a device is given that a process of a gone pod has still open when the wait is over"),
     planted("past-of-the-checkpoint-only", "exclusive", "who had a device is forgotten as soon as kubelet forgets it, though processes may have it open"),
     planted("hanging-is-healthy", "agreement", "a device whose health could not be read in time counts as healthy"),
+    planted("free-told-wrong", "texts", "a pod that waits is told that more is free than is"),
+    planted("never-said-too-soon", "texts", "a node that is full now is said to be too small for ever"),
 ];

@@ -32,6 +32,11 @@ pub(crate) fn judge(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String>
     judges.iter().find_map(|judge| judge(nodes, waiting)).or_else(of_no_rest)
 }
 
+/// What is wrong with reasons that no change of what is free takes away.
+pub(crate) fn judge_lasting(nodes: &[Facts], told: &WaitingPod<'_>) -> Option<String> {
+    [too_small, never_together, too_many].iter().find_map(|judge| judge(nodes, told))
+}
+
 /// The named devices are broken, and if they were not the pod would fit.
 fn unhealthy(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
     let is_wrong = |rest: &str| {

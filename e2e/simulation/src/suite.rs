@@ -239,6 +239,10 @@ impl Suite for Neuron {
         admission::judge_refusal(&machine, refused, &broken)
     }
 
+    fn excuse(&self, refused: &RefusedPod<'_>) -> Option<&'static str> {
+        admission::excuse(refused)
+    }
+
     fn judge_binding(
         &self,
         truth: &Truth,
@@ -260,12 +264,13 @@ impl Suite for Neuron {
     }
 
     fn judge_text(&self, waiting: &WaitingPod<'_>) -> Option<String> {
-        let facts = |node: &NodeTruth<'_>| {
-            let (held, broken) = (node.held.clone(), node.broken.clone());
-            Machine::of(node.node).ok().map(|machine| Facts { machine, held, broken })
-        };
-        let facts: Vec<Facts> = waiting.nodes.iter().filter_map(facts).collect();
+        let facts = facts(waiting);
         texts::judge(&facts, waiting.message).or_else(|| reasons::judge(&facts, waiting))
+    }
+
+    fn judge_told(&self, told: &WaitingPod<'_>) -> Option<String> {
+        let facts = facts(told);
+        texts::judge_types(&facts, told.message).or_else(|| reasons::judge_lasting(&facts, told))
     }
 
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {
@@ -281,10 +286,24 @@ impl Suite for Neuron {
     }
 
     fn judge_pod(&self, truth: &Truth, node: &NodePlan, pod: &PodTruth) -> Option<(String, String)> {
-        // Nobody puts back a record that somebody has taken away: what the pod has is in the node's report.
-        if truth.edited_pods.contains(&pod.uid) && records::is_removed(&pod.object) {
+        // Nobody puts back a record that somebody has taken away: what the pod has is in the node's report. Nor can anybody put right
+        // one that is wrong once kubelet has lost its checkpoint: the record was all that told of the containers from before.
+        let is_lost = || {
+            let garbled = truth.garbled.get(&pod.node);
+            garbled.is_some_and(|at| truth.containers_of(pod).any(|(_, container)| container.since <= *at))
+        };
+        if truth.edited_pods.contains(&pod.uid) && (records::is_removed(&pod.object) || is_lost()) {
             return None;
         }
         judge::judge_pod(&*Machine::of(node).ok()?, truth, pod)
     }
+}
+
+/// What is so on a pod's nodes.
+fn facts(waiting: &WaitingPod<'_>) -> Vec<Facts> {
+    let of_node = |node: &NodeTruth<'_>| {
+        let (held, broken) = (node.held.clone(), node.broken.clone());
+        Machine::of(node.node).ok().map(|machine| Facts { machine, held, broken })
+    };
+    waiting.nodes.iter().filter_map(of_node).collect()
 }

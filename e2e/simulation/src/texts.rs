@@ -43,6 +43,14 @@ pub(crate) fn judge(nodes: &[Facts], message: &str) -> Option<String> {
                 return Some(format!("not so many {unit}s are free, or linked"));
             }
         }
+    }
+    judge_types(nodes, message)
+}
+
+/// What is wrong with what the text says of instance types, which does not depend on what is free.
+pub(crate) fn judge_types(nodes: &[Facts], message: &str) -> Option<String> {
+    let is_true_of_one = |is_true: &dyn Fn(&Facts) -> bool| nodes.iter().any(is_true);
+    for (unit, as_devices) in [("device", true), ("core", false)] {
         for rest in after(message, "Instance type ") {
             let Some((name, rest)) = rest.split_once(" does not support requests for ") else { continue };
             let Some([count]) = numbers(rest, [&format!("{unit}: ")]) else { continue };

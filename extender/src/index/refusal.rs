@@ -48,6 +48,19 @@ pub(crate) enum NodeRefusal {
     UnknownNode,
 }
 
+#[cfg(planted)]
+impl NodeRefusal {
+    /// Planted: of a node that has too little free now it is said that it never has enough.
+    pub(crate) fn as_planted(mut self) -> Self {
+        if let NodeRefusal::Placement(Refusal::NotEnough { permanent, .. }) = &mut self
+            && runtime::is_planted("never-said-too-soon")
+        {
+            *permanent = true;
+        }
+        self
+    }
+}
+
 /// What tells refusals apart whatever their numbers and names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RefusalKind(Discriminant<NodeRefusal>, Option<Discriminant<Refusal>>);

@@ -162,6 +162,8 @@ impl Call<'_> {
                 let node = name(node);
                 let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
                 let Err(refusal) = self.check(index.view(&node.0), is_reserved) else { return true };
+                #[cfg(planted)]
+                let refusal = refusal.as_planted();
                 let reason = self.text(&refusal);
                 refusal.count();
                 self.reasons.add(&refusal, &reason);
@@ -186,6 +188,13 @@ impl Call<'_> {
             return text.clone();
         }
         let text = refusal.to_string();
+        // Planted: more is said to be free than is.
+        #[cfg(planted)]
+        let text = if runtime::is_planted("free-told-wrong") {
+            text.replacen(", free ", ", free 1", 1)
+        } else {
+            text
+        };
         self.last_refusal = Some((refusal.clone(), text.clone()));
         text
     }

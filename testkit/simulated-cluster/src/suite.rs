@@ -243,6 +243,17 @@ pub trait Suite: Send + Sync + 'static {
         None
     }
 
+    /// What excuses a refusal that [`judge_refusal`](Self::judge_refusal) has nothing against, for those that are counted.
+    fn excuse(&self, _refused: &RefusedPod<'_>) -> Option<&'static str> {
+        None
+    }
+
+    /// What is wrong with a text that a pod has just been told, whatever becomes free: the cause. The nodes are one of each kind, and
+    /// nothing of them is held.
+    fn judge_told(&self, _told: &WaitingPod<'_>) -> Option<String> {
+        None
+    }
+
     /// What is wrong with how a pod was bound to a node right now, such as to hardware that another pod has: the cause, and a
     /// sentence.
     fn judge_binding(

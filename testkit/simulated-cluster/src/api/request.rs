@@ -85,7 +85,10 @@ impl Call {
         let [_, back] = self.way.links.clone();
         let (way, is_watch) = (self.way.clone(), self.what.is_watch);
         let (answer, fault) = if self.what.is_write {
-            way.api.conditions.wrote(&way.part);
+            // Leases are renewed at rest too.
+            if !self.what.text.contains("/leases") {
+                way.api.conditions.wrote(&way.part);
+            }
             self.sent().await?
         } else {
             self.way.links[0].pass().await;

@@ -139,7 +139,7 @@ impl Truth {
     }
 
     /// Whether a node is edited by hand, or was so lately that who watches it may still believe it.
-    fn is_edited(&self, node: &str) -> bool {
+    pub(crate) fn is_edited(&self, node: &str) -> bool {
         self.edited.get(node).is_some_and(|until| self.now < *until + UNSEEN)
     }
 
@@ -202,6 +202,13 @@ impl Truth {
         };
         self.pods.insert(pod.uid.clone(), pod);
     }
+}
+
+/// What a waiting pod's condition says; nothing of one that was not tried yet.
+pub(crate) fn why_it_waits(pod: &Value) -> &str {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let scheduled = conditions.into_iter().flatten().find(|one| text(one, "/type") == "PodScheduled");
+    scheduled.map(|one| text(one, "/message")).unwrap_or_default()
 }
 
 impl PodTruth {

@@ -86,7 +86,8 @@ impl Generated {
             for pod in pods.iter().filter(|pod| !self.can_ever_run(pod)) {
                 let at = event.at + draws.u64(20_000..120_000);
                 let at = if at < busy { at } else { draws.u64(REST_IS_OVER..HOUR) };
-                let pod = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let pod =
+                    pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
                 given_up.push(Event { at, what: What::Delete { pod, grace: None } });
             }
         }

@@ -6,7 +6,7 @@ mod containers;
 mod counts;
 mod processes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,15 +18,17 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) use self::counts::Counts;
 use self::counts::is_refusal;
-use crate::observer::{Mirror, Truth, Violation, Violations};
+use crate::observer::{Mirror, Truth, Violation, Violations, why_it_waits};
 use crate::plan::NodePlan;
-use crate::suite::{RefusedPod, Suite};
+use crate::suite::{NodeTruth, RefusedPod, Suite, Units, WaitingPod};
 
 /// Sees everything.
 pub(crate) struct Watcher {
     simulation: Simulation,
     suite: Arc<dyn Suite>,
     nodes: BTreeMap<String, NodePlan>,
+    /// A node of each kind.
+    kinds: Vec<String>,
     state: Mutex<State>,
     /// Told after every write of a pod or node.
     pub(crate) changed: Notify,
@@ -62,10 +64,14 @@ impl Watcher {
         suite: Arc<dyn Suite>,
         nodes: BTreeMap<String, NodePlan>,
     ) -> Self {
+        let mut seen = BTreeSet::new();
+        let kinds = nodes.iter().filter(|(_, plan)| seen.insert(plan.machine.clone()));
+        let kinds = kinds.map(|(name, _)| name.clone()).collect();
         Self {
             simulation,
             suite,
             nodes,
+            kinds,
             state: Mutex::default(),
             changed: Notify::new(),
             violated: watch::Sender::new(()),
@@ -120,7 +126,10 @@ impl Watcher {
             "Pod" => {
                 state.counts.pod_changes(write);
                 state.truth.pod_changes(write.before, write.after);
-                let wrong = self.refused(&mut state, write).or_else(|| self.bound(&mut state, write));
+                let wrong = self
+                    .refused(&mut state, write)
+                    .or_else(|| self.bound(&mut state, write))
+                    .or_else(|| self.told(&mut state, write));
                 drop(state);
                 self.tell(write);
                 self.changed.notify_waiters();
@@ -145,20 +154,22 @@ impl Watcher {
         state.judged("refusals", 1);
         let pod = state.truth.pods.get(text(after, "/metadata/uid"))?;
         let (reason, message) = (text(after, "/status/reason"), text(after, "/status/message"));
-        let cause = self.suite.judge_refusal(&RefusedPod {
+        let refused = RefusedPod {
             truth: &state.truth,
             node: self.nodes.get(&pod.node)?,
             pod,
             message,
             held: self.held(&state.truth, &pod.node, &pod.uid),
             books: self.books(&pod.node),
-        })?;
-        Some(Violation {
-            invariant: "admission",
-            cause,
-            text: format!("{} on {} failed admission with {reason}: {message}", pod.name(), pod.node),
-            pods: vec![pod.name()],
-        })
+        };
+        if let Some(cause) = self.suite.judge_refusal(&refused) {
+            let text = format!("{} on {} failed admission with {reason}: {message}", pod.name(), pod.node);
+            return Some(Violation { invariant: "admission", cause, text, pods: vec![pod.name()] });
+        }
+        if let Some(excuse) = self.suite.excuse(&refused) {
+            state.judged(excuse, 1);
+        }
+        None
     }
 
     /// What is wrong with how a pod was bound, if this write has bound one.
@@ -174,6 +185,31 @@ impl Watcher {
         let (cause, why) = self.suite.judge_binding(&state.truth, plan, pod, &books)?;
         let text = format!("{} was bound to {node}: {why}", pod.name());
         Some(Violation { invariant: "placement", cause, text, pods: vec![pod.name()] })
+    }
+
+    /// What is wrong with the text by which this write says why a pod waits, whatever becomes free. While a node's labels or report
+    /// are edited by hand texts may be about a machine that is not there.
+    fn told(&self, state: &mut State, write: &Observed<'_>) -> Option<Violation> {
+        let after = write.after?;
+        let message = why_it_waits(after);
+        let is_news = write.before.is_none_or(|before| why_it_waits(before) != message);
+        if message.is_empty() || !is_news || !text(after, "/spec/nodeName").is_empty() {
+            return None;
+        }
+        if self.nodes.keys().any(|node| state.truth.is_edited(node)) {
+            state.judged("texts as they were said while nodes were edited", 1);
+            return None;
+        }
+        state.judged("texts as they were said", 1);
+        let kinds = self.kinds.iter().filter_map(|name| self.nodes.get_key_value(name));
+        let nodes: Vec<NodeTruth<'_>> = kinds
+            .map(|(name, node)| NodeTruth { name, node, held: Units::new(), broken: Units::new() })
+            .collect();
+        let told = WaitingPod { truth: &state.truth, nodes: &nodes, pod: after, message };
+        let cause = self.suite.judge_told(&told)?;
+        let name = format!("{}/{}", write.namespace, write.name);
+        let text = format!("{name} is told: {message}");
+        Some(Violation { invariant: "texts", cause, text, pods: vec![name] })
     }
 
     /// Adds what became of a pod to the trace.

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fake_cluster::api::text;
 use serde_json::Value;
 use simulator::Activity;
 use tokio::time::sleep;
 
 use super::World;
 use crate::api::Whose;
-use crate::observer::{PodTruth, Truth, Violation, without_numbers};
+use crate::observer::{PodTruth, Truth, Violation, why_it_waits, without_numbers};
 use crate::plan::{ApiRates, NodePlan, Place};
 use crate::suite::{NodeTruth, Size, WaitingPod};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
-/// When a text that says why a pod waits is of a cluster that has not changed since: kube-scheduler tries again after each change.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
+/// When a text that says why a pod waits is of a cluster that has not changed since. kube-scheduler tries again after each change, but
+/// compares the new text with a pod that may be older than its last one, and then leaves a wrong one until it tries again five minutes
+/// later.
+const TOLD_AGAIN: Duration = Duration::from_secs(330);
+/// Time between two looks at waiting pods.
+const LOOK: Duration = Duration::from_secs(60);
 /// How long kube-scheduler may take to try again a pod for which something has become free.
 const TRIED_AGAIN: Duration = Duration::from_secs(30);
 /// The end of a rest, in which the programs must be quiet.
@@ -38,10 +41,11 @@ impl World {
         for whose in [Whose::Suite, Whose::Cluster] {
             self.conditions.set_rates(whose, ApiRates::default());
         }
-        sleep(time.saturating_sub(QUIET)).await;
+        sleep(time.saturating_sub(QUIET * 2)).await;
+        self.look_at_waiting_pods(QUIET.min(time.saturating_sub(QUIET))).await;
         let before = (self.simulation.activity(), self.conditions.writes());
         let seen = self.watcher.state().violations.count();
-        sleep(QUIET.min(time)).await;
+        self.look_at_waiting_pods(QUIET.min(time)).await;
         // What goes wrong again and again makes all parts busy, and is told by itself.
         if time >= QUIET && self.watcher.state().violations.count() == seen {
             self.judge_quiet(&before.0, &before.1);
@@ -51,43 +55,82 @@ impl World {
         self.conditions.set_rates(Whose::Cluster, self.settings.cluster_api);
     }
 
+    /// Lets so much time pass, and judges what waiting pods are told every minute but at its end: a pod of another that ends makes a
+    /// minute one of change, in which it may not be true yet.
+    async fn look_at_waiting_pods(&self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() {
+            let step = LOOK.min(left);
+            sleep(step).await;
+            left -= step;
+            if !left.is_zero() {
+                let (truth, nodes) = self.seen();
+                let is_up = |name: &str| nodes.get(name).is_some_and(|node| is_ready(node));
+                if self.wrong_nodes(&truth, &nodes).is_empty() {
+                    let found = self.judge_waiting(&truth, is_up, is_up);
+                    found.into_iter().for_each(|violation| self.watcher.violation(violation));
+                }
+            }
+        }
+    }
+
+    fn seen(&self) -> (Truth, BTreeMap<String, Arc<Value>>) {
+        let state = self.watcher.state();
+        (state.truth.clone(), state.mirror.nodes.clone())
+    }
+
+    /// Ready nodes that do not say of themselves what is so.
+    fn wrong_nodes(&self, truth: &Truth, nodes: &BTreeMap<String, Arc<Value>>) -> BTreeMap<&str, Violation> {
+        let wrong = self.nodes.iter().filter_map(|node| {
+            let object = nodes.get(&node.name).filter(|object| is_ready(object))?;
+            Some((node.name.as_str(), self.judge_node(truth, node, object)?))
+        });
+        wrong.collect()
+    }
+
+    /// Says what must not be of pods that wait: what they are told, and that they wait where they could run. `is_known` are nodes
+    /// that are right about themselves.
+    fn judge_waiting(
+        &self,
+        truth: &Truth,
+        is_up: impl Fn(&str) -> bool,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Vec<Violation> {
+        let mut found = self.judge_texts(truth, is_up);
+        let waiting = truth.pods.values().filter(|pod| {
+            let waited = truth.now.saturating_sub(pod.since);
+            pod.node.is_empty() && !pod.is_deleting() && !pod.has_ended() && waited >= ON_ITS_WAY
+        });
+        found.extend(waiting.filter_map(|pod| self.waits_in_vain(truth, pod, &is_known)));
+        found
+    }
+
     /// Says what must not be of a cluster that has been at rest.
     fn judge(&self) {
-        let (truth, nodes) = {
-            let state = self.watcher.state();
-            (state.truth.clone(), state.mirror.nodes.clone())
-        };
+        let (truth, nodes) = self.seen();
         let is_up = |name: &str| nodes.get(name).is_some_and(|node| is_ready(node));
-        let ready = self.nodes.iter().filter(|node| is_up(&node.name));
-        self.watcher.state().judged("nodes at rest", ready.clone().count());
-        self.watcher
-            .state()
-            .judged("nodes at rest that were not ready", self.nodes.len() - ready.clone().count());
-        let of_nodes: BTreeMap<&str, Violation> = ready
-            .filter_map(|node| {
-                let violation = self.judge_node(&truth, node, nodes.get(&node.name)?)?;
-                Some((node.name.as_str(), violation))
-            })
-            .collect();
+        let ready = self.nodes.iter().filter(|node| is_up(&node.name)).count();
+        self.watcher.state().judged("nodes at rest", ready);
+        self.watcher.state().judged("nodes at rest that were not ready", self.nodes.len() - ready);
+        let wrong = self.wrong_nodes(&truth, &nodes);
         // A wrong report is one violation: texts and waiting pods that follow from it are not judged too.
-        let is_known = |name: &str| is_up(name) && !of_nodes.contains_key(name);
-        let mut found = if of_nodes.is_empty() { self.judge_texts(&truth, is_up) } else { Vec::new() };
-        for pod in truth.pods.values() {
+        let is_known = |name: &str| is_up(name) && !wrong.contains_key(name);
+        let mut found =
+            if wrong.is_empty() { self.judge_waiting(&truth, is_up, is_known) } else { Vec::new() };
+        for pod in truth.pods.values().filter(|pod| !pod.has_ended()) {
             let waited = truth.now.saturating_sub(pod.since);
-            match self.plan_of(&pod.node) {
-                _ if pod.has_ended() || waited < ON_ITS_WAY => {}
-                None if pod.node.is_empty() && !pod.is_deleting() => {
-                    found.extend(self.waits_in_vain(&truth, pod, is_known));
-                }
-                Some(plan) if is_up(&pod.node) => found.extend(self.judge_bound(&truth, plan, pod)),
-                _ => {}
+            if let Some(plan) = self.plan_of(&pod.node)
+                && waited >= ON_ITS_WAY
+                && is_up(&pod.node)
+            {
+                found.extend(self.judge_bound(&truth, plan, pod));
             }
         }
         found.extend(self.judge_sizes(&truth));
         found.extend(
             self.nodes.iter().enumerate().flat_map(|(place, node)| self.judge_books(&truth, place, node)),
         );
-        found.extend(of_nodes.into_values());
+        found.extend(wrong.into_values());
         found.into_iter().for_each(|violation| self.watcher.violation(violation));
     }
 
@@ -112,7 +155,7 @@ impl World {
                 && self.suite.counts_allow(&node.plan, &live, &pod.object, &broken)
                 && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
-        let told = why_it_waits(pod);
+        let told = why_it_waits(&pod.object);
         Some(Violation {
             invariant: "liveness",
             cause: format!("a pod waits that could run: {}", without_numbers(told)),
@@ -134,10 +177,14 @@ impl World {
         self.watcher.state().judged("texts", waiting.len());
         let nodes: Vec<NodeTruth<'_>> = up.iter().map(|node| self.truth_of(truth, node)).collect();
         let found = waiting.into_iter().filter_map(|pod| {
-            let told = why_it_waits(pod);
+            let told = why_it_waits(&pod.object);
             let waiting = WaitingPod { truth, nodes: &nodes, pod: &pod.object, message: told };
             let cause = self.suite.judge_text(&waiting)?;
-            let text = format!("{} is told: {told}", pod.name());
+            let is_so = nodes
+                .iter()
+                .map(|node| format!("{}: held {:?}, broken {:?}", node.name, node.held, node.broken));
+            let is_so = is_so.collect::<Vec<_>>().join("; ");
+            let text = format!("{} is told: {told} ({is_so})", pod.name());
             Some(Violation { invariant: "texts", cause, text, pods: vec![pod.name()] })
         });
         found.collect()
@@ -259,13 +306,6 @@ impl World {
             }
         }
     }
-}
-
-/// What a waiting pod's condition says.
-fn why_it_waits(pod: &PodTruth) -> &str {
-    let conditions = pod.object.pointer("/status/conditions").and_then(serde_json::Value::as_array);
-    let scheduled = conditions.into_iter().flatten().find(|one| text(one, "/type") == "PodScheduled");
-    scheduled.map(|one| text(one, "/message")).unwrap_or_default()
 }
 
 /// Whether pods can be placed on the node, and its kubelet carries them out.
