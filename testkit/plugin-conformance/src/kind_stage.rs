@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::NAMESPACE;
 use super::faulty_plugin::{Fault, FaultyPlugin};
+use super::instance::{ContainerOf, Instance, Signal};
 use super::plugin::{Description, Devices, Plugin, Preparation, Report};
 use super::second_plugin::{self, second_of};
-use super::stage::{ContainerOf, Instance, Signal};
 
 /// A worker of kind with the plugin under test.
 #[derive(Clone, Copy)]

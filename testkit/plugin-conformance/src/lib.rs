@@ -68,6 +68,7 @@ mod cases;
 mod daemon_set_plugin;
 mod embedded;
 pub mod faulty_plugin;
+mod instance;
 pub mod junit;
 mod kind_stage;
 mod manifest_plugin;

@@ -14,7 +14,7 @@ use testkit_support::Wait;
 
 use super::case_context::CaseContext;
 use super::faulty_plugin::{self, Fault, FaultyPlugin};
-use super::stage::{ContainerOf, Instance, Signal};
+use super::instance::{ContainerOf, Instance, Signal};
 
 impl CaseContext<'_> {
     /// Stops kubelet; containers go on.

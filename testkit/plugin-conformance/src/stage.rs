@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kind_driver::WAIT;
 use kind_driver::pod_resources::Assignments;
 use serde_json::Value;
@@ -13,6 +12,7 @@ use testkit_support::Wait;
 use super::case_context::STEADY;
 use super::embedded::EmbeddedNode;
 use super::faulty_plugin::{Fault, FaultyPlugin};
+use super::instance::{ContainerOf, Instance, Signal};
 use super::kind_stage::KindStage;
 use super::plugin::{Description, Devices, Preparation, Report};
 
@@ -23,50 +23,6 @@ pub(crate) enum Stage<'a> {
     Kind(KindStage<'a>),
     /// A kubelet in this process, and the plugin as a process beside it.
     Embedded(&'a EmbeddedNode),
-}
-
-/// A plugin under test that runs, or is about to.
-#[derive(Clone, Debug)]
-pub(crate) struct Instance {
-    /// What tells it from the one after it: its pod's UID, or a number of its own.
-    pub(crate) id: String,
-    /// Whether it is said to work.
-    pub(crate) is_ready: bool,
-    /// How often it has restarted.
-    pub(crate) restarts: i32,
-    /// Its pod, on kind.
-    pub(crate) pod: Option<Pod>,
-}
-
-/// A container of a case.
-pub(crate) struct ContainerOf<'a> {
-    /// Its pod.
-    pub(crate) pod: &'a Pod,
-    /// Its name.
-    pub(crate) name: &'a str,
-    /// Its id, as its pod's status had it.
-    pub(crate) id: Option<&'a str>,
-}
-
-/// What is sent to a plugin's processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
-    Kill,
-    Stop,
-    Continue,
-    Terminate,
-}
-
-impl Signal {
-    /// Its name without `SIG`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Signal::Kill => "KILL",
-            Signal::Stop => "STOP",
-            Signal::Continue => "CONT",
-            Signal::Terminate => "TERM",
-        }
-    }
 }
 
 /// The same call on whichever it is.

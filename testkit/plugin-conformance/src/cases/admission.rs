@@ -9,7 +9,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::case_context::{CaseContext, MAIN};
-use crate::stage::{ContainerOf, Signal};
+use crate::instance::{ContainerOf, Signal};
 use crate::{CaseOutcome, NAMESPACE};
 
 /// The pod of a case.

@@ -9,7 +9,7 @@ use kube::api::DeleteParams;
 use crate::CaseOutcome;
 use crate::case_context::CaseContext;
 use crate::faulty_plugin::{DEVICES, Fault};
-use crate::stage::Signal;
+use crate::instance::Signal;
 
 /// The pod of the case that has one.
 const POD: &str = "device-plugin-failures-test";

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::Signal;
+use crate::instance::Signal;
 
 /// How long a plugin may take to end after SIGTERM. Kubernetes gives thirty seconds.
 const GRACE: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use testkit_support::Wait;
 use super::EmbeddedNode;
 use super::containers::Containers;
 use crate::faulty_plugin::{Fault, FaultyPlugin};
+use crate::instance::{ContainerOf, Instance, Signal};
 use crate::plugin::{Description, Devices, Preparation, Report};
-use crate::stage::{ContainerOf, Instance, Signal};
 
 /// Longer than any back-off of kubelet's before it starts a container again, which is five minutes.
 const BACK_OFF: Duration = Duration::from_secs(6 * 60);
