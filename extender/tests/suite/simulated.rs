@@ -232,7 +232,8 @@ fn a_probe_tells_what_is_remembered_while_the_extender_runs() {
             nodes: 2,
             topologies: 1,
             reservations: 1,
-            cores_taken: 1,
+            // Both of the device.
+            cores_taken: 2,
             events_sent: 1,
             refusals_logged: 1,
             ..Sizes::default()
