@@ -49,7 +49,7 @@ pub struct Entry {
 pub enum Life {
     /// The pod is there and has not ended.
     Lives,
-    /// It has ended: kubelet has said so, or does as if it had.
+    /// Its phase is a last one, which kubelet has written itself or follows.
     Ended,
     /// It was deleted, which kubelet may not have heard yet.
     Gone,

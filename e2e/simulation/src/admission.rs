@@ -84,7 +84,11 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
 fn is_admitted_again(refused: &RefusedPod<'_>) -> bool {
     let RefusedPod { truth, pod, message, .. } = refused;
     let is_named = |pod: &PodTruth| message.contains(&format!("pod {} holds ", pod.name()));
-    let is_ended = |pod: &PodTruth| truth.ended.keys().any(|(_, uid, _)| *uid == pod.uid);
+    let is_ended = |pod: &PodTruth| {
+        let mut ended = truth.ended.iter();
+        truth.containers_of(pod).next().is_none()
+            && ended.any(|((_, uid, _), (_, at))| *uid == pod.uid && truth.now < *at + LATELY)
+    };
     let others = || truth.live_on(&pod.node).any(|other| is_named(other) && is_ended(other));
     truth.is_disturbed("kubelet", &pod.node, LATELY) && (is_named(pod) || others())
 }

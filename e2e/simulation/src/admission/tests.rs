@@ -12,6 +12,13 @@ use super::*;
 
 const NOW: Duration = Duration::from_secs(10_000);
 
+/// The container of a pod, which has these cores.
+fn container(pod: &str, uid: &str, units: Units) -> ContainerTruth {
+    let start = json!({"pod_namespace": "default", "pod_name": pod, "pod_uid": uid, "container": "main",
+        "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
+    ContainerTruth { start: Arc::new(serde_json::from_value(start).unwrap()), units, since: Duration::ZERO }
+}
+
 fn pod(name: &str, uid: &str, phase: &str) -> PodTruth {
     let limits = json!({NEURON: "2"});
     let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
@@ -163,12 +170,9 @@ fn ids_are_refused_that_somebody_has_and_who_has_them_is_named() {
 fn a_pod_whose_containers_a_starting_kubelet_has_ended_is_named_with_reason() {
     let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
     let machine = Machine::of(&node).unwrap();
-    let start = json!({"pod_namespace": "default", "pod_name": "other", "pod_uid": "o", "container": "main",
-        "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-    let start = Arc::new(serde_json::from_value(start).unwrap());
-    let container = ContainerTruth { start, units: Units::new(), since: Duration::ZERO };
+    let container = container("other", "o", Units::new());
     let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
-    let ended = BTreeMap::from([(key, (container, NOW))]);
+    let ended = BTreeMap::from([(key.clone(), (container.clone(), NOW))]);
     let (pod, other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
     let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; ..";
     let judged = |ended, disturbed: &str| {
@@ -186,16 +190,15 @@ fn a_pod_whose_containers_a_starting_kubelet_has_ended_is_named_with_reason() {
     assert!(judged(ended.clone(), "kubelet/n1"));
     assert!(!judged(ended, "plugin/n1"));
     assert!(!judged(BTreeMap::new(), "kubelet/n1"));
+    let long_ago = BTreeMap::from([(key, (container, NOW - LATELY))]);
+    assert!(!judged(long_ago, "kubelet/n1"));
 }
 
 #[test]
 fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
     let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
     let machine = Machine::of(&node).unwrap();
-    let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "gone", "container": "main",
-        "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-    let start = Arc::new(serde_json::from_value(start).unwrap());
-    let container = ContainerTruth { start, units: Units::from([2, 3]), since: Duration::ZERO };
+    let container = container("old", "gone", Units::from([2, 3]));
     let key = ("n1".to_owned(), "gone".to_owned(), "main".to_owned());
     let runs = Truth { containers: [(key.clone(), container.clone())].into(), ..Truth::default() };
     let has_ended = Truth { ended: [(key, (container, NOW))].into(), ..Truth::default() };
@@ -239,10 +242,7 @@ fn a_set_that_comes_free_after_kubelet_was_advised_is_none_to_advise() {
     let message =
         "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
     let judged = |ago: u64, api_disturbed: Duration| {
-        let start = json!({"pod_namespace": "default", "pod_name": "old", "pod_uid": "o", "container": "main",
-            "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-        let start = Arc::new(serde_json::from_value(start).unwrap());
-        let container = ContainerTruth { start, units: Units::from([20, 21]), since: Duration::ZERO };
+        let container = container("old", "o", Units::from([20, 21]));
         let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
         let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
         let truth = Truth { ended, now: NOW, api_disturbed, ..Truth::default() };
