@@ -13,9 +13,9 @@ use super::problem::{Move, Problem};
 use crate::ids::CoreSet;
 use crate::names::Resource;
 
-/// Any placement, as one move for each step of the plan; nothing only if there is none. With a scorer the moves that
-/// look best by the keys are tried first, else those with the lowest ids.
-pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>) -> Option<Vec<Move>> {
+/// Any placement, as one move for each step of the plan; nothing only if there is none, or none is found within so many
+/// tries. With a scorer the moves that look best by the keys are tried first, else those with the lowest ids.
+pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, max_tries: u32) -> Option<Vec<Move>> {
     let steps = &problem.plan.steps;
     let cores_per_device = u32::from(problem.topology.cores_per_device());
     let order = largest_first(problem);
@@ -36,6 +36,7 @@ pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>) -> Option
         failed: FxHashSet::default(),
         moves: Vec::with_capacity(order.len()),
         order,
+        tries_left: max_tries,
     };
     if !search.descend(HandDown::default(), PartialPlacement::default()) {
         return None;
@@ -77,6 +78,7 @@ struct DepthFirst<'p> {
     inside_devices: Vec<bool>,
     failed: FxHashSet<State>,
     moves: Vec<Move>,
+    tries_left: u32,
 }
 
 /// All that decides whether the rest of a pod can be placed. Each state that fails is searched once, so that refusals
@@ -100,6 +102,9 @@ impl DepthFirst<'_> {
         if !may_succeed || self.failed.contains(&state) {
             return false;
         }
+        let tries = u32::try_from(self.problem.moves(at)).unwrap_or(u32::MAX);
+        let Some(tries_left) = self.tries_left.checked_sub(tries) else { return false };
+        self.tries_left = tries_left;
         for index in self.ranked(at, handed_down, placed) {
             let Some(made) = self.problem.attempt(at, index, &handed_down, placed.hardware) else { continue };
             self.moves.push(made);

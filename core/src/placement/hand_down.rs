@@ -33,6 +33,12 @@ impl HandDown {
         HandDown { known: self.known.union(fresh), provisional: set, ..*self }
     }
 
+    /// After kubelet gave a container `cores`, of this set and fresh ones.
+    pub(super) fn given(&self, cores: CoreSet, keeps: bool) -> HandDown {
+        let known = if keeps { self.provisional.difference(cores) } else { self.provisional.union(cores) };
+        HandDown { known, provisional: known, ..HandDown::default() }
+    }
+
     /// The lowest `count` ids, each of `cores_per_id` cores: what is recorded until kubelet's choice is known.
     pub(super) fn lowest(&self, count: u32, cores_per_id: u32) -> CoreSet {
         self.provisional.iter().take((count * cores_per_id) as usize).collect()

@@ -12,10 +12,12 @@ mod keys;
 mod plan;
 mod problem;
 mod refusal;
+mod turn;
 
 pub use self::equal_nodes::EqualNodes;
 pub use self::keys::Keys;
 pub use self::refusal::Refusal;
+pub use self::turn::{Turn, best_set_of_pod};
 
 use self::free_sets::{FreeSets, any_free};
 use self::keys::{PartialPlacement, Scorer};
@@ -114,7 +116,7 @@ pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, R
     let refused = || diagnose::diagnose(request, occupancy);
     let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(refused)?;
     let mut scorer = Scorer::new(occupancy);
-    let mut moves = depth_first::find(&problem, Some(&mut scorer)).ok_or_else(refused)?;
+    let mut moves = depth_first::find(&problem, Some(&mut scorer), u32::MAX).ok_or_else(refused)?;
     if request.containers.len() <= MAX_CONTAINERS_FOR_BEST {
         moves = branch_and_bound::best(&problem, &mut scorer, moves);
     }
@@ -158,7 +160,8 @@ pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> 
 }
 
 /// The best candidate set of `count` of the resource that contains the cores `must` and otherwise lies in the free
-/// part of `within`, as cores; nothing if there is none. What the device plugin prefers when no record says.
+/// part of `within`, as cores; nothing if there is none. What the device plugin prefers for a container that has no other
+/// after it, when no record says.
 pub fn best_set(
     occupancy: &Occupancy,
     resource: Resource,
@@ -180,7 +183,7 @@ pub fn best_set(
 fn is_possible(request: &PodRequest, occupancy: &Occupancy, kubelets_choice: KubeletsChoice) -> bool {
     any_free_for_one(request, occupancy).unwrap_or_else(|| {
         Problem::new(request, occupancy, kubelets_choice)
-            .is_some_and(|problem| depth_first::find(&problem, None).is_some())
+            .is_some_and(|problem| depth_first::find(&problem, None, u32::MAX).is_some())
     })
 }
 

@@ -20,6 +20,10 @@ pub(super) struct Problem<'a> {
     /// Index in `free_sets`; index is the step.
     sets_of_step: Vec<usize>,
     kubelets_choice: KubeletsChoice,
+    /// What steps have been given already; index is the step. Empty before the pod's admission.
+    given: Vec<Option<CoreSet>>,
+    /// All of that.
+    given_cores: CoreSet,
 }
 
 /// What is assumed of kubelet's free choice among handed-down ids.
@@ -52,7 +56,39 @@ impl<'a> Problem<'a> {
         if !plan.enough_is_free(occupancy) {
             return None;
         }
-        let (topology, free) = (occupancy.topology().as_ref(), occupancy.free_cores());
+        Problem::of(plan, occupancy, occupancy.free_cores(), kubelets_choice)
+    }
+
+    /// The rest of a pod of which steps have been given sets already. The step `asking` takes a set that has the cores `must` and
+    /// lies in `allowed`. Nothing if some count has no candidate set.
+    pub(super) fn amid_admission(
+        request: &PodRequest,
+        occupancy: &'a Occupancy,
+        given: &[(usize, CoreSet)],
+        (asking, must, allowed): (usize, CoreSet, CoreSet),
+    ) -> Option<Problem<'a>> {
+        let plan = Plan::of(request);
+        let given_cores = given.iter().fold(CoreSet::EMPTY, |all, (_, cores)| all.union(*cores));
+        let free = occupancy.free_cores().union(given_cores);
+        let mut of_step = vec![None; plan.steps.len()];
+        for (step, cores) in given {
+            of_step[*step] = Some(*cores);
+        }
+        let mut problem = Problem::of(plan, occupancy, free, KubeletsChoice::Any)?;
+        let mut sets = problem.sets(asking).clone();
+        sets.sets.retain(|set| must.is_subset(set.cores) && set.cores.is_subset(allowed));
+        problem.sets_of_step[asking] = problem.free_sets.len();
+        problem.free_sets.push(sets);
+        Some(Problem { given: of_step, given_cores, ..problem })
+    }
+
+    fn of(
+        plan: Plan,
+        occupancy: &'a Occupancy,
+        free: CoreSet,
+        kubelets_choice: KubeletsChoice,
+    ) -> Option<Problem<'a>> {
+        let topology = occupancy.topology().as_ref();
         let mut requested: Vec<(Resource, u32)> = Vec::new();
         let mut free_sets = Vec::new();
         let mut sets_of_step = Vec::with_capacity(plan.steps.len());
@@ -69,7 +105,8 @@ impl<'a> Problem<'a> {
             }
             sets_of_step.push(index);
         }
-        Some(Problem { plan, topology, free, free_sets, sets_of_step, kubelets_choice })
+        let (given, given_cores) = (vec![None; plan.steps.len()], CoreSet::EMPTY);
+        Some(Problem { plan, topology, free, free_sets, sets_of_step, kubelets_choice, given, given_cores })
     }
 
     /// The free candidate sets of a step's count.
@@ -77,9 +114,10 @@ impl<'a> Problem<'a> {
         &self.free_sets[self.sets_of_step[step]]
     }
 
-    /// Number of moves to try at a step: one where kubelet chooses, else one for each free candidate set.
+    /// Number of moves to try at a step: one where kubelet chooses or has chosen, else one for each free candidate set.
     pub(super) fn moves(&self, step: usize) -> usize {
-        if self.plan.steps[step].fresh() == 0 { 1 } else { self.sets(step).sets.len() }
+        let is_chosen = self.plan.steps[step].fresh() == 0 || self.given[step].is_some();
+        if is_chosen { 1 } else { self.sets(step).sets.len() }
     }
 
     /// The step's move of this index, below [`Problem::moves`], given what its chain has handed down and which cores the pod
@@ -91,8 +129,12 @@ impl<'a> Problem<'a> {
         handed_down: &HandDown,
         taken: CoreSet,
     ) -> Option<Move> {
-        let sets = self.sets(step);
+        let (sets, given) = (self.sets(step), self.given[step]);
         let step = &self.plan.steps[step];
+        if let Some(cores) = given {
+            let set = FreeSet::new(self.topology, step.resource, cores);
+            return Some(Move { set, provisional: false, after: handed_down.given(cores, step.keeps) });
+        }
         let is_safe = |handed_down: &HandDown| {
             self.kubelets_choice == KubeletsChoice::Good || handed_down.is_safe(step.count, sets)
         };
@@ -108,7 +150,8 @@ impl<'a> Problem<'a> {
         }
         let set = sets.sets.get(index)?;
         let base = handed_down.provisional();
-        if !base.is_subset(set.cores) || set.cores.difference(base).intersects(taken) {
+        if !base.is_subset(set.cores) || set.cores.difference(base).intersects(taken.union(self.given_cores))
+        {
             return None;
         }
         let grown = handed_down.grown(set.cores);

@@ -7,3 +7,4 @@ mod oracle;
 mod outcomes;
 mod placed_records;
 mod support;
+mod turn;
