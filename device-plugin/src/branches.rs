@@ -69,6 +69,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: report not written",
     "plugin: report written again",
     "plugin: serving again",
+    "plugin: set chosen for a whole pod",
     "plugin: set not preferred, still open",
     "plugin: socket lost while registering",
     "plugin: socket not made",

@@ -45,6 +45,8 @@ pub struct Engine {
     /// How long a question of kubelet waits for the end of a pod whose devices kubelet offers. An open one holds up everything else
     /// that kubelet does.
     pub(super) holder_timeout: Duration,
+    /// How long the pods may be unreadable before a set is preferred without them.
+    pub(super) api_timeout: Duration,
     /// Looks after processes of gone pods.
     pub handover: Handover,
     /// Counts.
@@ -111,6 +113,7 @@ impl Engine {
             changed: Notify::new(),
             events: Events::new(system.clone(), client, &config.node_name, config.api_timeout),
             holder_timeout: config.holder_timeout,
+            api_timeout: config.api_timeout,
             handover: Handover::new(system.clone(), config, status, Arc::clone(&metrics)),
             metrics,
             system,

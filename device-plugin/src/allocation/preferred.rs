@@ -35,15 +35,17 @@ impl Engine {
         let available = known_cores(topology, unit, available).union(must);
         let question =
             Question { name: resource.name, resource: unit, count, available, must, trust: Trust::Nobody };
-        let deadline = Instant::now() + self.holder_timeout;
+        let began = Instant::now();
+        let (deadline, unread_deadline) = (began + self.holder_timeout, began + self.api_timeout);
         let mut changes = self.pods.changes();
         let (mut is_live, mut is_read) = (false, false);
         loop {
             self.read_checkpoint(&machine).await;
             let (recorded, is_late) = self.recorded(&machine, &question);
-            // Where the pods cannot be read any linked set will do; none at all is worth asking for them again.
+            // Where the pods cannot be read for long any linked set will do; none at all is worth asking for them again.
             let choose = |question| self.choose(&machine, question, CoreSet::EMPTY);
-            let is_enough = || is_live && !is_late && (is_read || choose(&question).is_some());
+            let is_guess = || Instant::now() >= unread_deadline && choose(&question).is_some();
+            let is_enough = || is_live && !is_late && (is_read || is_guess());
             if recorded.is_some() || Instant::now() >= deadline || is_enough() {
                 // Where nobody tells whether a pod has ended, a linked set of what kubelet takes for free is the best guess.
                 let trusting = Question { trust: Trust::Kubelet, ..question };
@@ -120,15 +122,20 @@ impl Engine {
         }
     }
 
-    /// The best linked set that is free, without what is to be avoided.
+    /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves
+    /// a set to each of them. What an init container hands down has to be among what comes after it.
     fn choose(&self, machine: &Machine, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
         let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
         let (state, slots) = self.current(machine);
         occupancy.hold(state.ledger.taken(&slots, question).union(avoided));
-        drop(state);
         occupancy.set_unhealthy(machine.unhealthy());
+        let of_pod = state.ledger.best_of_pod(&slots, question, &occupancy);
+        drop(state);
+        if of_pod.is_some() {
+            reached("plugin: set chosen for a whole pod");
+        }
         // Nothing is preferred where no set fits, and what kubelet takes instead is refused.
         let Question { resource, count, must, available, .. } = *question;
-        best_set(&occupancy, resource, count, must, available)
+        of_pod.or_else(|| best_set(&occupancy, resource, count, must, available))
     }
 }

@@ -3,6 +3,9 @@
 
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
+use neuron_core::occupancy::Occupancy;
+use neuron_core::placement::{Turn, best_set_of_pod};
+use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::ledger::Ledger;
 use crate::ledger::answer::Asked;
@@ -68,6 +71,49 @@ impl Ledger {
             .filter_map(|slot| slot.recorded)
             .fold(self.held(slots, question.name, question.trust), CoreSet::union)
             .difference(question.must)
+    }
+
+    /// The set to choose for the earliest bound pod that may be asking and has more than one to get: one with which its other
+    /// containers can have theirs. None where no such pod is known, or its containers cannot all have a set.
+    pub fn best_of_pod(&self, slots: &[Slot], question: &Question, occupancy: &Occupancy) -> Option<CoreSet> {
+        let mut asking = self.waiting(slots, question.resource, question.count);
+        asking.find_map(|asks| {
+            let (request, given, container) = self.amid_admission(slots, asks)?;
+            let Question { resource, must, available: within, .. } = *question;
+            let turn = Turn { request: &request, given: &given, container, resource, must, within };
+            best_set_of_pod(occupancy, &turn)
+        })
+    }
+
+    /// The request of the pod whose slot `asks`, what it has got, and the asking container's index; none where it has one slot only,
+    /// or kubelet would ask for an earlier container first.
+    fn amid_admission(
+        &self,
+        slots: &[Slot],
+        asks: &Slot,
+    ) -> Option<(PodRequest, Vec<(usize, Resource, CoreSet)>, usize)> {
+        let (mut request, mut given, mut asking) = (PodRequest::default(), Vec::new(), None);
+        let containers = &mut request.containers;
+        for slot in slots.iter().filter(|slot| slot.uid == asks.uid) {
+            if containers.last().is_none_or(|last| last.name != slot.container) {
+                let (name, role) = (slot.container.clone(), slot.role);
+                containers.push(ContainerRequest { name, role, devices: 0, cores: 0 });
+            }
+            let container = containers.last_mut()?;
+            match slot.resource {
+                Resource::Device => container.devices = slot.count,
+                Resource::Core => container.cores = slot.count,
+            }
+            let index = containers.len() - 1;
+            match self.entry_of(slot) {
+                _ if slot == asks => asking = Some(index),
+                Some(cores) => given.push((index, slot.resource, cores)),
+                None if asking.is_none() && slot.container != asks.container => return None,
+                None => {}
+            }
+        }
+        let has_more = slots.iter().filter(|slot| slot.uid == asks.uid).nth(1).is_some();
+        Some((request, given, asking?)).filter(|_| has_more)
     }
 
     /// The slot that a request is for, if only one pod can be meant or one's record says exactly this.

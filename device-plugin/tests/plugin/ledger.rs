@@ -1,11 +1,15 @@
 //! The ledger by itself: who may have which ids, and when they are free again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use neuron_core::catalog::Catalog;
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource::{self, Core, Device};
 use neuron_core::names::{NEURON, NEURONCORE};
+use neuron_core::occupancy::Occupancy;
 use neuron_core::request::Role;
+use neuron_core::topology::{Policy, Topology};
 use neuron_device_plugin::ledger::answer::Asked;
 use neuron_device_plugin::ledger::holders::Trust;
 use neuron_device_plugin::ledger::preference::Question;
@@ -140,6 +144,31 @@ fn the_recorded_set_is_offered(#[case] available: &str, #[case] must: &str, #[ca
         slot("other", Core, 2, "4,5"),
     ]);
     assert_eq!(node.offered(2, available, must), offered.map(set));
+}
+
+#[test]
+fn without_a_record_an_init_container_gets_what_its_main_container_can_keep() {
+    let model = Catalog::embedded().find("inf2.48xlarge").unwrap();
+    let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
+    // Devices 0 to 3 are held, and 8: of 4 to 7 and 9 to 11 the latter hit fewer linked sets.
+    let mut occupancy = Occupancy::empty(topology);
+    occupancy.hold(set("0,1,2,3,4,5,6,7,16,17"));
+    let mut node = Node::new(vec![init("p", Device, 2, ""), slot("p", Device, 4, "")]);
+    let best = |node: &Node, count, available: &str, must: &str| {
+        let (available, must) = (set(available), set(must));
+        let question =
+            Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
+        node.ledger.best_of_pod(&node.slots, &question, &occupancy)
+    };
+    let free = "8,9,10,11,12,13,14,15,18,19,20,21,22,23";
+    let given = best(&node, 2, free, "").unwrap();
+    assert!(given.is_subset(set("8,9,10,11,12,13,14,15")), "{given}");
+    assert_eq!(best(&node, 4, free, ""), None, "the init container comes first");
+    node.written(&[entry("p", "init", Device, &given.to_string())]);
+    let free = set(free).difference(given).to_string();
+    assert_eq!(best(&node, 4, &free, &given.to_string()), Some(set("8,9,10,11,12,13,14,15")));
+    node.slots.truncate(1);
+    assert_eq!(best(&node, 2, &free, ""), None, "nothing comes after it");
 }
 
 #[test]

@@ -24,3 +24,4 @@ mod registration;
 mod sizes;
 mod system;
 mod takeover;
+mod unread_pods;
