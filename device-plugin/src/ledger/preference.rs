@@ -4,7 +4,7 @@
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{Turn, best_set_of_pod};
+use neuron_core::placement::{self, best_set_of_pod};
 use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::ledger::Ledger;
@@ -27,6 +27,17 @@ pub struct Question {
     pub must: CoreSet,
     /// Whose word counts for what is free.
     pub trust: Trust,
+}
+
+/// When kubelet asks for a slot, soonest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// It is the next one of a pod that has been given something.
+    Now,
+    /// It is the first one of its pod.
+    NextPod,
+    /// Another container of its pod comes first.
+    Later,
 }
 
 impl Question {
@@ -80,7 +91,8 @@ impl Ledger {
         asking.find_map(|asks| {
             let (request, given, container) = self.amid_admission(slots, asks)?;
             let Question { resource, must, available: within, .. } = *question;
-            let turn = Turn { request: &request, given: &given, container, resource, must, within };
+            let turn =
+                placement::Turn { request: &request, given: &given, container, resource, must, within };
             best_set_of_pod(occupancy, &turn)
         })
     }
@@ -129,14 +141,29 @@ impl Ledger {
         self.waiting(slots, asked.resource, asked.count).collect()
     }
 
-    /// The slots that ask for so many and wait for them.
+    /// The slots that ask for so many and wait for them, the likeliest first: kubelet asks for the containers of one pod one right
+    /// after another.
     fn waiting<'a>(
         &self,
         slots: &'a [Slot],
         resource: Resource,
         count: u32,
     ) -> impl Iterator<Item = &'a Slot> {
-        slots.iter().filter(move |slot| slot.resource == resource && slot.count == count && self.waits(slot))
+        let is_alike = |slot: &&Slot| slot.resource == resource && slot.count == count && self.waits(slot);
+        let mut waiting: Vec<&Slot> = slots.iter().filter(is_alike).collect();
+        waiting.sort_by_cached_key(|slot| self.turn(slots, slot));
+        waiting.into_iter()
+    }
+
+    /// Whether it is a waiting slot's turn, as far as the checkpoint shows, which may lag.
+    fn turn(&self, slots: &[Slot], slot: &Slot) -> Turn {
+        let own = || slots.iter().filter(|other| other.uid == slot.uid);
+        let mut before = own().take_while(|other| other.container != slot.container);
+        if before.any(|earlier| self.waits(earlier)) {
+            return Turn::Later;
+        }
+        let is_amid = own().any(|other| self.entry_of(other).is_some());
+        if is_amid { Turn::Now } else { Turn::NextPod }
     }
 
     /// Whether kubelet may yet ask for a slot.

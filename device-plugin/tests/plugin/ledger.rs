@@ -147,6 +147,22 @@ fn the_recorded_set_is_offered(#[case] available: &str, #[case] must: &str, #[ca
 }
 
 #[test]
+fn the_next_container_of_a_pod_amid_its_admission_comes_before_other_pods() {
+    // A pod that asks under both names has no time of its own, and so stands before the one that kubelet admits.
+    let first = Slot { container: "first".to_owned(), role: Role::Sidecar, ..slot("p", Device, 1, "0") };
+    let mut node = Node::new(vec![
+        slot("q", Device, 1, "1"),
+        first,
+        init("p", Device, 1, "4"),
+        slot("p", Device, 2, "4,5"),
+    ]);
+    node.written(&[entry("p", "first", Device, "0")]);
+    assert_eq!(node.offered(1, "1,4,5", ""), Some(set("4")));
+    node.written(&[entry("p", "first", Device, "0"), entry("p", "init", Device, "4")]);
+    assert_eq!(node.offered(1, "1,5", ""), Some(set("1")), "nothing of p asks for one any more");
+}
+
+#[test]
 fn without_a_record_an_init_container_gets_what_its_main_container_can_keep() {
     let model = Catalog::embedded().find("inf2.48xlarge").unwrap();
     let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
