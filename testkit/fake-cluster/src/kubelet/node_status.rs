@@ -13,7 +13,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use runtime::reached;
 use serde_json::json;
 
-use super::device_manager::plugins::Totals;
+use super::device_manager::plugins::{Counted, Totals};
 use super::shared::{Shared, locked};
 use crate::amounts::Amounts;
 use crate::clock::{later, rfc3339};
@@ -45,7 +45,7 @@ pub(crate) async fn register(shared: &Arc<Shared>) -> kube::Result<()> {
     // device manager does not know (`reconcileExtendedResource`).
     let status = existing.and_then(|node| node.status).unwrap_or_default();
     let shown = [Amounts::of(status.capacity.as_ref()), Amounts::of(status.allocatable.as_ref())];
-    let mut written: Totals = present_totals(shared).await;
+    let mut written: Totals = present_totals(shared).await.totals;
     for (counts, shown) in [&mut written.capacity, &mut written.allocatable].into_iter().zip(shown) {
         for (resource, count) in shown.iter().filter(|(resource, _)| resource.contains('/')) {
             let count = if shared.had_checkpoint { count } else { 0 };
@@ -70,11 +70,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 () = shared.devices_changed.notified() => shared.clock.sleep(shared.config.status_period).await,
                 () = shared.clock.sleep_until(wake.unwrap_or_default()), if wake.is_some() => {}
             }
-            let mut totals = present_totals(&shared).await;
-            // A forgotten resource stays on the Node with 0, as in kubelet.
-            for resource in written.capacity.keys() {
-                totals.capacity.entry(resource.clone()).or_insert(0);
-                totals.allocatable.entry(resource.clone()).or_insert(0);
+            let Counted { mut totals, forgotten } = present_totals(&shared).await;
+            // As in kubelet, a forgotten resource stays on the Node with 0, which one status says: where that is not written, the Node
+            // keeps its capacity, from which allocatable is made then (docs/reference/kubernetes.md §7).
+            for (resource, shown) in &written.capacity {
+                let count = if forgotten.contains(resource) { 0 } else { *shown };
+                if !totals.capacity.contains_key(resource) {
+                    totals.capacity.insert(resource.clone(), count);
+                    totals.allocatable.insert(resource.clone(), count);
+                }
             }
             let is_due = heartbeat.is_some_and(|heartbeat| heartbeat <= shared.clock.now());
             if totals != written || is_due {
@@ -108,13 +112,13 @@ fn next_heartbeat(shared: &Shared) -> Option<Timestamp> {
 }
 
 /// The counts now. A resource that is forgotten with them leaves the checkpoint too, as in kubelet's GetCapacity.
-async fn present_totals(shared: &Arc<Shared>) -> Totals {
+async fn present_totals(shared: &Arc<Shared>) -> Counted {
     let counted = locked(&shared.devices).plugins.totals(shared.clock.now());
-    if counted.has_forgotten {
+    if !counted.forgotten.is_empty() {
         // What is not written now, the next write has.
         let _ = shared.save_checkpoint().await;
     }
-    counted.totals
+    counted
 }
 
 async fn write(shared: &Shared, nodes: &Api<Node>, totals: &Totals) -> kube::Result<()> {

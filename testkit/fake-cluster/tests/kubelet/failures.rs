@@ -1,7 +1,13 @@
 //! `device_plugin_failures_test.go` and registration: what the Node shows when a plugin fails.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use fake_cluster::kubelet::STOP_GRACE;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -71,6 +77,33 @@ async fn plugin_stopped_gives_allocatable_zero_at_once_and_capacity_zero_after_t
         message,
         "Pod was rejected: Node didn't have enough resource: example.com/widget, requested: 1, used: 0, capacity: 0"
     );
+}
+
+#[tokio::test]
+async fn devices_of_a_plugin_long_gone_come_back_if_their_end_was_not_written() {
+    let node = TestNode::new();
+    let (refuse, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let (refuses, counts) = (Arc::clone(&refuse), Arc::clone(&refused));
+    let refusing = from_fn(move |request: Request, next: Next| {
+        let is_refused = request.uri().path().ends_with("/status") && refuses.load(Ordering::SeqCst);
+        counts.fetch_add(is_refused.into(), Ordering::SeqCst);
+        async move {
+            if is_refused { StatusCode::SERVICE_UNAVAILABLE.into_response() } else { next.run(request).await }
+        }
+    });
+    let client = kube::Client::new(node.api.router().layer(refusing), "default");
+    let _kubelet = node.try_kubelet_with(client).await.unwrap();
+    let plugin = TestPlugin::registered(&node, 2).await;
+    plugin.kill();
+    node.shows("0", "2").await;
+    refuse.store(true, Ordering::SeqCst);
+    node.clock.advance(STOP_GRACE);
+    eventually("a status that is refused", async || (refused.load(Ordering::SeqCst) > 0).then_some(())).await;
+    refuse.store(false, Ordering::SeqCst);
+    node.shows("2", "2").await;
+    let back = TestPlugin::serving(&node, "again.sock", healthy(1));
+    back.register().await.unwrap();
+    node.shows("1", "1").await;
 }
 
 #[tokio::test]

@@ -102,7 +102,12 @@ impl TestNode {
     }
 
     pub(crate) async fn try_kubelet(&self) -> Result<Kubelet, KubeletError> {
-        let (system, client) = (System::real(), self.api.client());
+        self.try_kubelet_with(self.api.client()).await
+    }
+
+    /// A kubelet with a client of its own.
+    pub(crate) async fn try_kubelet_with(&self, client: kube::Client) -> Result<Kubelet, KubeletError> {
+        let system = System::real();
         Kubelet::start(&system, client, &self.api, self.config.clone(), self.runtime.clone()).await
     }
 

@@ -52,10 +52,10 @@ pub(crate) struct Totals {
     pub(crate) allocatable: BTreeMap<String, i64>,
 }
 
-/// Counts, and whether a resource was forgotten with them.
+/// Counts, and the resources that were forgotten with them.
 pub(crate) struct Counted {
     pub(crate) totals: Totals,
-    pub(crate) has_forgotten: bool,
+    pub(crate) forgotten: Vec<String>,
 }
 
 /// Every plugin of one kubelet, by resource.
@@ -198,13 +198,12 @@ impl Plugins {
 
     /// Counts for the Node's status. A resource whose plugin has been gone for [`STOP_GRACE`] is forgotten.
     pub(crate) fn totals(&mut self, now: Timestamp) -> Counted {
-        let expired: Vec<String> =
+        let forgotten: Vec<String> =
             self.expiries().filter(|(_, at)| *at <= now).map(|(name, _)| name).collect();
-        let has_forgotten = !expired.is_empty();
-        for resource in expired {
+        for resource in &forgotten {
             reached("cluster: a resource was forgotten, its plugin was gone too long");
-            self.plugins.remove(&resource);
-            self.listed.remove(&resource);
+            self.plugins.remove(resource);
+            self.listed.remove(resource);
         }
         let mut totals = Totals::default();
         for (resource, listed) in &self.listed {
@@ -212,7 +211,7 @@ impl Plugins {
             totals.allocatable.insert(resource.clone(), healthy);
             totals.capacity.insert(resource.clone(), healthy + count(&listed.unhealthy));
         }
-        Counted { totals, has_forgotten }
+        Counted { totals, forgotten }
     }
 
     /// When the next resource is forgotten, if a plugin is gone.
