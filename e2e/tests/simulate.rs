@@ -93,6 +93,12 @@ fn kills_are_added_to_a_plan_and_counted_and_a_trace_says_what_it_is() {
     };
     assert_eq!(counts(&[]), (json!(0), Value::Null));
     assert_eq!(counts(&["--kill", "plugin/n1:20"]), (json!(1), json!(1)));
+    let never = ["--kill", "plugin/n1:20", "--kill", "extender:999999999"];
+    let output = simulate(PROGRAM, &[&run[..2], &never].concat(), folder.path());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("extender was not killed before its poll 999999999: it had "), "{text}");
+    assert_eq!(text.matches("was not killed").count(), 1, "{text}");
     let trace = std::fs::read_to_string(folder.path().join("trace.txt")).unwrap();
     let told = "neuron-e2e trace v1 of neuron-e2e simulate --replay plan.json --kill plugin/n1:20";
     assert_eq!(trace.lines().next(), Some(told));

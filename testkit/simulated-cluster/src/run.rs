@@ -78,6 +78,9 @@ pub struct Summary {
     pub restarts: u64,
     /// Processes that were killed.
     pub kills: u64,
+    /// Kills of the plan that never came, in words: the part had fewer polls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed_kills: Vec<String>,
     /// Faults, by kind.
     pub faults: BTreeMap<String, u64>,
     /// How often something was judged, or could not be, by what it was.
@@ -117,7 +120,8 @@ pub fn run(
         kills: plan.kills.clone(),
         poll_limit,
     };
-    let (plan, known_there, kubernetes) = (plan.clone(), known.clone(), plan.kubernetes.clone());
+    let (kills, kubernetes) = (plan.kills.clone(), plan.kubernetes.clone());
+    let (plan, known_there) = (plan.clone(), known.clone());
     let finished = simulator::run(simulated, move |simulation| {
         // This is the simulation's own thread.
         #[cfg(planted)]
@@ -135,6 +139,13 @@ pub fn run(
     summary.kubernetes = kubernetes;
     summary.seconds = finished.elapsed.as_secs();
     summary.restarts = finished.activity.values().map(|part| part.starts.saturating_sub(1)).sum();
+    for (part, poll) in &kills {
+        let polls = finished.activity.get(part).map_or(0, |activity| activity.polls);
+        if polls < *poll {
+            let missed = format!("{part} was not killed before its poll {poll}: it had {polls}");
+            summary.missed_kills.push(missed);
+        }
+    }
     for (part, activity) in &finished.activity {
         summary.kills += activity.kills;
         if activity.kills_by_poll > 0 {

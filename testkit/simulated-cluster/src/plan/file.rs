@@ -1,5 +1,6 @@
 //! Plans as JSON: what is wrong with one, and what would be right.
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::{ApiRates, Event, PLAN_VERSION, Place, Plan, What};
@@ -127,9 +128,27 @@ impl Plan {
             | What::Machine { node, .. }
             | What::Edit { node, .. } => no_node(*node),
             What::ApiFaults { rates, .. } | What::ClusterApiFaults { rates, .. } => wrong_rate(at, rates),
+            What::Create { pods } => pods.iter().find_map(|pod| no_pod(at, pod, true)),
+            What::Job { pod, .. } | What::StatefulSet { pod, .. } => no_pod(at, pod, false),
             _ => None,
         }
     }
+}
+
+/// What is wrong with a pod's manifest, if anything is: one that the API server would not take would only be missing. Controllers give
+/// their pods names.
+fn no_pod(at: u64, manifest: &Value, needs_name: bool) -> Option<String> {
+    let name = manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let problem = match serde_json::from_value::<Pod>(manifest.clone()) {
+        Err(error) => error.to_string(),
+        Ok(_) if needs_name && name.is_empty() => "it has no metadata.name".to_owned(),
+        Ok(pod) if pod.spec.as_ref().is_none_or(|spec| spec.containers.is_empty()) => {
+            "it has no container".to_owned()
+        }
+        Ok(_) => return None,
+    };
+    let name = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+    Some(format!("event at {at}: this is no pod{name}: {problem}"))
 }
 
 fn wrong_rate(at: u64, rates: &ApiRates) -> Option<String> {
@@ -160,7 +179,12 @@ mod tests {
     #[test]
     fn a_plan_is_read_as_it_was_written() {
         let events = vec![
-            Event { at: 5, what: What::Create { pods: vec![json!({"metadata": {"name": "p"}})] } },
+            Event {
+                at: 5,
+                what: What::Create {
+                    pods: vec![json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})],
+                },
+            },
             Event {
                 at: 9,
                 what: What::Kill { part: "kubelet".to_owned(), on: Place::Node(0), after_polls: None },
@@ -184,10 +208,24 @@ mod tests {
                 Event { at: 2, what: What::PowerLoss { node: 1, seconds: 1 } },
                 "event at 2: there is no node 1; there are 1",
             ),
+            (
+                Event { at: 3, what: What::Create { pods: vec![json!({"metadata": {"name": "p"}})] } },
+                "event at 3: this is no pod \"p\": it has no container",
+            ),
+            (
+                Event {
+                    at: 4,
+                    what: What::Create { pods: vec![json!({"spec": {"containers": [{"name": "c"}]}})] },
+                },
+                "event at 4: this is no pod: it has no metadata.name",
+            ),
         ];
         for (event, told) in wrong {
             assert_eq!(Plan::parse(&plan(vec![event]).to_text()).unwrap_err().to_string(), told);
         }
+        let number = Event { at: 5, what: What::Create { pods: vec![json!(42)] } };
+        let told = Plan::parse(&plan(vec![number]).to_text()).unwrap_err().to_string();
+        assert!(told.starts_with("event at 5: this is no pod: invalid type: integer `42`"), "{told}");
         let compact = |at| Event { at, what: What::Compact };
         let order = plan(vec![compact(5), compact(3)]);
         let told = "event at 3: it stands after the one at 5; events are in the order of their times";

@@ -51,6 +51,15 @@ impl Profile {
             Profile::Chaos => 10,
         }
     }
+
+    /// Pods that come in an hour and that no node could ever run, at most. kube-scheduler tries each of them again with whatever
+    /// happens: where much happens, more of them would be most of what it does.
+    fn hopeless_pods(self) -> usize {
+        match self {
+            Profile::Calm | Profile::Chaos => usize::MAX,
+            Profile::Churn => 12,
+        }
+    }
 }
 
 /// The plan of a seed, without what happens: that is [`Generated`]'s.
@@ -88,6 +97,8 @@ pub struct Generated {
     kinds: Vec<(Kind, u32)>,
     /// Pods named so far.
     named: u64,
+    /// Pods that no node could ever run and that may yet come in this hour.
+    hopeless_left: usize,
     /// Pods that run until they are deleted.
     staying: VecDeque<String>,
     /// Owners that are there.
@@ -106,6 +117,7 @@ impl Generated {
             seconds: plan.seconds,
             kinds: Kind::of_seed(&mut stream(plan.seed, "kinds of faults")),
             named: 0,
+            hopeless_left: 0,
             staying: VecDeque::new(),
             owners: VecDeque::new(),
         }

@@ -23,6 +23,7 @@ impl Generated {
     /// Pods that come and go within `busy` milliseconds.
     pub(super) fn pods_of_hour(&mut self, busy: u64) -> Vec<Event> {
         let mut draws = self.draws("pods");
+        self.hopeless_left = self.profile.hopeless_pods();
         let count = self.profile.pods() * self.nodes.len() as u64;
         let mut events = Vec::new();
         // Names are given in the order of time: a pod is there before it is deleted.
@@ -62,10 +63,10 @@ impl Generated {
 
     fn create(&mut self, draws: &mut Rng, together: u64) -> What {
         let ends_after = self.ends_after(draws);
-        let shape = self.shape(draws, ends_after);
+        let shape = self.any_shape(draws, ends_after);
         let alike = draws.u8(..3) > 0;
         let pods = (0..together).map(|_| {
-            let shape = if alike { shape.clone() } else { self.shape(draws, ends_after) };
+            let shape = if alike { shape.clone() } else { self.any_shape(draws, ends_after) };
             self.named += 1;
             let name = format!("p{}", self.named);
             if ends_after.is_none() {
@@ -127,6 +128,21 @@ impl Generated {
             1..4 => draws.u32(1..=60),
             _ => draws.u32(60..=1800),
         })
+    }
+
+    /// A shape, even of a pod that no node could ever run, while there may be more of those.
+    fn any_shape(&mut self, draws: &mut Rng, ends_after: Option<u32>) -> Value {
+        let shape = self.shape(draws, ends_after);
+        if self.hopeless_left == usize::MAX || self.can_ever_run(&shape) {
+            return shape;
+        }
+        match self.hopeless_left.checked_sub(1) {
+            Some(left) => {
+                self.hopeless_left = left;
+                shape
+            }
+            None => self.shape_that_runs(draws, ends_after),
+        }
     }
 
     pub(super) fn shape(&self, draws: &mut Rng, ends_after: Option<u32>) -> Value {
