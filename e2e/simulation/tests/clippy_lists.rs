@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The crates whose code runs in a simulation.
-const SIMULATED: [&str; 6] = [
+const SIMULATED: [&str; 7] = [
     "runtime",
     "extender",
     "device-plugin",
     "testkit/simulated-cluster",
     "testkit/simulator",
     "testkit/fake-cluster",
+    "e2e/simulation",
 ];
 /// What is about the machine's own tasks, threads, time, files and random numbers; sockets stand in the lists as types or as methods.
 const OF_THE_MACHINE: [&str; 6] = [
