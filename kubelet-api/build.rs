@@ -1,7 +1,7 @@
 //! Generates the Rust side of `proto/*.proto` without a system protoc.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["proto/deviceplugin.proto", "proto/podresources.proto"];
+    let files = ["proto/deviceplugin.proto", "proto/podresources.proto", "proto/pods.proto"];
     for file in files {
         println!("cargo:rerun-if-changed={file}");
     }

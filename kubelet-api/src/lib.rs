@@ -1,5 +1,5 @@
-//! The kubelet's gRPC contracts, generated at build time from `proto/`: device plugin v1beta1 and podresources v1, both
-//! ends of each, and the Unix sockets they are spoken over ([`unix`]).
+//! The kubelet's gRPC contracts, generated at build time from `proto/`: device plugin v1beta1, podresources v1 and pods v1alpha1,
+//! both ends of each, and the Unix sockets they are spoken over ([`unix`]).
 //!
 //! # A device plugin
 //! A plugin serves [`DevicePlugin`](deviceplugin::v1beta1::device_plugin_server::DevicePlugin) on a socket in the kubelet's
@@ -119,5 +119,14 @@ pub mod podresources {
 
         /// Largest answer a client should accept, in bytes: the kubelet's own limit (tonic's default is 4 MB).
         pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+    }
+}
+
+/// The contract of kubelet's own pods (`/var/lib/kubelet/pods-api/pods-api.sock`, from Kubernetes 1.37 on).
+pub mod pods {
+    /// v1alpha1, of which kubelet's WatchPods is left out.
+    #[allow(missing_docs, reason = "generated; the .proto file explains every field")]
+    pub mod v1alpha1 {
+        tonic::include_proto!("v1alpha1");
     }
 }
