@@ -34,6 +34,8 @@ pub(crate) struct Behaviour {
     pub(crate) resource_health: bool,
     /// [1.35] podresources Get knows only pods that have not ended.
     pub(crate) podresources_get_leaves_out_ended: bool,
+    /// [1.37] kubelet serves its pods on a socket of their own (gate KubeletPodsAPI).
+    pub(crate) pods_api: bool,
     /// [1.35] A Binding clears `status.nominatedNodeName` (gate ClearingNominatedNodeNameAfterBinding).
     pub(crate) binding_clears_nomination: bool,
     /// [1.37] A Binding's `target.name` must be a node's possible name (ValidatePodBinding).
@@ -100,6 +102,7 @@ impl Version {
                 plugins_by_path: false,
                 resource_health: false,
                 podresources_get_leaves_out_ended: false,
+                pods_api: false,
                 binding_clears_nomination: false,
                 binding_checks_node_name: false,
                 topology_labels: false,
@@ -110,6 +113,7 @@ impl Version {
                 plugins_by_path: true,
                 resource_health: true,
                 podresources_get_leaves_out_ended: true,
+                pods_api: true,
                 binding_clears_nomination: true,
                 binding_checks_node_name: true,
                 topology_labels: true,

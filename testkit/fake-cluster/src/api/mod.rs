@@ -13,7 +13,7 @@
 mod error;
 mod kinds;
 mod object;
-mod protobuf;
+pub(crate) mod protobuf;
 mod reply;
 mod routes;
 mod store;

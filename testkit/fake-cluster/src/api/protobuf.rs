@@ -14,6 +14,11 @@ use prost::Message;
 pub(super) use self::answer::answer_as_asked;
 pub(super) use self::binding::binding;
 
+/// An object of this kind, without what tells its kind; empty if the kind is not answered in protobuf.
+pub(crate) fn raw(kind: &str, object: &serde_json::Value) -> Vec<u8> {
+    schema::of(kind).map(|fields| write::message(object, fields)).unwrap_or_default()
+}
+
 /// The content type of such bodies.
 pub(super) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// What every object begins with.

@@ -55,6 +55,11 @@ impl KubeletConfig {
         self.dir.join("pod-resources").join(KUBELET_SOCKET)
     }
 
+    /// The socket of kubelet's own pods, in versions that have it.
+    pub fn pods_socket(&self) -> PathBuf {
+        self.dir.join("pods-api/pods-api.sock")
+    }
+
     /// The assignments, which a restarted kubelet reads again.
     pub fn checkpoint_file(&self) -> PathBuf {
         self.plugins_dir().join("kubelet_internal_checkpoint")

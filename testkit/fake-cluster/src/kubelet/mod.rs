@@ -16,6 +16,7 @@ mod lease;
 mod node_status;
 mod plugin_call;
 mod pods;
+mod pods_api;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kubelet_api::deviceplugin::v1beta1::registration_server::RegistrationServer;
 use kubelet_api::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
+use kubelet_api::pods::v1alpha1::pods_server::PodsServer;
 use kubelet_api::unix::{self, SocketError};
 use runtime::system::Address;
 use runtime::{Protocol, Server, System, reached};
@@ -94,6 +96,10 @@ impl Kubelet {
 
         let resources = PodResourcesListerServer::new(podresources::Lister(Arc::clone(&shared)));
         serve(&shared, shared.config.podresources_socket(), Routes::new(resources)).map_err(socket_error)?;
+        if api.version().behaviour().pods_api {
+            let pods = PodsServer::new(pods_api::PodsApi(Arc::clone(&shared)));
+            serve(&shared, shared.config.pods_socket(), Routes::new(pods)).map_err(socket_error)?;
+        }
         node_status::register(&shared)
             .await
             .map_err(|source| KubeletError::Node { node: node.clone(), source: Box::new(source) })?;
@@ -189,7 +195,7 @@ async fn open(
         let (node, path) = (config.node.clone(), path.to_owned());
         move |source| KubeletError::Folder { node, path, source }
     };
-    for socket in [config.registration_socket(), config.podresources_socket()] {
+    for socket in [config.registration_socket(), config.podresources_socket(), config.pods_socket()] {
         if let Some(folder) = socket.parent() {
             system.create_folder(folder).await.map_err(folder_error(folder))?;
             registration::remove_sockets(system, folder).await.map_err(folder_error(folder))?;

@@ -26,7 +26,7 @@ pub(super) fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
     [length.to_be_bytes().as_slice(), &event].concat()
 }
 
-fn message(object: &Value, fields: Fields) -> Vec<u8> {
+pub(super) fn message(object: &Value, fields: Fields) -> Vec<u8> {
     let mut written = Vec::new();
     for (name, number, kind) in fields {
         match object.get(name) {

@@ -35,6 +35,8 @@ struct Known {
     pod: Arc<Pod>,
     /// Whether it was rejected, its containers have all ended for good, or its object is gone.
     has_ended: bool,
+    /// Whether its object is gone.
+    is_gone: bool,
     /// Set once it is to end.
     stop: watch::Sender<Option<Stop>>,
 }
@@ -57,6 +59,18 @@ impl PodTable {
     /// Every pod, those that have ended and are still in the API included.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.known.iter().map(|known| &known.pod)
+    }
+
+    /// Every pod whose object is there, and whether it has ended.
+    pub(crate) fn there(&self) -> impl Iterator<Item = (&Arc<Pod>, bool)> {
+        self.known.iter().filter(|known| !known.is_gone).map(|known| (&known.pod, known.has_ended))
+    }
+
+    /// Takes over what the API server says now of a pod that is known.
+    pub(super) fn update(&mut self, pod_uid: &str, pod: Pod) {
+        if let Some(known) = self.known.iter_mut().find(|known| known.uid == pod_uid) {
+            known.pod = Arc::new(pod);
+        }
     }
 
     /// Whether the container ran when this kubelet started.
@@ -111,7 +125,13 @@ impl PodTable {
     /// Adds a pod. Gives how it is to end, once it is.
     pub(super) fn insert(&mut self, uid: &str, pod: &Arc<Pod>) -> watch::Receiver<Option<Stop>> {
         let (stop, receiver) = watch::channel(None);
-        self.known.push(Known { uid: uid.to_owned(), pod: Arc::clone(pod), has_ended: false, stop });
+        self.known.push(Known {
+            uid: uid.to_owned(),
+            pod: Arc::clone(pod),
+            has_ended: false,
+            is_gone: false,
+            stop,
+        });
         receiver
     }
 }
@@ -121,7 +141,7 @@ impl Known {
         if !self.has_ended {
             reached("cluster: a pod was gone before its containers had ended");
         }
-        self.has_ended = true;
+        (self.has_ended, self.is_gone) = (true, true);
         let own = Stop { grace: grace::of_spec(&self.pod), is_gone: true };
         self.stop.send_modify(|stop| *stop = Some(stop.map_or(own, |stop| Stop { is_gone: true, ..stop })));
     }

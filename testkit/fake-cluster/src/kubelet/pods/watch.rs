@@ -112,11 +112,12 @@ fn end_orphans(shared: &Arc<Shared>, gone: impl Fn(&String) -> bool) {
 /// Ends a known pod that is being deleted; queues an unknown one for admission.
 fn changed(shared: &Shared, pod: Pod, added: &mut Vec<Pod>) {
     let uid = uid_of(&pod);
-    let pods = locked(&shared.pods);
+    let mut pods = locked(&shared.pods);
     if pods.contains(&uid) {
         if pod.metadata.deletion_timestamp.is_some() {
             pods.stop(&uid, grace::of_deletion(&pod));
         }
+        pods.update(&uid, pod);
         return;
     }
     match added.iter_mut().find(|waiting| uid_of(waiting) == uid) {
