@@ -1,4 +1,5 @@
-//! The pods bound to this node, fed by a watch and by live reads. The watch may lag a Binding, so a live read may be newer.
+//! The pods bound to this node, fed by a watch, by live reads, and by kubelet where it tells its own. The watch may lag a Binding, so
+//! these may be newer.
 
 mod state;
 
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::PodCounts;
 use self::state::{State, keep_newer};
+use crate::kubelet::pods_api::PodsApi;
 use crate::ledger::slot::NodePod;
 use crate::ledger::{Life, is_static};
 
@@ -49,15 +51,16 @@ pub struct Pods {
     client: Client,
     node: String,
     timeout: Duration,
+    kubelet: PodsApi,
     state: Mutex<State>,
     changed: watch::Sender<()>,
 }
 
 impl Pods {
     /// Reads nothing yet. `timeout` is how long each call to the API server may take.
-    pub fn new(client: Client, node: &str, timeout: Duration) -> Self {
+    pub fn new(client: Client, node: &str, timeout: Duration, kubelet: PodsApi) -> Self {
         let changed = watch::Sender::new(());
-        Pods { client, node: node.to_owned(), timeout, state: Mutex::default(), changed }
+        Pods { client, node: node.to_owned(), timeout, kubelet, state: Mutex::default(), changed }
     }
 
     /// The pods known now; none until they were read once.
@@ -83,6 +86,26 @@ impl Pods {
     /// Changes with every change of the pods.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+
+    /// Reads the pods as they are now: from kubelet, which is nearest, and where it does not tell them from the API server.
+    ///
+    /// # Errors
+    /// kubelet does not tell them, and the API server is away, slow or refuses.
+    pub async fn read_now(&self) -> Result<(), PodsError> {
+        let began = Instant::now();
+        let Ok(pods) = self.kubelet.list().await else { return self.read_live().await };
+        let mut state = self.state();
+        let before = state.known.clone();
+        // A static pod is known by its mirror, which kubelet does not tell.
+        let pods = pods.iter().filter_map(node_pod).filter(|pod| !is_static(&pod.kubelet_uid));
+        state.told_by_kubelet(pods.map(|pod| (pod.pod.uid.clone(), pod)).collect(), began);
+        let news = state.known != before;
+        drop(state);
+        if news {
+            self.changed.send_replace(());
+        }
+        Ok(())
     }
 
     /// Reads the pods from the API server itself.

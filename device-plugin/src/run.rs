@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::parts::{PartEnded, Parts};
 use crate::probe::Sizes;
 use crate::report::lease::LeaseUpkeep;
+use crate::report::node_report::Reporter;
 use crate::report::upkeep::Upkeep;
 use crate::resource::advertised;
 use crate::status::Status;
@@ -199,7 +200,10 @@ impl Plugin {
             health,
         };
         let (pods, checkpoint) = (&self.engine.pods, &self.engine.checkpoint);
-        let held = HeldLnc::read(&self.client, node_name, pods, checkpoint, *api_timeout).await;
+        let last = Reporter::new(self.client.clone(), node_name, *api_timeout).read().await;
+        let held = HeldLnc::read(&last, node_name, pods, checkpoint).await;
+        // It tells which of two records that overlap counts, until this plugin has reported itself.
+        self.engine.state().report = last.unwrap_or_default();
         discover(&discovery, held.as_ref(), (*poll, *settle), &self.engine.machine, &self.status).await;
     }
 }

@@ -15,6 +15,10 @@ pub const REPORT_VERSION: u32 = 1;
 pub struct NodeReport {
     /// Version, [`REPORT_VERSION`].
     pub v: u32,
+    /// When it last changed, RFC 3339 in UTC, for people; health and holders are as of then. Who wrote it may have ended since: the
+    /// plugin's Lease says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     /// Instance type as the machine itself says it, such as `trn1.32xlarge`.
     pub instance_type: String,
     /// Logical NeuronCore configuration of the node: physical cores in one logical core, 1 or 2.
@@ -131,6 +135,11 @@ impl NodeReport {
     pub fn to_json(&self) -> String {
         // A report has no map keys or numbers that JSON cannot hold, so this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether it says the same as another one, whenever that was.
+    pub fn says_the_same(&self, other: &NodeReport) -> bool {
+        NodeReport { time: None, ..self.clone() } == NodeReport { time: None, ..other.clone() }
     }
 
     /// The devices that are listed as unhealthy.

@@ -17,7 +17,7 @@ mod turn;
 pub use self::equal_nodes::EqualNodes;
 pub use self::keys::Keys;
 pub use self::refusal::Refusal;
-pub use self::turn::{Turn, best_set_of_pod};
+pub use self::turn::{Given, Turn, best_set_of_pod};
 
 use self::free_sets::{FreeSets, any_free};
 use self::keys::{PartialPlacement, Scorer};

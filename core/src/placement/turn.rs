@@ -13,13 +13,16 @@ use crate::request::PodRequest;
 /// How many moves are tried, some ten milliseconds of them: kubelet does nothing else meanwhile.
 const MAX_TRIES: u32 = 20_000;
 
+/// What a container has got already: its index in the request, the resource, and the cores of its ids.
+pub type Given = (usize, Resource, CoreSet);
+
 /// A container that kubelet is about to give ids to.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// What the whole pod requests.
     pub request: &'a PodRequest,
-    /// What its containers have got already, as cores: by index of the container in the request, and resource.
-    pub given: &'a [(usize, Resource, CoreSet)],
+    /// What its containers have got already.
+    pub given: &'a [Given],
     /// Index of the container in the request.
     pub container: usize,
     /// What it is given now.

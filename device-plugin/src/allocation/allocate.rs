@@ -149,7 +149,9 @@ impl Engine {
             }
             reached("plugin: live read for an allocation");
             changes.mark_unchanged();
-            doubt = Some(match self.pods.read_live().await {
+            let is_first = doubt.is_none();
+            let read = if is_first { self.pods.read_now().await } else { self.pods.read_live().await };
+            doubt = Some(match read {
                 Ok(()) => String::new(),
                 Err(error) => {
                     reached("plugin: pods not read");

@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::handover::Handover;
 use crate::hardware::machine::Machine;
 use crate::kubelet::checkpoint::{Checkpoint, CheckpointError, CheckpointFile};
+use crate::kubelet::pods_api::PodsApi;
 use crate::ledger::slot::{Slot, slots};
 use crate::ledger::{Ledger, Pods as PodsNow};
 use crate::metrics::{Call, Metrics};
@@ -51,7 +52,7 @@ pub struct Engine {
     pub handover: Handover,
     /// Counts.
     pub metrics: Arc<Metrics>,
-    pub(super) system: System,
+    pub(crate) system: System,
     pub(super) root: PathBuf,
     pub(super) node: String,
     pub(super) numbering: Numbering,
@@ -108,7 +109,12 @@ impl Engine {
     ) -> Self {
         Engine {
             machine: watch::Sender::new(None),
-            pods: Pods::new(client.clone(), &config.node_name, config.api_timeout),
+            pods: Pods::new(
+                client.clone(),
+                &config.node_name,
+                config.api_timeout,
+                PodsApi::new(system.clone(), &config.kubelet_dir),
+            ),
             checkpoint: CheckpointFile::new(system.clone(), &config.plugin_dir()),
             changed: Notify::new(),
             events: Events::new(system.clone(), client, &config.node_name, config.api_timeout),

@@ -63,8 +63,8 @@ impl Engine {
             // The watch may lag the Binding, and the end of a pod whose devices kubelet offers.
             reached("plugin: live read for a preference");
             changes.mark_unchanged();
-            let read = self.pods.read_live().await;
-            is_read = read.is_ok();
+            let read = if is_live { self.pods.read_live().await } else { self.pods.read_now().await };
+            is_read |= read.is_ok();
             if let Err(error) = read {
                 reached("plugin: pods not read");
                 // Planted: nothing is preferred while nobody tells which pods there are.

@@ -1,13 +1,7 @@
 //! The LNC at which pods already hold cores. Their ids count the logical cores of that LNC, so the node stays at it until
 //! those pods have ended and the plugin has started again. Read by `run` before discovery.
 
-use std::time::Duration;
-
-use k8s_openapi::api::core::v1::Node;
-use kube::core::PartialObjectMeta;
-use kube::{Api, Client};
 use neuron_core::catalog::InstanceType;
-use neuron_core::names::NODE_REPORT;
 use neuron_core::report::NodeReport;
 use runtime::reached;
 
@@ -31,23 +25,20 @@ pub enum HeldLnc {
 
 impl HeldLnc {
     /// The LNC of the node's last report while a living pod holds Neuron ids by that report or by kubelet's checkpoint; none if
-    /// nobody does. Where the API server does not answer within `timeout`, or has no report, every pod in the checkpoint counts as
-    /// living, and the ids that kubelet knows tell the LNC.
+    /// nobody does. Where the API server did not tell the report, every pod in the checkpoint counts as living, and the ids that
+    /// kubelet knows tell the LNC; so they do where there is no report.
     pub async fn read(
-        client: &Client,
+        last: &Result<Option<NodeReport>, String>,
         node: &str,
         pods: &Pods,
         checkpoint: &CheckpointFile,
-        timeout: Duration,
     ) -> Option<HeldLnc> {
         let held = checkpoint.held().await;
-        let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
-        let annotations = match tokio::time::timeout(timeout, nodes.get_metadata(node)).await {
-            Ok(Ok(object)) => object.metadata.annotations,
-            Ok(Err(error)) => return HeldLnc::without_api(&held, node, &error.to_string()),
-            Err(_) => return HeldLnc::without_api(&held, node, &format!("no answer within {timeout:?}")),
+        let report = match last {
+            Ok(report) => report,
+            Err(reason) => return HeldLnc::without_api(&held, node, reason),
         };
-        let read = pods.read_live().await;
+        let read = pods.read_now().await;
         if let Err(error) = &read {
             tracing::warn!(node, reason = %error, "the pods could not be read; holders may have ended");
         }
@@ -59,13 +50,12 @@ impl HeldLnc {
             Life::Unseen => read.is_err() || !uid.contains('-'),
         };
         // A pod's own annotations decide nothing about the whole node; the report is the plugin's.
-        let report = annotations.unwrap_or_default().remove(NODE_REPORT);
-        let Some(report) = report.and_then(|report| NodeReport::parse(&report).ok()) else {
+        let Some(report) = report else {
             return held.highest_core.filter(|_| held.uids.iter().any(lives)).map(HeldLnc::HighestCore);
         };
         let reported = report.holders.iter().map(|holder| &holder.uid);
         let is_held = held.uids.iter().chain(reported).any(lives);
-        is_held.then_some(HeldLnc::Reported { instance_type: report.instance_type, lnc: report.lnc })
+        is_held.then(|| HeldLnc::Reported { instance_type: report.instance_type.clone(), lnc: report.lnc })
     }
 
     fn without_api(held: &Held, node: &str, reason: &str) -> Option<HeldLnc> {

@@ -7,6 +7,7 @@ mod connection;
 pub mod folder;
 mod loss;
 pub mod podresources;
+pub mod pods_api;
 pub mod registration;
 mod remains;
 pub mod service;

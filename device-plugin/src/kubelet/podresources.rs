@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use kubelet_api::podresources::v1::{AllocatableResourcesRequest, AllocatableResourcesResponse};
+use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use kubelet_api::podresources::v1::{
+    AllocatableResourcesRequest, AllocatableResourcesResponse, MAX_MESSAGE_BYTES,
+};
 use neuron_core::ids::CoreSet;
 use neuron_core::topology::Topology;
-use runtime::System;
+use runtime::{System, reached};
 use tokio::time::Instant;
 
 use crate::kubelet::connection::Connection;
-pub use crate::kubelet::connection::PodResourcesError;
+pub use crate::kubelet::connection::KubeletError;
 use crate::resource::{AdvertisedResource, known_cores};
 
 /// How long kubelet may take to tell what is allocatable.
@@ -32,7 +35,7 @@ struct Question {
     answer: Shared<BoxFuture<'static, AllocatableAnswer>>,
 }
 
-type AllocatableAnswer = Result<Allocatable, Arc<PodResourcesError>>;
+type AllocatableAnswer = Result<Allocatable, Arc<KubeletError>>;
 
 /// The ids that kubelet would give out, including those in use.
 #[derive(Clone, Debug)]
@@ -72,10 +75,19 @@ impl PodResources {
 impl Question {
     fn ask(kubelet: Arc<Connection>) -> Self {
         let answer = async move {
-            let answer = kubelet.ask(ALLOCATABLE_TIMEOUT, async |mut kubelet| {
+            let answer = kubelet.ask(ALLOCATABLE_TIMEOUT, async |channel| {
+                let kubelet = PodResourcesListerClient::new(channel);
+                let mut kubelet = kubelet.max_decoding_message_size(MAX_MESSAGE_BYTES);
                 kubelet.get_allocatable_resources(AllocatableResourcesRequest {}).await
             });
-            answer.await.map(|answer| Allocatable(Arc::new(answer))).map_err(Arc::new)
+            let answer = answer.await;
+            match &answer {
+                Ok(_) => {}
+                Err(KubeletError::Connect(_)) => reached("plugin: podresources away"),
+                Err(KubeletError::Refused(_)) => reached("plugin: podresources refused"),
+                Err(KubeletError::Timeout { .. }) => reached("plugin: podresources not answered"),
+            }
+            answer.map(|answer| Allocatable(Arc::new(answer))).map_err(Arc::new)
         };
         Question { asked_at: Instant::now(), answer: answer.boxed().shared() }
     }

@@ -4,7 +4,7 @@
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, best_set_of_pod};
+use neuron_core::placement::{self, Given, best_set_of_pod};
 use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::ledger::Ledger;
@@ -99,11 +99,7 @@ impl Ledger {
 
     /// The request of the pod whose slot `asks`, what it has got, and the asking container's index; none where it has one slot only,
     /// or kubelet would ask for an earlier container first.
-    fn amid_admission(
-        &self,
-        slots: &[Slot],
-        asks: &Slot,
-    ) -> Option<(PodRequest, Vec<(usize, Resource, CoreSet)>, usize)> {
+    fn amid_admission(&self, slots: &[Slot], asks: &Slot) -> Option<(PodRequest, Vec<Given>, usize)> {
         let (mut request, mut given, mut asking) = (PodRequest::default(), Vec::new(), None);
         let containers = &mut request.containers;
         for slot in slots.iter().filter(|slot| slot.uid == asks.uid) {

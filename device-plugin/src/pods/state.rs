@@ -1,8 +1,9 @@
 //! What is known of this node's pods. Answers to live reads and patches may come after the watch has shown more, so an older
 //! version never replaces a newer one, and no pod comes back. Kept by [`super::Pods`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use runtime::reached;
 use tokio::time::Instant;
 
 use crate::ledger::Life;
@@ -21,6 +22,8 @@ pub(super) struct State {
     pub(super) read_live: Option<Instant>,
     /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
+    /// UIDs of the pods that kubelet had when it told them last.
+    of_kubelet: BTreeSet<String>,
     /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
     /// no watch will tell: only another live read does.
     pub(super) is_unsure: bool,
@@ -44,11 +47,18 @@ impl State {
     }
 
     /// Keeps a pod unless it is gone or a newer version of it is known.
-    pub(super) fn keep(&mut self, pod: NodePod) {
+    pub(super) fn keep(&mut self, mut pod: NodePod) {
         let Some(known) = &mut self.known else { return };
-        let before = known.get(&pod.pod.uid);
-        if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
+        if self.gone.contains(&pod.pod.uid) {
             return;
+        }
+        if let Some(before) = known.get_mut(&pod.pod.uid) {
+            // A last phase is the last, and kubelet knows of it before any version says so.
+            let is_terminal = before.pod.terminal || pod.pod.terminal;
+            (before.pod.terminal, pod.pod.terminal) = (is_terminal, is_terminal);
+            if before.version > pod.version {
+                return;
+            }
         }
         known.insert(pod.pod.uid.clone(), pod);
     }
@@ -86,6 +96,25 @@ impl State {
         self.is_unsure = self.starting.is_some();
         let (Some(known), Some(starting)) = (&self.known, &mut self.starting) else { return };
         known.values().for_each(|pod| keep_newer(starting, pod.clone()));
+    }
+
+    /// Takes over the pods that kubelet has, told when it was asked then. One that it had before and has no more is gone: it was told
+    /// to forget it. Of others it says nothing: it may not have heard of them yet.
+    pub(super) fn told_by_kubelet(&mut self, pods: BTreeMap<String, NodePod>, began: Instant) {
+        self.read_live = self.read_live.max(Some(began));
+        self.known.get_or_insert_default();
+        let now: BTreeSet<String> = pods.keys().cloned().collect();
+        for uid in std::mem::take(&mut self.of_kubelet).difference(&now) {
+            reached("plugin: pod forgotten by kubelet");
+            self.forget(uid);
+        }
+        self.of_kubelet = now;
+        if let Some(starting) = &mut self.starting {
+            // A relist under way may be older, and lack some of them.
+            pods.values().for_each(|pod| keep_newer(starting, pod.clone()));
+            self.is_unsure = true;
+        }
+        pods.into_values().for_each(|pod| self.keep(pod));
     }
 
     /// Takes over the pods of a relist that has ended.
@@ -166,6 +195,41 @@ mod tests {
         state.read(list(&[pod("bound", 95)]), 100, Instant::now());
         assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["bound"]);
         assert!(!state.is_unsure);
+    }
+
+    #[test]
+    fn what_kubelet_had_and_has_no_more_is_gone_and_what_it_ended_stays_so() {
+        let mut state = State::default();
+        let now = Instant::now();
+        let ended = |version| {
+            let mut pod = pod("e", version);
+            pod.pod.terminal = true;
+            pod
+        };
+        state.told_by_kubelet(list(&[pod("u", 90), pod("e", 91)]), now);
+        assert_eq!([state.life("u"), state.life("other")], [Life::Lives, Life::Unseen]);
+        // The API server has a newer version of "e", whose end it has not heard of, and a pod that kubelet has not heard of.
+        state.keep(pod("e", 95));
+        state.keep(pod("new", 96));
+        state.told_by_kubelet(list(&[ended(91)]), now);
+        assert_eq!(
+            [state.life("u"), state.life("e"), state.life("new")],
+            [Life::Gone, Life::Ended, Life::Lives]
+        );
+        state.keep(pod("e", 97));
+        state.replace(list(&[pod("u", 90), pod("e", 97), pod("new", 96)]), 98);
+        assert_eq!([state.life("u"), state.life("e")], [Life::Gone, Life::Ended], "neither comes back");
+    }
+
+    #[test]
+    fn a_relist_that_is_older_takes_nothing_of_kubelets_away() {
+        let mut state = State::default();
+        state.replace(BTreeMap::new(), 10);
+        state.starting = Some(BTreeMap::new());
+        state.told_by_kubelet(list(&[pod("u", 20)]), Instant::now());
+        state.relisted();
+        assert_eq!(state.life("u"), Life::Lives);
+        assert!(state.is_unsure);
     }
 
     #[test]

@@ -4,6 +4,6 @@ mod absence;
 pub mod correction;
 mod failure;
 pub(crate) mod lease;
-mod node_report;
+pub(crate) mod node_report;
 mod records;
 pub mod upkeep;

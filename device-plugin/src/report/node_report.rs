@@ -22,16 +22,31 @@ const NOT_OFFERED: &str = "it is healthy again, and kubelet does not offer it ye
 /// Characters of a reason, at most.
 const REASON_LENGTH: usize = 200;
 
-/// Writes the report of one node.
-pub(super) struct Reporter {
+/// Reads and writes the report of one node.
+pub(crate) struct Reporter {
     nodes: Api<PartialObjectMeta<Node>>,
     node: String,
     timeout: Duration,
 }
 
 impl Reporter {
-    pub(super) fn new(client: Client, node: &str, timeout: Duration) -> Self {
+    pub(crate) fn new(client: Client, node: &str, timeout: Duration) -> Self {
         Reporter { nodes: Api::all(client), node: node.to_owned(), timeout }
+    }
+
+    /// The report that the node has; none where it has none that can be read.
+    ///
+    /// # Errors
+    /// The API server is away, slow or refuses.
+    pub(crate) async fn read(&self) -> Result<Option<NodeReport>, String> {
+        let annotations = match tokio::time::timeout(self.timeout, self.nodes.get_metadata(&self.node)).await
+        {
+            Ok(Ok(object)) => object.metadata.annotations,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("no answer within {:?}", self.timeout)),
+        };
+        let text = annotations.unwrap_or_default().remove(NODE_REPORT);
+        Ok(text.and_then(|text| NodeReport::parse(&text).ok()))
     }
 
     pub(super) async fn write(&self, report: &NodeReport) -> Result<(), String> {
@@ -68,6 +83,7 @@ pub(super) fn node_report(
     };
     NodeReport {
         v: REPORT_VERSION,
+        time: None,
         instance_type: topology.instance_type().to_owned(),
         lnc: topology.lnc(),
         cores_per_device: Some(topology.cores_per_device()),

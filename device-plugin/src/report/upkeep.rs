@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use neuron_core::ids::DeviceSet;
 use runtime::reached;
@@ -171,7 +172,7 @@ impl Upkeep {
         };
         if needs_live_pods {
             reached("plugin: live read for the ledger");
-            if let Err(error) = self.engine.pods.read_live().await {
+            if let Err(error) = self.engine.pods.read_now().await {
                 reached("plugin: pods not read");
                 failures.push(Failure::new("the pods could not be read", None, &error));
             }
@@ -183,10 +184,16 @@ impl Upkeep {
     async fn report(&self, machine: &Machine, in_any_case: bool) -> Result<(), Failure> {
         let report = {
             let (state, slots) = self.engine.current(machine);
-            let report = node_report(machine, &state.ledger, &slots, state.offered);
-            if !in_any_case && state.report.as_ref() == Some(&report) {
+            let mut report = node_report(machine, &state.ledger, &slots, state.offered);
+            let same = state.report.as_ref().filter(|last| last.says_the_same(&report));
+            // The last one that this node had may be gone from it: the first is written in any case.
+            if same.is_some() && !in_any_case && state.reported_at.is_some() {
                 return Ok(());
             }
+            report.time = match same {
+                Some(last) => last.time.clone(),
+                None => self.now(),
+            };
             report
         };
         let written = self.reporter.write(&report).await;
@@ -198,6 +205,12 @@ impl Upkeep {
         let mut state = self.engine.state();
         (state.report, state.reported_at) = (Some(report), Some(Instant::now()));
         Ok(())
+    }
+
+    /// The time for the report; none of a clock beyond the year 9999.
+    fn now(&self) -> Option<String> {
+        let now = Timestamp::try_from(self.engine.system.now()).ok()?;
+        Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
     }
 
     /// Writes the report whether or not it has changed, which costs the API server little where the node has it.

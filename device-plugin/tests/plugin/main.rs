@@ -21,6 +21,7 @@ mod platform;
 mod pod_resources;
 mod process;
 mod registration;
+mod report_time;
 mod sizes;
 mod system;
 mod takeover;

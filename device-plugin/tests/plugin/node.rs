@@ -286,6 +286,13 @@ impl Node {
         .await
     }
 
+    /// Takes the report off the Node, as where that is deleted and made anew.
+    pub(crate) async fn lose_report(&self) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.api.client());
+        let patch = json!({"metadata": {"annotations": {NODE_REPORT: null}}});
+        nodes.patch(NODE, &Default::default(), &kube::api::Patch::Merge(patch)).await.unwrap();
+    }
+
     /// Reasons and texts of the plugin's events, once there is one.
     pub(crate) async fn events(&self) -> BTreeSet<String> {
         let events: Api<Event> = Api::all(self.api.client());

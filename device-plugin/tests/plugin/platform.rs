@@ -27,6 +27,8 @@ struct Counts {
     tasks: AtomicUsize,
     files: AtomicUsize,
     hangs: Mutex<Option<PathBuf>>,
+    /// The wall clock's time, if a test has set it.
+    now: Mutex<Option<SystemTime>>,
 }
 
 impl Watched {
@@ -46,6 +48,11 @@ impl Watched {
     /// Operations on files so far.
     pub(crate) fn file_operations(&self) -> usize {
         self.counts.files.load(Ordering::SeqCst)
+    }
+
+    /// Stops the wall clock at a time.
+    pub(crate) fn set_clock(&self, now: SystemTime) {
+        *self.counts.now.lock().unwrap() = Some(now);
     }
 
     /// Makes everything in a folder hang, or nothing.
@@ -96,7 +103,8 @@ impl Platform for Watched {
     }
 
     fn now(&self) -> SystemTime {
-        self.machine.now()
+        let set = *self.counts.now.lock().unwrap();
+        set.unwrap_or_else(|| self.machine.now())
     }
 
     fn random(&self) -> u64 {

@@ -13,7 +13,7 @@ use kubelet_api::podresources::v1::{
     GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
 };
 use neuron_device_plugin::System;
-use neuron_device_plugin::kubelet::podresources::{PodResources, PodResourcesError};
+use neuron_device_plugin::kubelet::podresources::{KubeletError, PodResources};
 use runtime::system::Address;
 use runtime::{Protocol, Server};
 use testkit_support::within;
@@ -124,7 +124,7 @@ async fn a_frozen_kubelet_is_given_up_for_the_next_one() {
     frozen.is_frozen.store(true, Ordering::SeqCst);
     let _frozen = frozen.serve(dir.path());
     let late = kubelet.allocatable(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(&*late, PodResourcesError::Timeout { .. }), "{late}");
+    assert!(matches!(&*late, KubeletError::Timeout { .. }), "{late}");
     let _next = next.serve(dir.path());
     kubelet.allocatable(Duration::ZERO).await.unwrap();
 }

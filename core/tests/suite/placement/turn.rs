@@ -3,7 +3,7 @@
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{Turn, best_set, best_set_of_pod, fits};
+use neuron_core::placement::{Given, Turn, best_set, best_set_of_pod, fits};
 use neuron_core::request::PodRequest;
 use proptest::prelude::*;
 
@@ -17,9 +17,9 @@ fn admitted(
     node: &Occupancy,
     mut random: u64,
     prefer: impl Fn(&Turn<'_>) -> Option<CoreSet>,
-) -> Result<Vec<(usize, Resource, CoreSet)>, String> {
+) -> Result<Vec<Given>, String> {
     let topology = node.topology();
-    let mut given: Vec<(usize, Resource, CoreSet)> = Vec::new();
+    let mut given: Vec<Given> = Vec::new();
     let mut handed_down = [CoreSet::EMPTY; 2];
     for (container, requested) in request.containers.iter().enumerate() {
         let mut order = Resource::ALL;
