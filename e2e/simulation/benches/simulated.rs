@@ -7,6 +7,7 @@
 //! ```
 //!
 //! Absolute figures are the machine's; what counts is how they change, and that memory does not grow with simulated time.
+#![allow(clippy::disallowed_methods, reason = "a bench measures the machine itself")]
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! What would make a run depend on more than its seed is kept out of every crate that runs in a simulation, by its `clippy.toml`:
 //! clippy reads the nearest one only, so that each has to say all of it.
 #![allow(clippy::unwrap_used, reason = "a failing test should say where")]
+#![allow(clippy::disallowed_methods, reason = "a test reads the sources")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
