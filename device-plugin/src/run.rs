@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use kube::Client;
 use neuron_core::catalog::Catalog;
+use neuron_core::topology::rules;
 use runtime::System;
 use runtime::system::Address;
 use tokio_util::sync::CancellationToken;
@@ -95,8 +96,16 @@ impl Plugin {
         let engine = Arc::new(engine);
         let pod_resources = Arc::new(PodResources::new(system.clone(), &config.kubelet_dir));
         let folder = PluginFolder::new(system.clone(), config.plugin_dir());
-        let upkeep =
-            Upkeep::new(Arc::clone(&engine), folder.clone(), &config, client.clone(), Arc::clone(&status));
+        let rules = rules(&catalog, config.policy);
+        status.tell("rules", &format!("{rules}, of the instance types and policy {}", config.policy));
+        let upkeep = Upkeep::new(
+            Arc::clone(&engine),
+            folder.clone(),
+            &config,
+            rules,
+            client.clone(),
+            Arc::clone(&status),
+        );
         let upkeep = Arc::new(upkeep);
         let plugin = Plugin {
             system,

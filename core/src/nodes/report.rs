@@ -19,6 +19,9 @@ pub struct NodeReport {
     /// plugin's Lease says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
+    /// The rules by which the plugin gives sets ([`crate::topology::rules`]). An extender with others places what the plugin refuses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
     /// Instance type as the machine itself says it, such as `trn1.32xlarge`.
     pub instance_type: String,
     /// Logical NeuronCore configuration of the node: physical cores in one logical core, 1 or 2.

@@ -270,6 +270,7 @@ fn describe(
     NodeReport {
         v: REPORT_VERSION,
         time: None,
+        rules: None,
         instance_type: instance_type.to_owned(),
         lnc,
         cores_per_device: Some((physical / lnc).max(1)),

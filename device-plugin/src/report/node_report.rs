@@ -60,13 +60,14 @@ impl Reporter {
     }
 }
 
-/// What the annotation says of this machine and of the pods that hold its devices. `offered` are the cores that kubelet offers, where
-/// its checkpoint could be read.
+/// What the annotation says of this machine and of the pods that hold its devices, by these rules. `offered` are the cores that kubelet
+/// offers, where its checkpoint could be read.
 pub(super) fn node_report(
     machine: &Machine,
     ledger: &Ledger,
     slots: &[Slot],
     offered: Option<CoreSet>,
+    rules: &str,
 ) -> NodeReport {
     let topology = &machine.topology;
     let device = |id: u8| {
@@ -84,6 +85,7 @@ pub(super) fn node_report(
     NodeReport {
         v: REPORT_VERSION,
         time: None,
+        rules: Some(rules.to_owned()),
         instance_type: topology.instance_type().to_owned(),
         lnc: topology.lnc(),
         cores_per_device: Some(topology.cores_per_device()),

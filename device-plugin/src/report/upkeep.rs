@@ -36,6 +36,8 @@ pub struct Upkeep {
     poll: Duration,
     reporter: Reporter,
     node: String,
+    /// The rules of this plugin's catalog and policy.
+    rules: String,
     report_interval: Duration,
     /// How long the API server or kubelet's checkpoint may be away before `/healthz` says so.
     absence_limit: Duration,
@@ -53,6 +55,7 @@ impl Upkeep {
         engine: Arc<Engine>,
         folder: PluginFolder,
         config: &Config,
+        rules: String,
         client: Client,
         status: Arc<Status>,
     ) -> Self {
@@ -62,6 +65,7 @@ impl Upkeep {
             poll: config.poll,
             reporter: Reporter::new(client, &config.node_name, config.api_timeout),
             node: config.node_name.clone(),
+            rules,
             report_interval: config.report_interval,
             absence_limit: config.absence_limit,
             status,
@@ -184,7 +188,7 @@ impl Upkeep {
     async fn report(&self, machine: &Machine, in_any_case: bool) -> Result<(), Failure> {
         let report = {
             let (state, slots) = self.engine.current(machine);
-            let mut report = node_report(machine, &state.ledger, &slots, state.offered);
+            let mut report = node_report(machine, &state.ledger, &slots, state.offered, &self.rules);
             let same = state.report.as_ref().filter(|last| last.says_the_same(&report));
             // The last one that this node had may be gone from it: the first is written in any case.
             if same.is_some() && !in_any_case && state.reported_at.is_some() {

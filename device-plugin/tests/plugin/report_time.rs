@@ -1,7 +1,9 @@
-//! The report says when it last changed, and a plugin that starts goes on from the last one.
+//! The report says when it last changed and by which rules it is, and a plugin that starts goes on from the last one.
 
 use std::time::{Duration, SystemTime};
 
+use neuron_core::catalog::Catalog;
+use neuron_core::topology::{Policy, rules};
 use serde_json::{Value, json};
 use testkit_support::eventually;
 
@@ -37,7 +39,12 @@ async fn a_report_that_says_the_same_keeps_its_time_also_after_a_restart() {
     let second = clock(120);
     let _plugin = node.plugin_on(second.system());
     let ready = async || get(address, "/healthz").await.filter(|answer| answer.starts_with("HTTP/1.1 200"));
-    eventually("the second plugin to be ready", ready).await;
+    let health = eventually("the second plugin to be ready", ready).await;
+    let rules = rules(Catalog::embedded(), Policy::Documented);
+    assert!(
+        health.contains(&format!("rules: {rules}, ")) && again["rules"] == json!(rules),
+        "{health} {again}"
+    );
     node.lose_report().await;
     let again = node.report("devices", |report| report["devices"].is_array()).await;
     assert!(is_of(&again, "1970-01-01T00:01:00Z"), "{again}");

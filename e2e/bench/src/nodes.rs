@@ -129,6 +129,7 @@ fn report(of_type: &InstanceType) -> NodeReport {
     NodeReport {
         v: REPORT_VERSION,
         time: None,
+        rules: None,
         instance_type: of_type.name.clone(),
         lnc: of_type.default_lnc,
         cores_per_device: Some(of_type.cores_per_device / of_type.default_lnc),

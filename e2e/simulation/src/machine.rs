@@ -85,6 +85,7 @@ impl Machine {
         let report = NodeReport {
             v: REPORT_VERSION,
             time: None,
+            rules: None,
             instance_type: self.model.name.clone(),
             lnc: self.lnc.unwrap_or(self.model.default_lnc),
             cores_per_device: None,

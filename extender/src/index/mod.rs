@@ -316,9 +316,31 @@ impl Index {
     fn apply_node(&mut self, node: ObservedNode) {
         if self.nodes.get(&node.name).is_none_or(|known| known.observed != node) {
             let name = node.name.clone();
-            self.nodes.insert(name.clone(), IndexedNode::new(node, &mut self.topologies));
+            let node = IndexedNode::new(node, &mut self.topologies);
+            let before = self.nodes.get(&name).and_then(IndexedNode::rules);
+            self.tell_rules(&name, before, node.rules());
+            self.nodes.insert(name.clone(), node);
             self.rebuild_view(&name);
         }
+    }
+
+    /// Says once that a node's plugin follows other rules.
+    fn tell_rules(&self, node: &str, before: Option<&str>, now: Option<&str>) {
+        let (Some(theirs), ours) = (now, self.topologies.rules()) else { return };
+        if theirs != ours && now != before {
+            tracing::warn!(
+                node,
+                theirs,
+                ours,
+                "the node's device plugin follows another policy or catalog, and may refuse what is placed there; give both \
+                 programs the same --policy and --catalog, and run the same release of both"
+            );
+        }
+    }
+
+    /// The rules by which pods are placed.
+    pub(crate) fn rules(&self) -> &str {
+        self.topologies.rules()
     }
 
     fn remove_node(&mut self, name: &str) {

@@ -48,6 +48,11 @@ enum State {
 }
 
 impl IndexedNode {
+    /// The rules that the node's plugin says it follows, if it says so.
+    pub(super) fn rules(&self) -> Option<&str> {
+        self.hardware.as_ref().ok()?.report.as_ref()?.rules.as_deref()
+    }
+
     pub(super) fn new(observed: ObservedNode, topologies: &mut TopologyCache) -> Self {
         Self { hardware: Hardware::of(&observed, topologies), observed }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
 use neuron_core::report::NodeReport;
-use neuron_core::topology::{NodeTopologyError, Policy, Topology};
+use neuron_core::topology::{NodeTopologyError, Policy, Topology, rules};
 use runtime::reached;
 
 /// The topologies in use, by what they follow from.
@@ -13,6 +13,8 @@ use runtime::reached;
 pub(crate) struct TopologyCache {
     catalog: Arc<Catalog>,
     policy: Policy,
+    /// What both make, to compare with what a plugin has.
+    rules: String,
     topologies: BTreeMap<Key, Arc<Topology>>,
 }
 
@@ -35,7 +37,12 @@ struct ReportedTopology {
 impl TopologyCache {
     /// Topologies by this catalog and policy.
     pub(crate) fn new(catalog: Arc<Catalog>, policy: Policy) -> Self {
-        Self { catalog, policy, topologies: BTreeMap::new() }
+        Self { rules: rules(&catalog, policy), catalog, policy, topologies: BTreeMap::new() }
+    }
+
+    /// The rules that the topologies follow.
+    pub(crate) fn rules(&self) -> &str {
+        &self.rules
     }
 
     /// How many there are.

@@ -64,11 +64,13 @@ async fn require_certificate(request: Request, next: Next) -> Response {
     (StatusCode::FORBIDDEN, Json(BindResult { error: error.to_owned() })).into_response()
 }
 
-async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
     if shared.cluster.is_listed() {
-        (StatusCode::OK, "ok")
+        let rules = shared.cluster.read(|index| index.rules().to_owned());
+        (StatusCode::OK, format!("ok\nrules: {rules}"))
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the pods and nodes of the cluster have not been listed yet")
+        let why = "the pods and nodes of the cluster have not been listed yet";
+        (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
     }
 }
 

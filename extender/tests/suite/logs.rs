@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use neuron_core::catalog::Catalog;
+use neuron_core::topology::{Policy, rules};
 use testkit_support::eventually;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -105,4 +107,30 @@ async fn a_refusal_is_logged_once_with_a_line_for_each_kind() {
     let lines = log.lines("default/waits");
     assert_eq!(lines.len(), 4, "{lines:#?}");
     assert!(lines[3].contains("free 4 of 6"), "{lines:#?}");
+}
+
+#[tokio::test]
+async fn a_plugin_with_other_rules_is_told_of_once() {
+    let (log, _guard) = Log::start();
+    let world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
+    let report = async |rules: &str, health: &str| {
+        let report = serde_json::json!({
+            "v": 1, "rules": rules, "instanceType": "inf2.xlarge", "lnc": 1,
+            "devices": [{"id": 0, "links": [], "health": health}], "holders": [],
+        });
+        world.annotate_node("n1", "neuron-scheduler/devices", &report.to_string()).await;
+    };
+    let ours = rules(Catalog::embedded(), Policy::Documented);
+    report(&ours, "Healthy").await;
+    report("0123456789abcdef", "Healthy").await;
+    let told = async || (!log.lines("follows another policy or catalog").is_empty()).then_some(());
+    eventually("a word about it", told).await;
+    // Other news of the node is none about its rules.
+    report("0123456789abcdef", "Unhealthy").await;
+    let pod = world.pod("p", "neuron", 1).await;
+    eventually("the node's last report", async || (!world.fits(&pod, "n1").await).then_some(())).await;
+    let lines = log.lines("follows another policy or catalog");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let fields = format!("node=\"n1\" theirs=\"0123456789abcdef\" ours=\"{ours}\"");
+    assert!(lines[0].contains(&fields), "{lines:?}");
 }

@@ -10,6 +10,8 @@ use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::system::Address;
 use http::Request;
+use neuron_core::catalog::Catalog;
+use neuron_core::topology::{Policy, rules};
 use neuron_extender::{Arguments, Config, serve};
 use serde_json::json;
 use testkit_support::eventually;
@@ -22,7 +24,8 @@ use crate::support::World;
 async fn health_is_answered() {
     let world = World::with_nodes(&[]).await;
     assert_eq!(world.get("/healthz").await, (200, "ok".to_owned()));
-    assert_eq!(world.get("/readyz").await, (200, "ok".to_owned()));
+    let ours = rules(Catalog::embedded(), Policy::Documented);
+    assert_eq!(world.get("/readyz").await, (200, format!("ok\nrules: {ours}")));
 }
 
 #[tokio::test]

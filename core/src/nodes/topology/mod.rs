@@ -5,9 +5,11 @@ mod candidate_sets;
 mod of_node;
 mod of_report;
 mod policy;
+mod rules;
 
 pub use self::of_node::NodeTopologyError;
 pub use self::policy::{Policy, PolicyError};
+pub use self::rules::rules;
 use crate::catalog::{Generation, InstanceType};
 use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;

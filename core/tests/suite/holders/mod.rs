@@ -57,6 +57,7 @@ fn report(holders: &[(&str, &str)]) -> NodeReport {
     NodeReport {
         v: 1,
         time: None,
+        rules: None,
         instance_type: TYPE.to_owned(),
         lnc: 1,
         cores_per_device: None,

@@ -74,6 +74,7 @@ fn report(cases: &[Case]) -> NodeReport {
     NodeReport {
         v: 1,
         time: None,
+        rules: None,
         instance_type: "inf2.24xlarge".to_owned(),
         lnc: 1,
         cores_per_device: None,

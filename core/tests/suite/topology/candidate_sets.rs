@@ -83,6 +83,7 @@ fn report(devices: u8, cores_per_device: u8, links: &[(u8, u8)]) -> NodeReport {
     NodeReport {
         v: 1,
         time: None,
+        rules: None,
         instance_type: "new.large".to_owned(),
         lnc: 1,
         cores_per_device: Some(cores_per_device),

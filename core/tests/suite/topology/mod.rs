@@ -153,6 +153,7 @@ fn report(links: &[&str]) -> NodeReport {
     NodeReport {
         v: 1,
         time: None,
+        rules: None,
         instance_type: "inf2e.32xlarge".to_owned(),
         lnc: 1,
         cores_per_device: Some(2),
