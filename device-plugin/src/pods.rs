@@ -78,6 +78,11 @@ impl Pods {
         self.state().life(kubelet_uid)
     }
 
+    /// Whether only kubelet has told of a pod, so that the API server is to be asked whether it is still there.
+    pub fn is_ahead(&self) -> bool {
+        self.state().is_ahead()
+    }
+
     /// When the last live read began that was answered.
     pub fn last_read_live(&self) -> Option<Instant> {
         self.state().read_live
@@ -220,7 +225,7 @@ impl Pods {
 
     fn apply(&self, pod: &Pod) {
         let Some(pod) = node_pod(pod) else { return };
-        self.state().keep(pod);
+        self.state().shown(pod);
         self.changed.send_replace(());
     }
 

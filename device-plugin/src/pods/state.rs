@@ -24,6 +24,8 @@ pub(super) struct State {
     gone: VecDeque<String>,
     /// UIDs of the pods that kubelet had when it told them last.
     of_kubelet: BTreeSet<String>,
+    /// UIDs of pods that only kubelet has told of. The watch shows a new one soon; of one that is gone already it never says a word.
+    only_of_kubelet: BTreeSet<String>,
     /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
     /// no watch will tell: only another live read does.
     pub(super) is_unsure: bool,
@@ -74,8 +76,20 @@ impl State {
         if self.gone.iter().any(|uid| uid == kubelet_uid) { Life::Gone } else { Life::Unseen }
     }
 
+    /// Keeps a pod as the API server shows it.
+    pub(super) fn shown(&mut self, pod: NodePod) {
+        self.only_of_kubelet.remove(&pod.pod.uid);
+        self.keep(pod);
+    }
+
+    /// Whether only kubelet has told of a pod, so that the API server is to be asked whether it is still there.
+    pub(super) fn is_ahead(&self) -> bool {
+        !self.only_of_kubelet.is_empty()
+    }
+
     /// Drops a pod that was deleted.
     pub(super) fn forget(&mut self, uid: &str) {
+        self.only_of_kubelet.remove(uid);
         if let Some(known) = &mut self.known {
             known.remove(uid);
         }
@@ -109,6 +123,9 @@ impl State {
             self.forget(uid);
         }
         self.of_kubelet = now;
+        let is_known = |uid: &String| self.known.iter().any(|known| known.contains_key(uid));
+        let news = self.of_kubelet.iter().filter(|uid| !is_known(uid) && !self.gone.contains(uid));
+        self.only_of_kubelet.extend(news.cloned());
         if let Some(starting) = &mut self.starting {
             // A relist under way may be older, and lack some of them.
             pods.values().for_each(|pod| keep_newer(starting, pod.clone()));
@@ -130,8 +147,9 @@ impl State {
         for (uid, _) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {
             self.remember(uid);
         }
+        self.only_of_kubelet.retain(|uid| known.contains_key(uid));
         self.known = Some(known);
-        now.into_values().for_each(|pod| self.keep(pod));
+        now.into_values().for_each(|pod| self.shown(pod));
     }
 }
 
@@ -219,6 +237,23 @@ mod tests {
         state.keep(pod("e", 97));
         state.replace(list(&[pod("u", 90), pod("e", 97), pod("new", 96)]), 98);
         assert_eq!([state.life("u"), state.life("e")], [Life::Gone, Life::Ended], "neither comes back");
+    }
+
+    #[test]
+    fn the_api_server_is_asked_for_what_only_kubelet_has_told_of() {
+        let mut state = State::default();
+        state.replace(BTreeMap::new(), 80);
+        let told = [pod("gone", 70), pod("new", 90), pod("newer", 95)];
+        state.told_by_kubelet(list(&told), Instant::now());
+        state.told_by_kubelet(list(&told), Instant::now());
+        state.shown(pod("new", 90));
+        assert!(state.is_ahead());
+        // Read before "newer" was bound.
+        state.read(list(&[pod("new", 90)]), 92, Instant::now());
+        assert_eq!([state.life("gone"), state.life("newer")], [Life::Gone, Life::Lives]);
+        assert!(state.is_ahead());
+        state.shown(pod("newer", 95));
+        assert!(!state.is_ahead());
     }
 
     #[test]
