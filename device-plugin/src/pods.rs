@@ -109,7 +109,7 @@ impl Pods {
         let before = state.known.clone();
         // A static pod is known by its mirror, which kubelet does not tell.
         let pods = pods.iter().filter_map(node_pod).filter(|pod| !is_static(&pod.kubelet_uid));
-        state.told_by_kubelet(pods.map(|pod| (pod.pod.uid.clone(), pod)).collect(), began);
+        state.told_by_kubelet(pods.map(|pod| (pod.pod.uid.clone(), pod)).collect(), began, Instant::now());
         let news = state.known != before;
         drop(state);
         if news {

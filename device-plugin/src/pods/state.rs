@@ -22,8 +22,9 @@ pub(super) struct State {
     pub(super) read_live: Option<Instant>,
     /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
-    /// UIDs of the pods that kubelet had when it told them last.
+    /// UIDs of the pods that kubelet had when it told them last, and when its answer came.
     of_kubelet: BTreeSet<String>,
+    told_at: Option<Instant>,
     /// UIDs of pods that only kubelet has told of. The watch shows a new one soon; of one that is gone already it never says a word.
     only_of_kubelet: BTreeSet<String>,
     /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
@@ -112,17 +113,29 @@ impl State {
         known.values().for_each(|pod| keep_newer(starting, pod.clone()));
     }
 
-    /// Takes over the pods that kubelet has, told when it was asked then. One that it had before and has no more is gone: it was told
-    /// to forget it. Of others it says nothing: it may not have heard of them yet.
-    pub(super) fn told_by_kubelet(&mut self, pods: BTreeMap<String, NodePod>, began: Instant) {
+    /// Takes over the pods that kubelet has; it was asked at `began`, and its answer came at `told_at`. One that it had before and has
+    /// no more is gone: it was told to forget it. Of others it says nothing: it may not have heard of them yet.
+    pub(super) fn told_by_kubelet(
+        &mut self,
+        pods: BTreeMap<String, NodePod>,
+        began: Instant,
+        told_at: Instant,
+    ) {
         self.read_live = self.read_live.max(Some(began));
         self.known.get_or_insert_default();
         let now: BTreeSet<String> = pods.keys().cloned().collect();
-        for uid in std::mem::take(&mut self.of_kubelet).difference(&now) {
-            reached("plugin: pod forgotten by kubelet");
-            self.forget(uid);
+        let mut before = std::mem::take(&mut self.of_kubelet);
+        // Of two answers that were asked for side by side either may be the older one, and lack a new pod.
+        if self.told_at.is_none_or(|last| began > last) {
+            for uid in before.difference(&now) {
+                reached("plugin: pod forgotten by kubelet");
+                self.forget(uid);
+            }
+            before.clear();
         }
-        self.of_kubelet = now;
+        self.told_at = self.told_at.max(Some(told_at));
+        before.extend(now);
+        self.of_kubelet = before;
         let is_known = |uid: &String| self.known.iter().any(|known| known.contains_key(uid));
         let news = self.of_kubelet.iter().filter(|uid| !is_known(uid) && !self.gone.contains(uid));
         self.only_of_kubelet.extend(news.cloned());
@@ -163,6 +176,7 @@ pub(super) fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
     use neuron_core::pod::{BoundPod, PodSpec};
 
@@ -219,17 +233,21 @@ mod tests {
     fn what_kubelet_had_and_has_no_more_is_gone_and_what_it_ended_stays_so() {
         let mut state = State::default();
         let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
         let ended = |version| {
             let mut pod = pod("e", version);
             pod.pod.terminal = true;
             pod
         };
-        state.told_by_kubelet(list(&[pod("u", 90), pod("e", 91)]), now);
+        state.told_by_kubelet(list(&[pod("u", 90), pod("e", 91)]), now, later(1));
         assert_eq!([state.life("u"), state.life("other")], [Life::Lives, Life::Unseen]);
         // The API server has a newer version of "e", whose end it has not heard of, and a pod that kubelet has not heard of.
         state.keep(pod("e", 95));
         state.keep(pod("new", 96));
-        state.told_by_kubelet(list(&[ended(91)]), now);
+        // Asked for side by side with the first: which of both is older is not known.
+        state.told_by_kubelet(list(&[ended(91)]), later(1), later(2));
+        assert_eq!(state.life("u"), Life::Lives);
+        state.told_by_kubelet(list(&[ended(91)]), later(3), later(4));
         assert_eq!(
             [state.life("u"), state.life("e"), state.life("new")],
             [Life::Gone, Life::Ended, Life::Lives]
@@ -244,8 +262,9 @@ mod tests {
         let mut state = State::default();
         state.replace(BTreeMap::new(), 80);
         let told = [pod("gone", 70), pod("new", 90), pod("newer", 95)];
-        state.told_by_kubelet(list(&told), Instant::now());
-        state.told_by_kubelet(list(&told), Instant::now());
+        let now = Instant::now();
+        state.told_by_kubelet(list(&told), now, now);
+        state.told_by_kubelet(list(&told), now + Duration::from_secs(1), now + Duration::from_secs(1));
         state.shown(pod("new", 90));
         assert!(state.is_ahead());
         // Read before "newer" was bound.
@@ -261,7 +280,7 @@ mod tests {
         let mut state = State::default();
         state.replace(BTreeMap::new(), 10);
         state.starting = Some(BTreeMap::new());
-        state.told_by_kubelet(list(&[pod("u", 20)]), Instant::now());
+        state.told_by_kubelet(list(&[pod("u", 20)]), Instant::now(), Instant::now());
         state.relisted();
         assert_eq!(state.life("u"), Life::Lives);
         assert!(state.is_unsure);
