@@ -30,7 +30,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: folder not watched",
     "plugin: kubelet asked again",
     "plugin: kubelet away",
-    "plugin: kubelet did not tell its pods yet",
+    "plugin: kubelet refused to tell its pods",
     "plugin: kubelet restarted",
     "plugin: kubelet told its pods",
     "plugin: lease not renewed",

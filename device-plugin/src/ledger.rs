@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::ledger::answer::Answer;
 use crate::ledger::past::Past;
 use crate::ledger::slot::Slot;
+use crate::pods::Told;
 
 /// How long a static pod counts as living that no list of pods shows: it has no mirror before its admission.
 const UNSEEN_LIVES: Duration = Duration::from_secs(60);
@@ -65,6 +66,8 @@ pub struct Pods<'a> {
     pub life: &'a dyn Fn(&str) -> Life,
     /// When the last list began that the API server answered live.
     pub read_live: Option<Instant>,
+    /// What kubelet has just told of its own pods.
+    pub told: Option<&'a Told>,
 }
 
 /// The three sources.
@@ -126,7 +129,13 @@ impl Ledger {
         self.ended.clear();
         let just_given = |at: Instant| now < at + JUST_GIVEN_LIVES;
         for uid in uids {
+            let given = self.given.get(uid).copied();
+            let is_forgotten = pods.told.is_some_and(|told| told.has_forgotten(uid, given));
             match (pods.life)(uid) {
+                Life::Lives | Life::Unseen if is_forgotten => {
+                    reached("plugin: pod forgotten by kubelet");
+                    self.ended.insert(uid.to_owned());
+                }
                 Life::Lives => {}
                 Life::Gone | Life::Unseen if self.given.get(uid).copied().is_some_and(just_given) => {
                     reached("plugin: pod that is gone was just given something");

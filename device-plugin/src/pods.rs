@@ -2,6 +2,7 @@
 //! these may be newer.
 
 mod state;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::PodCounts;
 use self::state::{State, keep_newer};
+pub use self::told::Told;
 use crate::kubelet::pods_api::PodsApi;
 use crate::ledger::slot::NodePod;
 use crate::ledger::{Life, is_static};
@@ -65,7 +67,7 @@ impl Pods {
 
     /// The pods known now; none until they were read once.
     pub fn known(&self) -> Option<Vec<NodePod>> {
-        Some(self.state().known.as_ref()?.values().cloned().collect())
+        self.state().now()
     }
 
     /// Whether the pods were read once.
@@ -78,9 +80,14 @@ impl Pods {
         self.state().life(kubelet_uid)
     }
 
-    /// Whether only kubelet has told of a pod, so that the API server is to be asked whether it is still there.
-    pub fn is_ahead(&self) -> bool {
-        self.state().is_ahead()
+    /// What kubelet has just told of its own pods.
+    pub fn told(&self) -> Option<Told> {
+        self.state().told().cloned()
+    }
+
+    /// Another kubelet has started, which may know less for a while.
+    pub fn kubelet_restarted(&self) {
+        self.state().set_told(None);
     }
 
     /// When the last live read began that was answered.
@@ -103,19 +110,12 @@ impl Pods {
         if runtime::is_planted("unread-prefers-nothing") {
             return self.read_live().await;
         }
-        let began = Instant::now();
-        let Ok(pods) = self.kubelet.list().await else { return self.read_live().await };
-        let mut state = self.state();
-        let before = state.known.clone();
-        // A static pod is known by its mirror, which kubelet does not tell.
-        let pods = pods.iter().filter_map(node_pod).filter(|pod| !is_static(&pod.kubelet_uid));
-        state.told_by_kubelet(pods.map(|pod| (pod.pod.uid.clone(), pod)).collect(), began, Instant::now());
-        let news = state.known != before;
-        drop(state);
-        if news {
-            self.changed.send_replace(());
-        }
-        Ok(())
+        let asked = Instant::now();
+        let told = self.kubelet.list().await;
+        let told = told.map(|pods| Told::new(asked, pods.iter().filter_map(node_pod).collect())).ok();
+        let is_told = told.is_some();
+        self.state().set_told(told);
+        if is_told { Ok(()) } else { self.read_live().await }
     }
 
     /// Reads the pods from the API server itself.
@@ -225,7 +225,7 @@ impl Pods {
 
     fn apply(&self, pod: &Pod) {
         let Some(pod) = node_pod(pod) else { return };
-        self.state().shown(pod);
+        self.state().keep(pod);
         self.changed.send_replace(());
     }
 

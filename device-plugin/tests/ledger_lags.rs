@@ -262,7 +262,7 @@ impl World {
             Some(_) => Life::Lives,
             None => Life::Unseen,
         };
-        let now = Pods { slots: Some(&slots), life: &life, read_live: self.read_live };
+        let now = Pods { slots: Some(&slots), life: &life, read_live: self.read_live, told: None };
         self.ledger.follow(&now, self.now);
         slots
     }

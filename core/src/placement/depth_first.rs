@@ -25,8 +25,10 @@ pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, max_tries
     }
     let steps_from = |place: usize| order[place..].iter().map(|&step| &steps[step]);
     let demands = (0..order.len()).map(|place| free_runs::demands(steps_from(place), cores_per_device));
-    let is_inside = |step: &Step| is_inside_one_device(problem, step, cores_per_device);
-    let inside_devices = (0..order.len()).map(|place| steps_from(place).all(is_inside));
+    let is_inside = |step: &usize| {
+        problem.takes_any_set(*step) && is_inside_one_device(problem, &steps[*step], cores_per_device)
+    };
+    let inside_devices = (0..order.len()).map(|place| order[place..].iter().all(is_inside));
     let mut search = DepthFirst {
         demands: demands.collect(),
         inside_devices: inside_devices.collect(),

@@ -24,6 +24,8 @@ pub(super) struct Problem<'a> {
     given: Vec<Option<CoreSet>>,
     /// All of that.
     given_cores: CoreSet,
+    /// The step that takes some of its count's sets only, if one does.
+    asking: Option<usize>,
 }
 
 /// What is assumed of kubelet's free choice among handed-down ids.
@@ -79,7 +81,7 @@ impl<'a> Problem<'a> {
         sets.sets.retain(|set| must.is_subset(set.cores) && set.cores.is_subset(allowed));
         problem.sets_of_step[asking] = problem.free_sets.len();
         problem.free_sets.push(sets);
-        Some(Problem { given: of_step, given_cores, ..problem })
+        Some(Problem { given: of_step, given_cores, asking: Some(asking), ..problem })
     }
 
     fn of(
@@ -106,7 +108,22 @@ impl<'a> Problem<'a> {
             sets_of_step.push(index);
         }
         let (given, given_cores) = (vec![None; plan.steps.len()], CoreSet::EMPTY);
-        Some(Problem { plan, topology, free, free_sets, sets_of_step, kubelets_choice, given, given_cores })
+        Some(Problem {
+            plan,
+            topology,
+            free,
+            free_sets,
+            sets_of_step,
+            kubelets_choice,
+            given,
+            given_cores,
+            asking: None,
+        })
+    }
+
+    /// Whether any free set of its count serves a step, whichever that is.
+    pub(super) fn takes_any_set(&self, step: usize) -> bool {
+        self.given[step].is_none() && self.asking != Some(step)
     }
 
     /// The free candidate sets of a step's count.

@@ -146,10 +146,12 @@ impl Engine {
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
         let known = self.pods.known();
         let slots = known.map(|pods| slots(&self.node, &machine.topology, state.report.as_ref(), &pods));
+        let told = self.pods.told();
         let pods = PodsNow {
             slots: slots.as_deref(),
             life: &|uid| self.pods.life(uid),
             read_live: self.pods.last_read_live(),
+            told: told.as_ref(),
         };
         state.ledger.follow(&pods, Instant::now());
         (state, slots.unwrap_or_default())

@@ -128,9 +128,10 @@ impl Engine {
         let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
         let (state, slots) = self.current(machine);
         occupancy.hold(state.ledger.taken(&slots, question).union(avoided));
-        occupancy.set_unhealthy(machine.unhealthy());
-        let of_pod = state.ledger.best_of_pod(&slots, question, &occupancy);
+        let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
+        occupancy.set_unhealthy(machine.unhealthy());
+        let of_pod = pod.and_then(|pod| pod.best_set(question, &occupancy));
         if of_pod.is_some() {
             reached("plugin: set chosen for a whole pod");
         }

@@ -38,7 +38,7 @@ impl HeldLnc {
             Ok(report) => report,
             Err(reason) => return HeldLnc::without_api(&held, node, reason),
         };
-        let read = pods.read_now().await;
+        let read = pods.read_live().await;
         if let Err(error) = &read {
             tracing::warn!(node, reason = %error, "the pods could not be read; holders may have ended");
         }

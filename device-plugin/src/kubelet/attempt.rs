@@ -134,6 +134,7 @@ impl Registration {
         if kubelet.is_some() && state.kubelet != kubelet {
             if state.kubelet.is_some() {
                 state.ledger.kubelet_restarted();
+                self.engine.pods.kubelet_restarted();
             }
             state.kubelet = kubelet;
         }

@@ -4,7 +4,7 @@
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, Given, best_set_of_pod};
+use neuron_core::placement::{Given, Turn, best_set_of_pod};
 use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::ledger::Ledger;
@@ -29,9 +29,30 @@ pub struct Question {
     pub trust: Trust,
 }
 
+/// A pod as far as it is admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AmidAdmission {
+    /// What it requests.
+    pub request: PodRequest,
+    /// What its containers have got.
+    pub given: Vec<Given>,
+    /// Index of the container that kubelet asks for.
+    pub container: usize,
+}
+
+impl AmidAdmission {
+    /// The set to choose with which its other containers can have theirs, if one is found.
+    pub fn best_set(&self, question: &Question, occupancy: &Occupancy) -> Option<CoreSet> {
+        let Question { resource, must, available: within, .. } = *question;
+        let AmidAdmission { request, given, container } = self;
+        let container = *container;
+        best_set_of_pod(occupancy, &Turn { request, given, container, resource, must, within })
+    }
+}
+
 /// When kubelet asks for a slot, soonest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum Order {
     /// It is the next one of a pod that has been given something.
     Now,
     /// It is the first one of its pod.
@@ -84,22 +105,15 @@ impl Ledger {
             .difference(question.must)
     }
 
-    /// The set to choose for the earliest bound pod that may be asking and has more than one to get: one with which its other
-    /// containers can have theirs. None where no such pod is known, or its containers cannot all have a set.
-    pub fn best_of_pod(&self, slots: &[Slot], question: &Question, occupancy: &Occupancy) -> Option<CoreSet> {
+    /// The likeliest pod to be asking of those that have more than one to get, as far as it is admitted; none where there is none.
+    pub fn amid_admission(&self, slots: &[Slot], question: &Question) -> Option<AmidAdmission> {
         let mut asking = self.waiting(slots, question.resource, question.count);
-        asking.find_map(|asks| {
-            let (request, given, container) = self.amid_admission(slots, asks)?;
-            let Question { resource, must, available: within, .. } = *question;
-            let turn =
-                placement::Turn { request: &request, given: &given, container, resource, must, within };
-            best_set_of_pod(occupancy, &turn)
-        })
+        asking.find_map(|asks| self.admitted_so_far(slots, asks))
     }
 
     /// The request of the pod whose slot `asks`, what it has got, and the asking container's index; none where it has one slot only,
     /// or kubelet would ask for an earlier container first.
-    fn amid_admission(&self, slots: &[Slot], asks: &Slot) -> Option<(PodRequest, Vec<Given>, usize)> {
+    fn admitted_so_far(&self, slots: &[Slot], asks: &Slot) -> Option<AmidAdmission> {
         let (mut request, mut given, mut asking) = (PodRequest::default(), Vec::new(), None);
         let containers = &mut request.containers;
         for slot in slots.iter().filter(|slot| slot.uid == asks.uid) {
@@ -117,11 +131,16 @@ impl Ledger {
                 _ if slot == asks => asking = Some(index),
                 Some(cores) => given.push((index, slot.resource, cores)),
                 None if asking.is_none() && slot.container != asks.container => return None,
+                // kubelet writes down a container's resources together: the answer for its other name stands in no checkpoint yet.
+                None if slot.container == asks.container => {
+                    let answer = self.answers().iter().rfind(|answer| answer.suits(slot));
+                    given.extend(answer.map(|answer| (index, slot.resource, answer.cores)));
+                }
                 None => {}
             }
         }
         let has_more = slots.iter().filter(|slot| slot.uid == asks.uid).nth(1).is_some();
-        Some((request, given, asking?)).filter(|_| has_more)
+        Some(AmidAdmission { request, given, container: asking? }).filter(|_| has_more)
     }
 
     /// The slot that a request is for, if only one pod can be meant or one's record says exactly this.
@@ -147,19 +166,19 @@ impl Ledger {
     ) -> impl Iterator<Item = &'a Slot> {
         let is_alike = |slot: &&Slot| slot.resource == resource && slot.count == count && self.waits(slot);
         let mut waiting: Vec<&Slot> = slots.iter().filter(is_alike).collect();
-        waiting.sort_by_cached_key(|slot| self.turn(slots, slot));
+        waiting.sort_by_cached_key(|slot| self.order(slots, slot));
         waiting.into_iter()
     }
 
     /// Whether it is a waiting slot's turn, as far as the checkpoint shows, which may lag.
-    fn turn(&self, slots: &[Slot], slot: &Slot) -> Turn {
+    fn order(&self, slots: &[Slot], slot: &Slot) -> Order {
         let own = || slots.iter().filter(|other| other.uid == slot.uid);
         let mut before = own().take_while(|other| other.container != slot.container);
         if before.any(|earlier| self.waits(earlier)) {
-            return Turn::Later;
+            return Order::Later;
         }
         let is_amid = own().any(|other| self.entry_of(other).is_some());
-        if is_amid { Turn::Now } else { Turn::NextPod }
+        if is_amid { Order::Now } else { Order::NextPod }
     }
 
     /// Whether kubelet may yet ask for a slot.

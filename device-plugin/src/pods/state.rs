@@ -1,11 +1,11 @@
 //! What is known of this node's pods. Answers to live reads and patches may come after the watch has shown more, so an older
 //! version never replaces a newer one, and no pod comes back. Kept by [`super::Pods`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use runtime::reached;
 use tokio::time::Instant;
 
+use super::told::Told;
 use crate::ledger::Life;
 use crate::ledger::slot::NodePod;
 
@@ -20,13 +20,10 @@ pub(super) struct State {
     pub(super) starting: Option<BTreeMap<String, NodePod>>,
     /// When the last live read began that was answered.
     pub(super) read_live: Option<Instant>,
+    /// What kubelet has told of its own pods.
+    told: Option<Told>,
     /// UIDs of pods that have gone, the latest last. A UID never comes back.
     gone: VecDeque<String>,
-    /// UIDs of the pods that kubelet had when it told them last, and when its answer came.
-    of_kubelet: BTreeSet<String>,
-    told_at: Option<Instant>,
-    /// UIDs of pods that only kubelet has told of. The watch shows a new one soon; of one that is gone already it never says a word.
-    only_of_kubelet: BTreeSet<String>,
     /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
     /// no watch will tell: only another live read does.
     pub(super) is_unsure: bool,
@@ -49,19 +46,31 @@ impl State {
         }
     }
 
-    /// Keeps a pod unless it is gone or a newer version of it is known.
-    pub(super) fn keep(&mut self, mut pod: NodePod) {
-        let Some(known) = &mut self.known else { return };
-        if self.gone.contains(&pod.pod.uid) {
-            return;
+    /// The pods known now: as the API server shows them, and as kubelet has just told of its own; none until there was either.
+    pub(super) fn now(&self) -> Option<Vec<NodePod>> {
+        let known = self.known.as_ref();
+        match self.told() {
+            Some(told) => Some(told.beside(known, |uid| self.gone.iter().any(|gone| gone == uid))),
+            None => Some(known?.values().cloned().collect()),
         }
-        if let Some(before) = known.get_mut(&pod.pod.uid) {
-            // A last phase is the last, and kubelet knows of it before any version says so.
-            let is_terminal = before.pod.terminal || pod.pod.terminal;
-            (before.pod.terminal, pod.pod.terminal) = (is_terminal, is_terminal);
-            if before.version > pod.version {
-                return;
-            }
+    }
+
+    /// What kubelet has told, while that counts.
+    pub(super) fn told(&self) -> Option<&Told> {
+        self.told.as_ref().filter(|told| told.is_fresh(Instant::now()))
+    }
+
+    /// Takes over what kubelet has told; none where it did not tell, or another one has started.
+    pub(super) fn set_told(&mut self, told: Option<Told>) {
+        self.told = told;
+    }
+
+    /// Keeps a pod unless it is gone or a newer version of it is known.
+    pub(super) fn keep(&mut self, pod: NodePod) {
+        let Some(known) = &mut self.known else { return };
+        let before = known.get(&pod.pod.uid);
+        if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
+            return;
         }
         known.insert(pod.pod.uid.clone(), pod);
     }
@@ -69,6 +78,11 @@ impl State {
     /// What is known of a pod, by its UID as kubelet has it. A mirror that is gone says nothing of its static pod, which may run on
     /// and gets another.
     pub(super) fn life(&self, kubelet_uid: &str) -> Life {
+        let shown = self.shown_life(kubelet_uid);
+        self.told().map_or(shown, |told| told.life(kubelet_uid, shown))
+    }
+
+    fn shown_life(&self, kubelet_uid: &str) -> Life {
         let known = self.known.iter().flat_map(BTreeMap::values);
         let mut own = known.filter(|pod| pod.kubelet_uid == kubelet_uid).peekable();
         if own.peek().is_some() {
@@ -77,20 +91,8 @@ impl State {
         if self.gone.iter().any(|uid| uid == kubelet_uid) { Life::Gone } else { Life::Unseen }
     }
 
-    /// Keeps a pod as the API server shows it.
-    pub(super) fn shown(&mut self, pod: NodePod) {
-        self.only_of_kubelet.remove(&pod.pod.uid);
-        self.keep(pod);
-    }
-
-    /// Whether only kubelet has told of a pod, so that the API server is to be asked whether it is still there.
-    pub(super) fn is_ahead(&self) -> bool {
-        !self.only_of_kubelet.is_empty()
-    }
-
     /// Drops a pod that was deleted.
     pub(super) fn forget(&mut self, uid: &str) {
-        self.only_of_kubelet.remove(uid);
         if let Some(known) = &mut self.known {
             known.remove(uid);
         }
@@ -113,40 +115,6 @@ impl State {
         known.values().for_each(|pod| keep_newer(starting, pod.clone()));
     }
 
-    /// Takes over the pods that kubelet has; it was asked at `began`, and its answer came at `told_at`. One that it had before and has
-    /// no more is gone: it was told to forget it. Of others it says nothing: it may not have heard of them yet.
-    pub(super) fn told_by_kubelet(
-        &mut self,
-        pods: BTreeMap<String, NodePod>,
-        began: Instant,
-        told_at: Instant,
-    ) {
-        self.read_live = self.read_live.max(Some(began));
-        self.known.get_or_insert_default();
-        let now: BTreeSet<String> = pods.keys().cloned().collect();
-        let mut before = std::mem::take(&mut self.of_kubelet);
-        // Of two answers that were asked for side by side either may be the older one, and lack a new pod.
-        if self.told_at.is_none_or(|last| began > last) {
-            for uid in before.difference(&now) {
-                reached("plugin: pod forgotten by kubelet");
-                self.forget(uid);
-            }
-            before.clear();
-        }
-        self.told_at = self.told_at.max(Some(told_at));
-        before.extend(now);
-        self.of_kubelet = before;
-        let is_known = |uid: &String| self.known.iter().any(|known| known.contains_key(uid));
-        let news = self.of_kubelet.iter().filter(|uid| !is_known(uid) && !self.gone.contains(uid));
-        self.only_of_kubelet.extend(news.cloned());
-        if let Some(starting) = &mut self.starting {
-            // A relist under way may be older, and lack some of them.
-            pods.values().for_each(|pod| keep_newer(starting, pod.clone()));
-            self.is_unsure = true;
-        }
-        pods.into_values().for_each(|pod| self.keep(pod));
-    }
-
     /// Takes over the pods of a relist that has ended.
     pub(super) fn relisted(&mut self) {
         if let Some(listed) = self.starting.take() {
@@ -160,9 +128,8 @@ impl State {
         for (uid, _) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {
             self.remember(uid);
         }
-        self.only_of_kubelet.retain(|uid| known.contains_key(uid));
         self.known = Some(known);
-        now.into_values().for_each(|pod| self.shown(pod));
+        now.into_values().for_each(|pod| self.keep(pod));
     }
 }
 
@@ -176,7 +143,6 @@ pub(super) fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::time::Duration;
 
     use neuron_core::pod::{BoundPod, PodSpec};
 
@@ -227,63 +193,6 @@ mod tests {
         state.read(list(&[pod("bound", 95)]), 100, Instant::now());
         assert_eq!(state.known.unwrap().into_keys().collect::<Vec<_>>(), ["bound"]);
         assert!(!state.is_unsure);
-    }
-
-    #[test]
-    fn what_kubelet_had_and_has_no_more_is_gone_and_what_it_ended_stays_so() {
-        let mut state = State::default();
-        let now = Instant::now();
-        let later = |seconds| now + Duration::from_secs(seconds);
-        let ended = |version| {
-            let mut pod = pod("e", version);
-            pod.pod.terminal = true;
-            pod
-        };
-        state.told_by_kubelet(list(&[pod("u", 90), pod("e", 91)]), now, later(1));
-        assert_eq!([state.life("u"), state.life("other")], [Life::Lives, Life::Unseen]);
-        // The API server has a newer version of "e", whose end it has not heard of, and a pod that kubelet has not heard of.
-        state.keep(pod("e", 95));
-        state.keep(pod("new", 96));
-        // Asked for side by side with the first: which of both is older is not known.
-        state.told_by_kubelet(list(&[ended(91)]), later(1), later(2));
-        assert_eq!(state.life("u"), Life::Lives);
-        state.told_by_kubelet(list(&[ended(91)]), later(3), later(4));
-        assert_eq!(
-            [state.life("u"), state.life("e"), state.life("new")],
-            [Life::Gone, Life::Ended, Life::Lives]
-        );
-        state.keep(pod("e", 97));
-        state.replace(list(&[pod("u", 90), pod("e", 97), pod("new", 96)]), 98);
-        assert_eq!([state.life("u"), state.life("e")], [Life::Gone, Life::Ended], "neither comes back");
-    }
-
-    #[test]
-    fn the_api_server_is_asked_for_what_only_kubelet_has_told_of() {
-        let mut state = State::default();
-        state.replace(BTreeMap::new(), 80);
-        let told = [pod("gone", 70), pod("new", 90), pod("newer", 95)];
-        let now = Instant::now();
-        state.told_by_kubelet(list(&told), now, now);
-        state.told_by_kubelet(list(&told), now + Duration::from_secs(1), now + Duration::from_secs(1));
-        state.shown(pod("new", 90));
-        assert!(state.is_ahead());
-        // Read before "newer" was bound.
-        state.read(list(&[pod("new", 90)]), 92, Instant::now());
-        assert_eq!([state.life("gone"), state.life("newer")], [Life::Gone, Life::Lives]);
-        assert!(state.is_ahead());
-        state.shown(pod("newer", 95));
-        assert!(!state.is_ahead());
-    }
-
-    #[test]
-    fn a_relist_that_is_older_takes_nothing_of_kubelets_away() {
-        let mut state = State::default();
-        state.replace(BTreeMap::new(), 10);
-        state.starting = Some(BTreeMap::new());
-        state.told_by_kubelet(list(&[pod("u", 20)]), Instant::now(), Instant::now());
-        state.relisted();
-        assert_eq!(state.life("u"), Life::Lives);
-        assert!(state.is_unsure);
     }
 
     #[test]

@@ -174,12 +174,9 @@ impl Upkeep {
             let (state, _) = self.engine.current(machine);
             !self.engine.pods.are_known() || state.ledger.needs_live_pods(Instant::now())
         };
-        let is_ahead = self.engine.pods.is_ahead();
-        if needs_live_pods || is_ahead {
+        if needs_live_pods {
             reached("plugin: live read for the ledger");
-            let pods = &self.engine.pods;
-            let read = if is_ahead { pods.read_live().await } else { pods.read_now().await };
-            if let Err(error) = read {
+            if let Err(error) = self.engine.pods.read_live().await {
                 reached("plugin: pods not read");
                 failures.push(Failure::new("the pods could not be read", None, &error));
             }

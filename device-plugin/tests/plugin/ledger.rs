@@ -84,7 +84,7 @@ impl Node {
             _ if gone.contains(&uid) => Life::Gone,
             _ => Life::Unseen,
         };
-        let pods = Pods { slots: Some(slots), life: &life, read_live: self.read_live };
+        let pods = Pods { slots: Some(slots), life: &life, read_live: self.read_live, told: None };
         self.ledger.follow(&pods, self.now);
     }
 
@@ -174,7 +174,7 @@ fn without_a_record_an_init_container_gets_what_its_main_container_can_keep() {
         let (available, must) = (set(available), set(must));
         let question =
             Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
-        node.ledger.best_of_pod(&node.slots, &question, &occupancy)
+        node.ledger.amid_admission(&node.slots, &question)?.best_set(&question, &occupancy)
     };
     let free = "8,9,10,11,12,13,14,15,18,19,20,21,22,23";
     let given = best(&node, 2, free, "").unwrap();
@@ -382,7 +382,8 @@ fn containers_of_a_pod_that_kubelet_admits_though_it_is_gone_share_nothing() {
 fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     let mut ledger = Ledger::default();
     ledger.checkpoint(vec![entry("p", "main", Device, "0")], Instant::now());
-    ledger.follow(&Pods { slots: None, life: &|_| Life::Unseen, read_live: None }, Instant::now());
+    ledger
+        .follow(&Pods { slots: None, life: &|_| Life::Unseen, read_live: None, told: None }, Instant::now());
     let holders = |resource| {
         let asked = Asked { name: name(resource), resource, cores: set("0"), count: 1 };
         ledger.holders(&[], &asked).len()

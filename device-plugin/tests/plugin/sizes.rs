@@ -20,15 +20,15 @@ async fn a_probe_shows_what_the_plugin_keeps_while_it_runs() {
         eventually(&format!("{sizes:?}, not {:?}", probe.sizes()), same).await;
     };
     // That nobody looks at processes of gone pods is a note.
-    shows(Sizes { notes: 1, ..Sizes::default() }).await;
+    shows(Sizes { notes: 2, ..Sizes::default() }).await;
     node.place("p", asks("neuron", 2), &[("main", "0,1", "")]).await;
     node.phase("p", "Running").await;
-    shows(Sizes { entries: 1, pods: 1, past: 1, notes: 1, ..Sizes::default() }).await;
+    shows(Sizes { entries: 1, pods: 1, past: 1, notes: 2, ..Sizes::default() }).await;
     node.delete("p").await;
     // kubelet drops the entries of ended pods with the next allocation.
-    shows(Sizes { entries: 1, gone: 1, past: 1, notes: 1, ..Sizes::default() }).await;
+    shows(Sizes { entries: 1, gone: 1, past: 1, notes: 2, ..Sizes::default() }).await;
     kubelet.stop().await;
-    shows(Sizes { entries: 1, gone: 1, past: 1, notes: 1, problems: 2, ..Sizes::default() }).await;
+    shows(Sizes { entries: 1, gone: 1, past: 1, notes: 2, problems: 2, ..Sizes::default() }).await;
     plugin.stop().await;
     assert_eq!(probe.sizes(), None, "nothing of the plugin is kept");
 }

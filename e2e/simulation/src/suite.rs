@@ -289,10 +289,14 @@ impl Suite for Neuron {
         // Nobody puts back a record that somebody has taken away: what the pod has is in the node's report. Nor can anybody put right
         // one that is wrong once kubelet has lost its checkpoint: the record was all that told of the containers from before. Or one of
         // containers that a kubelet without plugins has started with nothing.
+        let has_nothing = || {
+            let mut containers = truth.containers_of(pod).map(|(_, container)| container).peekable();
+            containers.peek().is_some() && containers.all(|container| container.start.ids.is_empty())
+        };
         let is_lost = || {
             let garbled = truth.garbled.get(&pod.node);
             garbled.is_some_and(|at| truth.containers_of(pod).any(|(_, container)| container.since <= *at))
-                || truth.containers_of(pod).all(|(_, container)| container.start.ids.is_empty())
+                || has_nothing()
         };
         if truth.edited_pods.contains(&pod.uid) && (records::is_removed(&pod.object) || is_lost()) {
             return None;

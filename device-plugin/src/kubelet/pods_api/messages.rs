@@ -141,6 +141,11 @@ struct WireMapping {
 }
 
 impl WirePod {
+    /// Whether it has what every pod has: fields that have moved are empty here.
+    pub(super) fn is_whole(&self) -> bool {
+        ![&self.metadata.name, &self.metadata.namespace, &self.metadata.uid].into_iter().any(String::is_empty)
+    }
+
     /// The pod as the API server's JSON has it, as far as it is read.
     pub(super) fn into_pod(self) -> Pod {
         let WirePod { metadata, spec, status } = self;
@@ -190,8 +195,12 @@ impl WireStatus {
             last_transition_time: condition.last_transition_time.and_then(WireTime::text),
             reason: None,
         });
+        // kubelet writes down a last phase, such as an eviction's, before it kills the containers, and tells the API server after.
+        let mut all = self.init_container_statuses.iter().chain(&self.container_statuses);
+        let is_running = all.any(|status| status.state.is_some_and(|state| state.running.is_some()));
+        let phase = if is_running { b"Running".to_vec() } else { self.phase };
         PodStatus {
-            phase: (!self.phase.is_empty()).then(|| text(self.phase)),
+            phase: (!phase.is_empty()).then(|| text(phase)),
             conditions: conditions.collect(),
             reason: None,
             init_container_statuses: statuses(self.init_container_statuses),

@@ -31,6 +31,11 @@ pub enum PodsApiError {
     /// What it answered cannot be read.
     #[error("kubelet's pods cannot be read: {0}")]
     Malformed(#[from] prost::DecodeError),
+    /// What it answered has another form than this program knows, or kubelet has no pod at all.
+    #[error(
+        "kubelet told of no pod, or of one without name and UID; is its Pods API another one than v1alpha1 of 1.37?"
+    )]
+    Empty,
 }
 
 impl PodsApi {
@@ -51,10 +56,16 @@ impl PodsApi {
         let answer = answer.await;
         match &answer {
             Ok(_) => reached("plugin: kubelet told its pods"),
-            Err(KubeletError::Refused(_)) => reached("plugin: kubelet did not tell its pods yet"),
+            Err(KubeletError::Refused(_)) => reached("plugin: kubelet refused to tell its pods"),
             Err(KubeletError::Connect(_) | KubeletError::Timeout { .. }) => {}
         }
-        let pods = answer?.pods;
-        pods.iter().map(|pod| Ok(WirePod::decode(pod.as_slice())?.into_pod())).collect()
+        let answer = answer?;
+        let pods = answer.pods.iter().map(|pod| WirePod::decode(pod.as_slice()));
+        let pods = pods.collect::<Result<Vec<WirePod>, _>>()?;
+        // Fields that have moved read as empty. On a node there is always a pod: this plugin's.
+        if pods.is_empty() || !pods.iter().all(WirePod::is_whole) {
+            return Err(PodsApiError::Empty);
+        }
+        Ok(pods.into_iter().map(WirePod::into_pod).collect())
     }
 }

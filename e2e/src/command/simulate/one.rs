@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     };
     show(arguments.output, &row)?;
     if row.summary.unknown.is_empty() && !row.summary.missed_kills.is_empty() {
-        bail!("{}; the run was as without that", row.summary.missed_kills.join(", "));
+        bail!("{}; it changed nothing of the run", row.summary.missed_kills.join(", "));
     }
     exit_code(arguments, std::slice::from_ref(&row))
 }

@@ -91,6 +91,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                         reached("cluster: a node's status was not written");
                         tracing::warn!(node = shared.config.node, %error, "cannot write the node status");
                         tokio::time::sleep(RETRY).await;
+                        // It may have been written all the same: kubelet reads the Node before each status.
+                        if let Ok(Some(node)) = nodes.get_opt(&shared.config.node).await {
+                            written = shown(&node);
+                        }
                         shared.devices_changed.notify_one();
                     }
                 }
@@ -101,6 +105,20 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         biased;
         () = shared.stopping.cancelled() => {}
         () = follow => {}
+    }
+}
+
+/// The extended resources that the Node shows.
+fn shown(node: &Node) -> Totals {
+    let status = node.status.as_ref();
+    let of = |amounts: Option<&BTreeMap<String, Quantity>>| -> BTreeMap<String, i64> {
+        let amounts = Amounts::of(amounts);
+        let extended = amounts.iter().filter(|(resource, _)| resource.contains('/'));
+        extended.map(|(resource, count)| (resource.clone(), count)).collect()
+    };
+    Totals {
+        capacity: of(status.and_then(|status| status.capacity.as_ref())),
+        allocatable: of(status.and_then(|status| status.allocatable.as_ref())),
     }
 }
 

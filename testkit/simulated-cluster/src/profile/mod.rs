@@ -52,9 +52,9 @@ impl Profile {
         }
     }
 
-    /// Pods that come in an hour and that no node could ever run, at most. kube-scheduler tries each of them again with whatever
+    /// Shapes of pods that no node could ever run, at most, drawn for an hour; those made anew under their names are not counted. kube-scheduler tries each of them again with whatever
     /// happens: where much happens, more of them would be most of what it does.
-    fn hopeless_pods(self) -> usize {
+    fn hopeless_shapes(self) -> usize {
         match self {
             Profile::Calm | Profile::Chaos => usize::MAX,
             Profile::Churn => 12,
@@ -97,7 +97,7 @@ pub struct Generated {
     kinds: Vec<(Kind, u32)>,
     /// Pods named so far.
     named: u64,
-    /// Pods that no node could ever run and that may yet come in this hour.
+    /// Shapes that no node could ever run and that may yet be drawn in this hour.
     hopeless_left: usize,
     /// Pods that run until they are deleted.
     staying: VecDeque<String>,

@@ -23,7 +23,7 @@ impl Generated {
     /// Pods that come and go within `busy` milliseconds.
     pub(super) fn pods_of_hour(&mut self, busy: u64) -> Vec<Event> {
         let mut draws = self.draws("pods");
-        self.hopeless_left = self.profile.hopeless_pods();
+        self.hopeless_left = self.profile.hopeless_shapes();
         let count = self.profile.pods() * self.nodes.len() as u64;
         let mut events = Vec::new();
         // Names are given in the order of time: a pod is there before it is deleted.
