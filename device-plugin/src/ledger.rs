@@ -8,6 +8,7 @@ pub mod holders;
 pub mod past;
 pub mod preference;
 pub mod slot;
+pub mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use crate::ledger::answer::Answer;
 use crate::ledger::past::Past;
 use crate::ledger::slot::Slot;
-use crate::pods::Told;
+use crate::ledger::told::Told;
 
 /// How long a static pod counts as living that no list of pods shows: it has no mirror before its admission.
 const UNSEEN_LIVES: Duration = Duration::from_secs(60);

@@ -2,7 +2,6 @@
 //! these may be newer.
 
 mod state;
-mod told;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +10,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1 as core_v1;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::{ApiResource, Object};
+use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
+use neuron_core::pod::BoundPod;
 use neuron_core::request::PodRequest;
 use runtime::{Collection, Json, System, reached};
 use serde_json::Value;
@@ -24,18 +23,16 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::PodCounts;
 use self::state::{State, keep_newer};
-pub use self::told::Told;
+pub use crate::kubelet::pods_api::Pod;
 use crate::kubelet::pods_api::PodsApi;
 use crate::ledger::slot::NodePod;
+use crate::ledger::told::Told;
 use crate::ledger::{Life, is_static};
 
 /// On a mirror: that it is one.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// On a mirror: the UID by which kubelet knows its static pod.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-
-/// A Pod, as far as the plugin reads it.
-pub type Pod = Object<PodSpec, PodStatus>;
 
 /// Why the pods could not be read or changed.
 #[derive(Debug, thiserror::Error)]

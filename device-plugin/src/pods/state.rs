@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
-use super::told::Told;
 use crate::ledger::Life;
 use crate::ledger::slot::NodePod;
+use crate::ledger::told::Told;
 
 /// Number of gone pods whose UIDs are remembered: more than can go while one answer is under way.
 const MOST_GONE: usize = 1024;

@@ -15,7 +15,7 @@ use neuron_core::quantity::Quantity;
 use prost::Message;
 use runtime::protobuf::text;
 
-use crate::pods::Pod;
+use super::Pod;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WirePod {

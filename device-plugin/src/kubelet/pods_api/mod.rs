@@ -6,15 +6,19 @@ mod messages;
 use std::path::Path;
 use std::time::Duration;
 
+use kube::core::Object;
 use kubelet_api::podresources::v1::MAX_MESSAGE_BYTES;
 use kubelet_api::pods::v1alpha1::ListPodsRequest;
 use kubelet_api::pods::v1alpha1::pods_client::PodsClient;
+use neuron_core::pod::{PodSpec, PodStatus};
 use prost::Message as _;
 use runtime::{System, reached};
 
 use self::messages::WirePod;
 use crate::kubelet::connection::{Connection, KubeletError};
-use crate::pods::Pod;
+
+/// A Pod, as far as the plugin reads it.
+pub type Pod = Object<PodSpec, PodStatus>;
 
 /// How long kubelet may take: its question to the plugin is open meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,13 +1,13 @@
 //! What kubelet has told of its own pods a moment ago, beside what the API server shows: it has a pod before it asks for it, and knows
-//! of an end first. Its word counts for the question at hand and not for long. Kept by [`super::Pods`].
+//! of an end first. Its word counts for the question at hand and not for long. Kept by [`crate::pods`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::ledger::Life;
 use crate::ledger::slot::NodePod;
+use crate::ledger::{Life, is_static};
 
 /// How long kubelet's word counts: as long as a question of its own may wait.
 const LASTS: Duration = Duration::from_secs(5);
@@ -22,17 +22,19 @@ pub struct Told {
 }
 
 impl Told {
-    pub(super) fn new(asked: Instant, pods: Vec<NodePod>) -> Self {
+    /// What kubelet has told, asked at that time.
+    pub fn new(asked: Instant, pods: Vec<NodePod>) -> Self {
         Told { asked, pods: pods.into_iter().map(|pod| (pod.kubelet_uid.clone(), pod)).collect() }
     }
 
-    pub(super) fn is_fresh(&self, now: Instant) -> bool {
+    /// Whether it still counts.
+    pub fn is_fresh(&self, now: Instant) -> bool {
         now < self.asked + LASTS
     }
 
     /// What is known of a pod of which the API server says `shown`. Only kubelet's word for an end and for a pod that the API server
     /// does not show yet adds to that.
-    pub(super) fn life(&self, kubelet_uid: &str, shown: Life) -> Life {
+    pub fn life(&self, kubelet_uid: &str, shown: Life) -> Life {
         match (self.pods.get(kubelet_uid), shown) {
             (Some(pod), Life::Lives | Life::Unseen) if pod.pod.terminal => Life::Ended,
             (Some(_), Life::Unseen) => Life::Lives,
@@ -42,7 +44,7 @@ impl Told {
 
     /// The pods that the API server shows, with those of kubelet that it does not show yet, and with the ends that kubelet knows of.
     /// `is_gone` are UIDs that it shows no more.
-    pub(super) fn beside(
+    pub fn beside(
         &self,
         shown: Option<&BTreeMap<String, NodePod>>,
         is_gone: impl Fn(&str) -> bool,
@@ -54,7 +56,7 @@ impl Told {
         // A static pod is known by its mirror.
         let is_new = |pod: &&NodePod| {
             let is_shown = pods.iter().any(|shown| shown.kubelet_uid == pod.kubelet_uid);
-            !is_shown && !is_gone(&pod.pod.uid) && !crate::ledger::is_static(&pod.kubelet_uid)
+            !is_shown && !is_gone(&pod.pod.uid) && !is_static(&pod.kubelet_uid)
         };
         let new: Vec<NodePod> = self.pods.values().filter(is_new).cloned().collect();
         pods.extend(new);
