@@ -104,7 +104,7 @@ impl Pods {
     pub async fn read_now(&self) -> Result<(), PodsError> {
         // Planted: it is looked for without kubelet, which tells its pods whenever it asks.
         #[cfg(planted)]
-        if runtime::is_planted("unread-prefers-nothing") {
+        if unread_prefers_nothing() {
             return self.read_live().await;
         }
         let asked = Instant::now();
@@ -238,6 +238,12 @@ impl Pods {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Planted: nothing is preferred while nobody tells which pods there are.
+#[cfg(planted)]
+pub(crate) fn unread_prefers_nothing() -> bool {
+    runtime::is_planted("unread-prefers-nothing")
 }
 
 /// What is kept of a pod; none of a pod that requests nothing of the plugin.
