@@ -19,6 +19,7 @@ mod metrics;
 mod node;
 mod platform;
 mod pod_resources;
+mod preference;
 mod process;
 mod registration;
 mod report_time;

@@ -97,6 +97,22 @@ fn a_container_that_cannot_be_followed_gets_nothing() {
     assert_eq!(best_set_of_pod(&empty, &other), None, "no such container");
 }
 
+#[test]
+fn a_container_that_is_offered_a_part_leaves_the_rest_to_the_others() {
+    // Whole devices 0 and 1 are free, and kubelet offers cores of the first alone.
+    let node = node_with("inf1.6xlarge", "8,9,10,11,12,13,14,15", "");
+    let request = pod(&[(App, 0, 2), (App, 1, 0)]);
+    let turn = Turn {
+        request: &request,
+        given: &[],
+        container: 0,
+        resource: Resource::Core,
+        must: CoreSet::EMPTY,
+        within: "0,1,2,3".parse().unwrap(),
+    };
+    assert_eq!(best_set_of_pod(&node, &turn).unwrap().to_string(), "0,1");
+}
+
 fn pods() -> impl Strategy<Value = Vec<(Role, u32, u32)>> {
     let count =
         prop_oneof![4 => Just(0u32), 3 => Just(1), 2 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(8)];

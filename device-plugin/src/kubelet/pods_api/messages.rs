@@ -243,3 +243,37 @@ impl WireClaimStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(phase: &str, is_running: bool) -> WirePod {
+        let state = WireState { running: is_running.then_some(WireDetails {}), terminated: None };
+        let container = WireContainerStatus { name: b"main".to_vec(), state: Some(state), started: None };
+        let status = WireStatus {
+            phase: phase.as_bytes().to_vec(),
+            container_statuses: vec![container],
+            ..WireStatus::default()
+        };
+        let text = str::to_owned;
+        let metadata =
+            WireMeta { name: text("p"), namespace: text("d"), uid: text("u"), ..WireMeta::default() };
+        WirePod { metadata, status, ..WirePod::default() }
+    }
+
+    #[test]
+    fn a_pod_that_is_evicted_has_not_ended_while_a_container_runs() {
+        let phase = |wire: WirePod| wire.into_pod().status.unwrap().phase.unwrap();
+        assert_eq!(phase(pod("Failed", true)), "Running");
+        assert_eq!(phase(pod("Failed", false)), "Failed");
+    }
+
+    #[test]
+    fn a_pod_whose_fields_have_moved_is_not_whole() {
+        let whole = pod("Running", true);
+        assert!(whole.is_whole());
+        let moved = WirePod::decode(b"\x2a\x00".as_slice()).unwrap();
+        assert!(!moved.is_whole());
+    }
+}

@@ -52,8 +52,8 @@ impl Profile {
         }
     }
 
-    /// Shapes of pods that no node could ever run, at most, drawn for an hour; those made anew under their names are not counted. kube-scheduler tries each of them again with whatever
-    /// happens: where much happens, more of them would be most of what it does.
+    /// How many shapes of pods that no node could ever run are drawn for an hour, at most, but for pods made anew under their names.
+    /// kube-scheduler tries such pods again with whatever happens: where much happens, more would be most of what it does.
     fn hopeless_shapes(self) -> usize {
         match self {
             Profile::Calm | Profile::Chaos => usize::MAX,
