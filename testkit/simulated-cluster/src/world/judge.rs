@@ -1,6 +1,6 @@
 //! What must hold of a cluster at rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,12 +43,12 @@ impl World {
         }
         sleep(time.saturating_sub(QUIET * 2)).await;
         self.look_at_waiting_pods(QUIET.min(time.saturating_sub(QUIET))).await;
-        let before = (self.simulation.activity(), self.conditions.writes());
+        let (before, waiting) = ((self.simulation.activity(), self.conditions.writes()), self.waiting_pods());
         let seen = self.watcher.state().violations.count();
         self.look_at_waiting_pods(QUIET.min(time)).await;
         // What goes wrong again and again makes all parts busy, and is told by itself.
         if time >= QUIET && self.watcher.state().violations.count() == seen {
-            self.judge_quiet(&before.0, &before.1);
+            self.judge_quiet(&before.0, &before.1, waiting);
         }
         self.judge();
         self.conditions.set_rates(Whose::Suite, self.settings.api);
@@ -275,12 +275,23 @@ impl World {
         too_large.map(violation).collect()
     }
 
-    /// Whether a part goes on working although nothing happens.
-    fn judge_quiet(&self, before: &BTreeMap<String, Activity>, writes_before: &BTreeMap<Arc<str>, u64>) {
+    /// UIDs of pods that are bound to no node.
+    fn waiting_pods(&self) -> BTreeSet<String> {
+        let state = self.watcher.state();
+        state.truth.pods.iter().filter(|(_, pod)| pod.node.is_empty()).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Whether a part goes on working although nothing happens. `waiting` are the pods that waited when the time began.
+    fn judge_quiet(
+        &self,
+        before: &BTreeMap<String, Activity>,
+        writes_before: &BTreeMap<Arc<str>, u64>,
+        mut waiting: BTreeSet<String>,
+    ) {
         let writes = self.conditions.writes();
-        let waiting = self.watcher.state().truth.pods.values().filter(|pod| pod.node.is_empty()).count();
-        // Each pod that waits is tried again, and refused again, whenever another one ends.
-        let most_log_lines = MOST.log_lines + LOG_LINES_OF_WAITING * waiting as u64;
+        // A pod that waits is tried again, and refused again, whenever another one ends: also one that has been placed since.
+        waiting.extend(self.waiting_pods());
+        let most_log_lines = MOST.log_lines + LOG_LINES_OF_WAITING * waiting.len() as u64;
         for (part, now) in self.simulation.activity() {
             let then = before.get(&part).copied().unwrap_or_default();
             let kind = part.split('/').next().unwrap_or_default();
