@@ -32,7 +32,7 @@ use kubelet_api::pods::v1alpha1::pods_server::PodsServer;
 use kubelet_api::unix::{self, SocketError};
 use runtime::system::Address;
 use runtime::{Protocol, Server, System, reached};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
@@ -232,6 +232,7 @@ async fn open(
         hold_lists: watch::Sender::new(false),
         held_lists: AtomicUsize::new(0),
         ignores_preferences: AtomicBool::new(false),
+        hand_down: AsyncMutex::default(),
         container_killed: Notify::new(),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),

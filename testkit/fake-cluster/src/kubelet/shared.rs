@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use runtime::{System, reached};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,6 +16,7 @@ use super::config::KubeletConfig;
 use super::container_runtime::ContainerRuntime;
 use super::device_manager::checkpoint;
 use super::device_manager::devices::Devices;
+use super::device_manager::hand_down::HandDown;
 use super::files::StateFile;
 use super::free_choices::Chooser;
 use super::pods::containers::Containers;
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) held_lists: AtomicUsize,
     /// Whether ids are given that the plugin does not prefer.
     pub(crate) ignores_preferences: AtomicBool,
+    /// What init containers hand down; locked while one container is given its ids.
+    pub(crate) hand_down: AsyncMutex<HandDown>,
     /// Tells the workers of pods that a container was killed.
     pub(crate) container_killed: Notify,
     pub(crate) stopping: CancellationToken,

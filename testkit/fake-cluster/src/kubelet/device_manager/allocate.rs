@@ -1,9 +1,9 @@
 //! Allocation for one container (kubelet's `manager.go`): choose ids, call the plugin's Allocate, keep its answer. Called
-//! by `pods::admission`, one container at a time.
+//! by `pods::admission`, one container at a time, and as a container starts that has lost its ids.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use kubelet_api::deviceplugin::v1beta1::{AllocateRequest, ContainerAllocateRequest};
 use runtime::reached;
 use tonic::Status;
@@ -11,24 +11,25 @@ use tonic::Status;
 pub(crate) use super::allocate_error::AllocateError;
 use super::assignments::{AllocateAnswer, Assignment};
 use super::choose_ids::{DeviceRequest, choose_ids};
-use super::hand_down::HandDown;
 use super::plugins::Ids;
 use super::rpc_error::rpc_error;
-use crate::amounts::Amounts;
+use crate::amounts::{Amounts, is_sidecar};
 use crate::calls::called;
 use crate::kubelet::plugin_call::PluginCall;
 use crate::kubelet::shared::{Shared, locked};
 
-/// Gives `container` its ids of every plugin's resource, first those of `hand_down`.
+/// Gives a container of a pod its ids of every plugin's resource, first those that its init containers hand down.
 pub(crate) async fn allocate(
     shared: &Arc<Shared>,
-    pod_uid: &str,
+    pod: &Pod,
     container: &Container,
-    hand_down: &HandDown,
 ) -> Result<(), AllocateError> {
-    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let limits = Amounts::of(limits).iter().map(|(name, count)| (name.clone(), count)).collect();
-    let limits = locked(&shared.chooser).order(limits);
+    let pod_uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    // Left out: kubelet itself lets a container that starts and an admission ask at one time, and where one of them fails it counts
+    // what the other is being given as free.
+    let mut hand_down = shared.hand_down.lock().await;
+    hand_down.begin(pod_uid);
+    let limits = locked(&shared.chooser).order(limits_of(container));
     let mut freed = false;
     let mut assigned = false;
     for (resource, count) in limits {
@@ -46,11 +47,50 @@ pub(crate) async fn allocate(
             assigned = true;
         }
     }
+    {
+        let assignments = &locked(&shared.devices).assignments;
+        let mut inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        let hands_down = inits.any(|init| init.name == container.name && !is_sidecar(init));
+        if hands_down {
+            hand_down.add(assignments, &container.name);
+        } else {
+            hand_down.remove(assignments, &container.name);
+        }
+    }
     if assigned {
         // The entries stay in memory: the write after the next change has them.
         shared.save_checkpoint().await.map_err(AllocateError::NotSaved)?;
     }
     Ok(())
+}
+
+/// Gives a container that is about to start ids of the resources of which it has none. Admission gave them, so kubelet has lost its
+/// books since, or had no plugin then (`GetDeviceRunContainerOptions`).
+pub(crate) async fn allocate_lost(
+    shared: &Arc<Shared>,
+    pod: &Pod,
+    container: &Container,
+) -> Result<(), AllocateError> {
+    let pod_uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let lacks_any = {
+        let devices = locked(&shared.devices);
+        let assigned = devices.assignments.container_ids(pod_uid, &container.name);
+        let is_lacked = |(resource, count): &(String, i64)| {
+            *count > 0 && devices.is_allocated_here(resource) && !assigned.contains_key(resource)
+        };
+        limits_of(container).iter().any(is_lacked)
+    };
+    if !lacks_any {
+        return Ok(());
+    }
+    reached("cluster: devices were allocated as their container started");
+    allocate(shared, pod, container).await
+}
+
+/// What a container asks for, by resource.
+fn limits_of(container: &Container) -> Vec<(String, i64)> {
+    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    Amounts::of(limits).iter().map(|(name, count)| (name.clone(), count)).collect()
 }
 
 /// Calls the plugin's Allocate, which may stay open for any time, and keeps the ids with its answer.

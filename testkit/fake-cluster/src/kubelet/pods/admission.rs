@@ -5,9 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use runtime::reached;
 
-use crate::amounts::{Amounts, is_sidecar, pod_request};
+use crate::amounts::{Amounts, pod_request};
 use crate::kubelet::device_manager::allocate::{AllocateError, allocate};
-use crate::kubelet::device_manager::hand_down::HandDown;
 use crate::kubelet::shared::{Shared, locked};
 
 /// Why a pod may not run: reason and message of its status.
@@ -69,20 +68,8 @@ fn count(error: &AllocateError) {
 
 async fn allocate_pod(shared: &Arc<Shared>, pod: &Pod) -> Result<(), AllocateError> {
     let Some(spec) = &pod.spec else { return Ok(()) };
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let mut hand_down = HandDown::default();
-    for container in spec.init_containers.iter().flatten() {
-        allocate(shared, uid, container, &hand_down).await?;
-        let assignments = &locked(&shared.devices).assignments;
-        if is_sidecar(container) {
-            hand_down.remove(assignments, uid, &container.name);
-        } else {
-            hand_down.add(assignments, uid, &container.name);
-        }
-    }
-    for container in &spec.containers {
-        allocate(shared, uid, container, &hand_down).await?;
-        hand_down.remove(&locked(&shared.devices).assignments, uid, &container.name);
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        allocate(shared, pod, container).await?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! One admitted or rejected pod, from its first container to its removal. Spawned by `watch`, one task per pod.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use runtime::reached;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -14,7 +16,11 @@ use super::pod_api::PodApi;
 use super::status::{self, DeviceStatuses};
 use super::table::Stop;
 use super::{ends, grace};
+use crate::kubelet::device_manager::allocate::allocate_lost;
 use crate::kubelet::shared::{Shared, locked};
+
+/// When a container is started again that could not be given its devices (`backOffPeriod` of kubelet's pod workers).
+const STARTED_AGAIN: Duration = Duration::from_secs(10);
 
 /// Runs the pod until it is to `stop`, then deletes it from the API server. Ends at once when the kubelet stops.
 pub(crate) async fn run(
@@ -68,11 +74,16 @@ impl Worker {
             let runs = ends::runs(&self.shared, &self.uid);
             let plan = plan(&self.pod, &runs, now);
             let is_to_stop = self.stop.borrow().is_some();
+            let mut again = None;
             if !is_to_stop && !plan.start.is_empty() {
                 for container in &plan.start {
-                    self.start(container).await;
+                    if !self.start(container).await {
+                        again = self.shared.clock.now().checked_add(STARTED_AGAIN).ok();
+                    }
                 }
-                continue;
+                if again.is_none() {
+                    continue;
+                }
             }
             if plan.phase.is_terminal() || is_to_stop {
                 break;
@@ -83,13 +94,14 @@ impl Worker {
                 self.report(&status).await;
                 reported = status;
             }
-            let wake = self.shared.clock.sleep_until(plan.wake.unwrap_or_default());
+            let wake_at = plan.wake.into_iter().chain(again).min();
+            let wake = self.shared.clock.sleep_until(wake_at.unwrap_or_default());
             let mut stop = self.stop.clone();
             // Each of them leads to the same look at everything.
             tokio::select! {
                 biased;
                 () = until_stopped(&mut stop) => {}
-                () = wake, if plan.wake.is_some() => {}
+                () = wake, if wake_at.is_some() => {}
                 () = self.devices_differ(&devices) => {}
                 () = killed => {}
             }
@@ -136,17 +148,24 @@ impl Worker {
         }
     }
 
-    /// Starts one container; its devices were allocated at admission, also for a restart.
-    async fn start(&self, name: &str) {
-        let Some(spec) = &self.pod.spec else { return };
+    /// Starts one container; its devices were allocated at admission, also for a restart. Whether it did: a container that has lost
+    /// them and gets none waits.
+    async fn start(&self, name: &str) -> bool {
+        let Some(spec) = &self.pod.spec else { return true };
         let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-        let Some(container) = containers.find(|container| container.name == name) else { return };
+        let Some(container) = containers.find(|container| container.name == name) else { return true };
+        if let Err(error) = allocate_lost(&self.shared, &self.pod, container).await {
+            reached("cluster: a container got no devices at its start");
+            tracing::debug!(pod = self.pod.name_any(), container = name, %error, "the container does not start");
+            return false;
+        }
         let start = container_start(&self.pod, container, &locked(&self.shared.devices).assignments);
         let run = self.shared.runtime.start(&start);
         self.shared.api.set_log(&start.pod_namespace, &start.pod_name, name, &run.log);
         locked(&self.shared.containers).started(start, self.shared.clock.now(), &run);
         self.shared.containers_changed.notify_one();
         self.shared.save_containers().await;
+        true
     }
 
     /// Ends what still runs of the pod. Returns when it has ended; a shorter grace that is given meanwhile counts.
