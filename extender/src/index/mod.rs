@@ -302,7 +302,10 @@ impl Index {
 
     /// Removes the pod but not its reservations.
     fn forget_pod(&mut self, uid: &str) {
-        self.pending.remove(uid);
+        if self.pending.remove(uid).is_some() {
+            // Who explains pods has to forget it.
+            self.unexplained.pods.insert(uid.to_owned());
+        }
         let Some(node) = self.node_of.remove(uid) else { return };
         if let Some(pods) = self.bound.get_mut(&node) {
             pods.retain(|pod| pod.uid != uid);

@@ -381,3 +381,13 @@ fn a_refusal_is_permanent_where_no_end_of_a_pod_lifts_it() {
     assert!(NodeRefusal::from(PodRequest::of(&spec_of("500m")).unwrap_err()).is_permanent());
     assert!(!NodeRefusal::Report("broken".to_owned()).is_permanent());
 }
+
+#[test]
+fn who_explains_pods_hears_of_a_waiting_one_that_is_gone() {
+    let mut index = index_of(&[("n1", "inf2.24xlarge")]);
+    index.change_pods(Change::Applied(unschedulable("p")));
+    index.take_unexplained();
+    index.change_pods(Change::Gone("p".to_owned()));
+    assert!(index.has_unexplained());
+    assert_eq!(index.take_unexplained().pods, BTreeSet::from(["p".to_owned()]));
+}
