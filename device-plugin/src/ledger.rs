@@ -87,6 +87,10 @@ pub struct Ledger {
     checkpoint_known: bool,
     /// UIDs of entries whose pods have ended.
     ended: BTreeSet<String>,
+    /// UIDs of pods with a container that runs, and since when that is known.
+    running: BTreeMap<String, Instant>,
+    /// Those of them that kubelet has forgotten: the API server shows them longer than that.
+    forgotten: BTreeSet<String>,
     /// What pods have had that others were not given since.
     past: Past,
     /// What the checkpoint said first of each pod's name, container and resource.
@@ -155,6 +159,7 @@ impl Ledger {
         }
         let Some(slots) = pods.slots else { return };
         self.pods_known = true;
+        self.follow_running(slots, pods.told, now);
         for slot in slots.iter().filter(|slot| slot.started) {
             if self.entry_of(slot).is_none() {
                 self.past.note(&slot.kubelet_uid, slot.recorded.unwrap_or_default());
@@ -176,6 +181,23 @@ impl Ledger {
             }
             can_be_had
         });
+    }
+
+    fn follow_running(&mut self, slots: &[Slot], told: Option<&Told>, now: Instant) {
+        let running = || slots.iter().filter(|slot| slot.running);
+        self.running.retain(|uid, _| running().any(|slot| slot.kubelet_uid == *uid));
+        for slot in running() {
+            self.running.entry(slot.kubelet_uid.clone()).or_insert(now);
+        }
+        let is_forgotten = |(uid, since): (&String, &Instant)| {
+            told.is_some_and(|told| told.has_forgotten(uid, Some(*since))).then(|| uid.clone())
+        };
+        self.forgotten = self.running.iter().filter_map(is_forgotten).collect();
+    }
+
+    /// Whether a container runs that the checkpoint does not name, of a pod that kubelet still has: its record says what it holds.
+    pub(crate) fn holds_by_record(&self, slot: &Slot) -> bool {
+        slot.running && self.entry_of(slot).is_none() && !self.forgotten.contains(&slot.kubelet_uid)
     }
 
     /// The entries of pods that live.
@@ -211,10 +233,10 @@ impl Ledger {
         own.map(|entry| entry.cores).reduce(CoreSet::union)
     }
 
-    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by the record of a container that has started and
-    /// that a kubelet without its checkpoint does not name any more.
+    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by the record of a container that runs and that a
+    /// kubelet without its checkpoint does not name any more.
     pub fn cores_of(&self, slot: &Slot) -> Option<CoreSet> {
-        self.entry_of(slot).or(slot.recorded.filter(|_| slot.started))
+        self.entry_of(slot).or(slot.recorded.filter(|_| slot.running))
     }
 }
 

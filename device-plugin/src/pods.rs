@@ -13,7 +13,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use neuron_core::pod::BoundPod;
+use neuron_core::pod::{BoundPod, ContainerStatus};
 use neuron_core::request::PodRequest;
 use runtime::{Collection, Json, System, reached};
 use serde_json::Value;
@@ -43,6 +43,9 @@ pub enum PodsError {
     /// The API server did not answer in time.
     #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
+    /// Nobody answered before kubelet's own call had to be answered.
+    #[error("neither kubelet nor the API server told the pods in time")]
+    Late,
 }
 
 /// The pods bound to one node.
@@ -265,14 +268,18 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
     // another form, so that no pod can be passed off as another one's.
     let is_mirror = pod.annotations().contains_key(MIRROR);
     let kubelet_uid = pod.annotations().get(CONFIG_HASH).filter(|hash| is_mirror && is_static(hash));
-    let statuses = status
+    let of_all = status
         .into_iter()
         .flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses));
+    let names = |is_so: fn(&ContainerStatus) -> bool| {
+        of_all.clone().filter(|status| is_so(status)).map(|status| status.name.clone()).collect()
+    };
     Some(NodePod {
         pod: bound,
         version: number(pod.resource_version().as_deref()),
         kubelet_uid: kubelet_uid.cloned().unwrap_or(uid),
-        started: statuses.filter(|status| status.has_run()).map(|status| status.name.clone()).collect(),
+        started: names(ContainerStatus::has_run),
+        running: names(ContainerStatus::is_running),
     })
 }
 

@@ -159,6 +159,11 @@ pub struct ContainerState {
 pub struct Details {}
 
 impl ContainerStatus {
+    /// Whether the container runs now.
+    pub fn is_running(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.running.is_some())
+    }
+
     /// Whether the container runs or has run, which it does only once it has its devices.
     pub fn has_run(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.running.is_some() || state.terminated.is_some())

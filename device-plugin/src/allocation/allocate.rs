@@ -149,9 +149,7 @@ impl Engine {
             }
             reached("plugin: live read for an allocation");
             changes.mark_unchanged();
-            let is_first = doubt.is_none();
-            let read = if is_first { self.pods.read_now().await } else { self.pods.read_live().await };
-            doubt = Some(match read {
+            doubt = Some(match self.read_pods(doubt.is_none(), deadline).await {
                 Ok(()) => String::new(),
                 Err(error) => {
                     reached("plugin: pods not read");

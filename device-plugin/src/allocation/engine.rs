@@ -23,13 +23,16 @@ use crate::kubelet::pods_api::PodsApi;
 use crate::ledger::slot::{Slot, slots};
 use crate::ledger::{Ledger, Pods as PodsNow};
 use crate::metrics::{Call, Metrics};
-use crate::pods::Pods;
+use crate::pods::{Pods, PodsError};
 use crate::probe::Sizes;
 use crate::resource::UnknownId;
 use crate::status::Status;
 
 /// How long a question waits at most between two looks at the pods.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How much longer than a question may wait the last look at the pods may take.
+const LAST_READ: Duration = Duration::from_secs(1);
 
 /// What the services share.
 pub struct Engine {
@@ -204,6 +207,17 @@ impl Engine {
             gone: pods.gone,
             ..Sizes::default()
         }
+    }
+
+    /// Reads the pods as they are now: `from_kubelet` where kubelet tells them, else from the API server. kubelet waits for an answer
+    /// until `deadline` meanwhile, and does nothing else: a read is not waited for much longer.
+    ///
+    /// # Errors
+    /// kubelet does not tell them, and the API server is away, slow or refuses.
+    pub(super) async fn read_pods(&self, from_kubelet: bool, deadline: Instant) -> Result<(), PodsError> {
+        let read =
+            async { if from_kubelet { self.pods.read_now().await } else { self.pods.read_live().await } };
+        timeout_at(deadline + LAST_READ, read).await.unwrap_or(Err(PodsError::Late))
     }
 
     /// Waits until the pods have changed, and not for long.

@@ -63,7 +63,7 @@ impl Engine {
             // The watch may lag the Binding, and the end of a pod whose devices kubelet offers.
             reached("plugin: live read for a preference");
             changes.mark_unchanged();
-            let read = if is_live { self.pods.read_live().await } else { self.pods.read_now().await };
+            let read = self.read_pods(!is_live, deadline).await;
             is_read |= read.is_ok();
             if let Err(error) = read {
                 reached("plugin: pods not read");

@@ -93,7 +93,7 @@ impl Ledger {
                 each(&who, entry.cores);
             }
         }
-        for slot in slots.iter().filter(|slot| slot.started && self.entry_of(slot).is_none()) {
+        for slot in slots.iter().filter(|slot| self.holds_by_record(slot)) {
             each(&|| Who::Pod(slot.pod.clone()), slot.recorded.unwrap_or_default());
         }
         for answer in self.answers().iter().filter(|answer| answer.name != name) {

@@ -23,6 +23,8 @@ pub struct NodePod {
     pub kubelet_uid: String,
     /// Its containers that have started, and so have their ids.
     pub started: BTreeSet<String>,
+    /// Its containers that run now.
+    pub running: BTreeSet<String>,
 }
 
 /// One resource that one container of a live pod asks for.
@@ -44,8 +46,11 @@ pub struct Slot {
     pub count: u32,
     /// The cores its record gives it; none without a record that counts.
     pub recorded: Option<CoreSet>,
-    /// Whether the container has started.
+    /// Whether the container has started, and so is not to be asked for unless it starts again.
     pub started: bool,
+    /// Whether it runs now. One that does not has nothing that kubelet's checkpoint does not name: before it starts again kubelet asks
+    /// for new ids.
+    pub running: bool,
 }
 
 /// The slots of the pods that have not ended: earliest bound pod first, containers in the order kubelet asks for them.
@@ -103,6 +108,7 @@ fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
             count: container.count(resource),
             recorded: None,
             started: node_pod.started.contains(&container.name),
+            running: node_pod.running.contains(&container.name),
         })
     });
     slots.collect()
@@ -124,7 +130,13 @@ mod tests {
         let annotations = BTreeMap::from([(NEURON_ALLOC_TIME.to_owned(), chosen_at.to_owned())]);
         let spec = serde_json::from_value(spec).unwrap();
         let pod = BoundPod::new("ns", uid, uid, annotations, &spec, Some(&status));
-        NodePod { pod, version: 1, kubelet_uid: uid.to_owned(), started: BTreeSet::new() }
+        NodePod {
+            pod,
+            version: 1,
+            kubelet_uid: uid.to_owned(),
+            started: BTreeSet::new(),
+            running: BTreeSet::new(),
+        }
     }
 
     #[test]

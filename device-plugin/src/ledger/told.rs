@@ -81,7 +81,13 @@ mod tests {
         let (namespace, name) = ("d".to_owned(), uid.to_owned());
         let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &PodSpec::default(), None);
         let pod = BoundPod { terminal, ..pod };
-        NodePod { pod, version: 1, kubelet_uid: uid.to_owned(), started: BTreeSet::new() }
+        NodePod {
+            pod,
+            version: 1,
+            kubelet_uid: uid.to_owned(),
+            started: BTreeSet::new(),
+            running: BTreeSet::new(),
+        }
     }
 
     #[test]

@@ -152,7 +152,13 @@ mod tests {
         let spec = PodSpec::default();
         let (namespace, name) = ("d".to_owned(), "p".to_owned());
         let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &spec, None);
-        NodePod { pod, version, kubelet_uid: uid.to_owned(), started: BTreeSet::new() }
+        NodePod {
+            pod,
+            version,
+            kubelet_uid: uid.to_owned(),
+            started: BTreeSet::new(),
+            running: BTreeSet::new(),
+        }
     }
 
     fn list(pods: &[NodePod]) -> BTreeMap<String, NodePod> {

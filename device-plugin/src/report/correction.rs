@@ -24,8 +24,8 @@ pub struct Correction {
     pub note: Option<String>,
 }
 
-/// What must change on `pod`. None if its record is right, if it has none, or while kubelet has not written down all that it got. `slots` are
-/// those of this pod alone.
+/// What must change on `pod`. None if its record is right, if it has none, or while kubelet has not written down what is yet to
+/// start. `slots` are those of this pod alone.
 pub fn correction(
     node: &str,
     topology: &Topology,
@@ -58,8 +58,13 @@ pub fn correction(
     let recorded = record_counts(&pod.pod, node, topology).ok().flatten();
     let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
     let mut changes = Vec::new();
+    if slots.iter().all(|slot| given(slot).is_none()) {
+        return None;
+    }
     for slot in slots {
-        let cores = given(slot)?;
+        // kubelet names no container that has run and that it has lost since: the record says what that one had.
+        let kept = || recorded_of(topology, slot, recorded.as_ref()).filter(|_| slot.started);
+        let cores = given(slot).or_else(kept)?;
         let allocation = containers.entry(slot.container.clone()).or_default();
         match slot.resource {
             Resource::Device => allocation.devices = topology.devices_of(cores),
@@ -113,12 +118,16 @@ pub fn correction(
     Some(Correction { annotations, note })
 }
 
-fn change(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>, cores: CoreSet) -> Option<String> {
-    let recorded = recorded.and_then(|recorded| recorded.containers.get(&slot.container));
-    let recorded = recorded.map(|recorded| match slot.resource {
+fn recorded_of(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>) -> Option<CoreSet> {
+    let recorded = recorded?.containers.get(&slot.container)?;
+    Some(match slot.resource {
         Resource::Device => topology.cores_of(recorded.devices),
         Resource::Core => recorded.cores,
-    });
+    })
+}
+
+fn change(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>, cores: CoreSet) -> Option<String> {
+    let recorded = recorded_of(topology, slot, recorded);
     if recorded == Some(cores) {
         return None;
     }

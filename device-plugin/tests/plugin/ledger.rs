@@ -10,6 +10,7 @@ use neuron_device_plugin::ledger::answer::Asked;
 use neuron_device_plugin::ledger::holders::Trust;
 use neuron_device_plugin::ledger::preference::Question;
 use neuron_device_plugin::ledger::slot::Slot;
+use neuron_device_plugin::ledger::told::Told;
 use neuron_device_plugin::ledger::{Entry, Ledger, Life, Pods};
 use tokio::time::Instant;
 
@@ -39,6 +40,7 @@ pub(crate) fn slot(pod: &str, resource: Resource, count: u32, recorded: &str) ->
         count,
         recorded: (!recorded.is_empty()).then(|| set(recorded)),
         started: false,
+        running: false,
     }
 }
 
@@ -47,7 +49,7 @@ pub(crate) fn init(pod: &str, resource: Resource, count: u32, recorded: &str) ->
 }
 
 pub(crate) fn started(slot: Slot) -> Slot {
-    Slot { started: true, ..slot }
+    Slot { started: true, running: true, ..slot }
 }
 
 pub(crate) fn entry(pod: &str, container: &str, resource: Resource, cores: &str) -> Entry {
@@ -62,12 +64,13 @@ pub(crate) struct Node {
     gone: Vec<&'static str>,
     now: Instant,
     read_live: Option<Instant>,
+    told: Option<Told>,
 }
 
 impl Node {
     pub(crate) fn new(slots: Vec<Slot>) -> Self {
-        let mut node =
-            Self { ledger: Ledger::default(), slots, gone: vec![], now: Instant::now(), read_live: None };
+        let (ledger, now) = (Ledger::default(), Instant::now());
+        let mut node = Self { ledger, slots, gone: vec![], now, read_live: None, told: None };
         node.follow();
         node
     }
@@ -79,7 +82,8 @@ impl Node {
             _ if gone.contains(&uid) => Life::Gone,
             _ => Life::Unseen,
         };
-        let pods = Pods { slots: Some(slots), life: &life, read_live: self.read_live, told: None };
+        let pods =
+            Pods { slots: Some(slots), life: &life, read_live: self.read_live, told: self.told.as_ref() };
         self.ledger.follow(&pods, self.now);
     }
 
@@ -92,6 +96,13 @@ impl Node {
     pub(crate) fn read_live(&mut self) {
         self.now += Duration::from_millis(1);
         self.read_live = Some(self.now);
+        self.follow();
+    }
+
+    /// kubelet tells, a moment later, that it has no pod at all.
+    fn kubelet_has_none(&mut self) {
+        self.now += Duration::from_millis(1);
+        self.told = Some(Told::new(self.now, Vec::new()));
         self.follow();
     }
 
@@ -290,4 +301,29 @@ fn what_a_pod_had_is_remembered_until_another_one_is_given_it() {
     assert_eq!(node.ledger.past_count(), 3);
     node.ledger.handed_over([&"a".to_owned()].into_iter(), set("0"));
     assert_eq!(node.ledger.past_count(), 2);
+}
+
+#[test]
+fn a_record_does_not_count_of_a_pod_that_the_api_server_still_shows_and_kubelet_has_forgotten() {
+    let old = started(slot("old", Device, 2, "0,1"));
+    let mut node = Node::new(vec![old, slot("new", Device, 2, "0,1")]);
+    assert_eq!(node.asked(Device, "0,1"), "pod default/old has 0,1");
+    node.kubelet_has_none();
+    // It may have come after kubelet was asked.
+    node.slots.push(started(slot("later", Device, 1, "4")));
+    node.follow();
+    assert_eq!(node.asked(Device, "4"), "pod default/later has 4");
+    assert_eq!(node.asked(Device, "0,1"), "given");
+}
+
+#[test]
+fn a_container_that_has_ended_holds_nothing_that_the_checkpoint_does_not_name() {
+    let ended = |slot| Slot { running: false, ..started(slot) };
+    let main = Slot { container: "main".to_owned(), ..started(slot("p", Device, 2, "0,1")) };
+    let mut node = Node::new(vec![ended(init("p", Device, 4, "0,1,2,3")), main]);
+    assert_eq!(node.ledger.cores_of(&node.slots[0]), None);
+    assert_eq!(node.asked(Device, "0,1,2,3"), "pod default/p has 0,1");
+    assert_eq!(node.asked(Device, "2,3"), "given");
+    node.written(&[entry("p", "init", Device, "0,1,2,3"), entry("p", "main", Device, "0,1")]);
+    assert_eq!(node.asked(Device, "2,3"), "pod default/p has 2,3", "kubelet keeps it for the pod");
 }

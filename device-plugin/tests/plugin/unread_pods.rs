@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -77,4 +78,25 @@ async fn the_end_of_a_pod_that_only_kubelet_knows_of_frees_its_devices() {
     node.delete("first").await;
     node.place("second", asks("neuron", 1), &[("main", "0", "")]).await;
     within("the second pod", node.phase("second", "Running")).await;
+}
+
+#[tokio::test]
+async fn kubelet_is_answered_in_time_though_the_api_server_hangs() {
+    let mut node = Node::of(Version::V1_34, "inf2.xlarge");
+    node.config.api_timeout = Duration::from_secs(60);
+    let hangs = Arc::new(AtomicBool::new(false));
+    let is_hanging = Arc::clone(&hangs);
+    let hang = from_fn(move |request: Request, next: Next| {
+        let hangs = request.uri().path() == "/api/v1/pods"
+            && (is_hanging.load(Ordering::SeqCst)
+                || request.uri().query().unwrap_or_default().contains("watch=true"));
+        async move { if hangs { std::future::pending().await } else { next.run(request).await } }
+    });
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin_with(kube::Client::new(node.api.router().layer(hang), "default"));
+    node.shows("aws.amazon.com/neuron", 1).await;
+    hangs.store(true, Ordering::SeqCst);
+    // kubelet asks for a pod that the plugin has never heard of.
+    node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
+    within("the pod, for which the API server is not waited for a minute", node.phase("p", "Running")).await;
 }
