@@ -224,12 +224,23 @@ fn without_node(what: &mut What, gone: usize) -> bool {
         | What::CheckpointLost { node }
         | What::CheckpointGarbled { node }
         | What::PluginFilesRemoved { node }
+        | What::PreferencesIgnored { node, .. }
         | What::PowerLoss { node, .. }
         | What::ReplaceNode { node, .. }
         | What::Device { node, .. }
         | What::Machine { node, .. }
         | What::Edit { node, .. } => there(node),
-        _ => true,
+        What::Create { .. }
+        | What::Delete { .. }
+        | What::Job { .. }
+        | What::StatefulSet { .. }
+        | What::DeleteOwner { .. }
+        | What::ApiDown { .. }
+        | What::Compact
+        | What::ApiFaults { .. }
+        | What::ClusterApiFaults { .. }
+        | What::EditPod { .. }
+        | What::Rest { .. } => true,
     }
 }
 

@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::mirror::Key;
 use crate::units::Units;
 
+/// By this name [`Truth::disturbed`] has what kubelet makes of plugins' preferences.
+pub(crate) const PREFERENCES: &str = "preferences";
 /// No watch lags longer.
 pub const UNSEEN: Duration = Duration::from_secs(600);
 
@@ -138,6 +140,11 @@ impl Truth {
         at.is_some_and(|at| self.now.saturating_sub(*at) <= within)
     }
 
+    /// Whether a node's kubelet gives other ids than plugins prefer, or did within so long.
+    pub fn are_preferences_ignored(&self, node: &str, within: Duration) -> bool {
+        self.is_disturbed(PREFERENCES, node, within)
+    }
+
     /// Whether a node is edited by hand, or was so lately that who watches it may still believe it.
     pub(crate) fn is_edited(&self, node: &str) -> bool {
         self.edited.get(node).is_some_and(|until| self.now < *until + UNSEEN)
@@ -159,10 +166,16 @@ impl Truth {
     pub(crate) fn container_ends(&mut self, key: (String, String, String)) {
         let now = self.now;
         self.ended.retain(|_, (_, at)| now < *at + UNSEEN);
+        // Its pod keeps the hardware of one that is to start again.
+        let starts_again = |pod: &PodTruth| {
+            !pod.has_ended() && !pod.is_deleting() && pod.text("/spec/restartPolicy") != "Never"
+        };
+        if !self.pods.get(&key.1).is_some_and(starts_again) {
+            self.changed = now;
+        }
         if let Some(container) = self.containers.remove(&key) {
             self.ended.insert(key, (container, now));
         }
-        self.changed = now;
     }
 
     /// Takes over a write of a pod.

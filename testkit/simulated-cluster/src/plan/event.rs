@@ -19,6 +19,7 @@ pub const FAULTS: &[&str] = &[
     "API server down",
     "answer lost",
     "cache behind",
+    "checkpoint garbled",
     "checkpoint lost",
     "compaction",
     "cluster 409",
@@ -39,6 +40,7 @@ pub const FAULTS: &[&str] = &[
     "one-way cut",
     "plugin files removed",
     "power loss",
+    "preferences ignored",
     "request broken",
     "request late",
     "skew",
@@ -250,6 +252,13 @@ pub enum What {
         /// The node's place.
         node: usize,
     },
+    /// kubelet gives containers other ids than plugins prefer where there are any, as with a topology manager of another view.
+    PreferencesIgnored {
+        /// The node's place.
+        node: usize,
+        /// How long, in seconds.
+        seconds: u32,
+    },
     /// Somebody clears kubelet's plugin folder: all is gone but kubelet's own socket and checkpoint.
     PluginFilesRemoved {
         /// The node's place.
@@ -348,6 +357,7 @@ impl What {
             What::ForeignList { .. } => "foreign list".to_owned(),
             What::CheckpointLost { .. } => "checkpoint lost".to_owned(),
             What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),
+            What::PreferencesIgnored { .. } => "preferences ignored".to_owned(),
             What::PluginFilesRemoved { .. } => "plugin files removed".to_owned(),
             What::Device { fault, .. } => format!("device {fault}"),
             What::Machine { fault, .. } => format!("machine: {fault}"),

@@ -22,6 +22,9 @@ pub enum PlanError {
     Impossible(String),
 }
 
+/// The longest simulated time, in seconds: clocks and times of objects are of the years that people count.
+const LONGEST: u64 = 3650 * 86_400;
+
 impl Plan {
     /// Reads a plan.
     ///
@@ -65,6 +68,10 @@ impl Plan {
         }
         if self.seconds == 0 {
             return Some("a plan runs for at least one second; seconds is 0".to_owned());
+        }
+        if self.seconds > LONGEST {
+            let days = LONGEST / 86_400;
+            return Some(format!("a plan runs for {days} days at most; seconds is {}", self.seconds));
         }
         if let Some((part, _)) = self.kills.iter().find(|(_, poll)| *poll == 0) {
             return Some(format!("kills: {part} has no poll 0; polls are counted from 1"));
@@ -122,6 +129,7 @@ impl Plan {
             | What::CheckpointLost { node }
             | What::CheckpointGarbled { node }
             | What::PluginFilesRemoved { node }
+            | What::PreferencesIgnored { node, .. }
             | What::PowerLoss { node, .. }
             | What::ReplaceNode { node, .. }
             | What::Device { node, .. }
@@ -130,7 +138,12 @@ impl Plan {
             What::ApiFaults { rates, .. } | What::ClusterApiFaults { rates, .. } => wrong_rate(at, rates),
             What::Create { pods } => pods.iter().find_map(|pod| no_pod(at, pod, true)),
             What::Job { pod, .. } | What::StatefulSet { pod, .. } => no_pod(at, pod, false),
-            _ => None,
+            What::Delete { .. }
+            | What::DeleteOwner { .. }
+            | What::ApiDown { .. }
+            | What::Compact
+            | What::EditPod { .. }
+            | What::Rest { .. } => None,
         }
     }
 }
@@ -238,6 +251,9 @@ mod tests {
         assert_eq!(told, "this plan is of version 3; this release runs version 2");
         let none = Plan { seconds: 0, ..plan(Vec::new()) };
         assert!(Plan::parse(&none.to_text()).unwrap_err().to_string().ends_with("seconds is 0"));
+        let long = Plan { seconds: u64::MAX, ..plan(Vec::new()) };
+        let told = Plan::parse(&long.to_text()).unwrap_err().to_string();
+        assert_eq!(told, "a plan runs for 3650 days at most; seconds is 18446744073709551615");
         assert!(Plan::parse("{").is_err());
     }
 

@@ -37,6 +37,7 @@ pub(super) enum Kind {
     Device,
     ForeignList,
     CheckpointLost,
+    PreferencesIgnored,
     PluginFilesRemoved,
     Edit,
     EditPod,
@@ -45,7 +46,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 23] = [
+    const ALL: [(Kind, u32); 24] = [
         (Kind::Kill, 4),
         (Kind::Stop, 2),
         (Kind::Freeze, 2),
@@ -65,6 +66,7 @@ impl Kind {
         (Kind::Device, 3),
         (Kind::ForeignList, 1),
         (Kind::CheckpointLost, 1),
+        (Kind::PreferencesIgnored, 1),
         (Kind::PluginFilesRemoved, 1),
         (Kind::Edit, 2),
         (Kind::EditPod, 2),
@@ -169,6 +171,9 @@ impl Generated {
             }
             Kind::ForeignList => return self.monitor(draws, at, seconds),
             Kind::CheckpointLost => Some(What::CheckpointLost { node: self.node(draws) }),
+            Kind::PreferencesIgnored => {
+                Some(What::PreferencesIgnored { node: self.node(draws), seconds: seconds.min(120) })
+            }
             Kind::PluginFilesRemoved => Some(What::PluginFilesRemoved { node: self.node(draws) }),
             Kind::EditPod => return self.edit_pods(draws, at),
             Kind::Machine => return self.machine(draws, at, seconds),

@@ -18,6 +18,16 @@ impl Watcher {
         locked(&self.kubelets).get(node)?.panic_reason()
     }
 
+    /// Has a node's kubelet give other ids than plugins prefer, or no longer. Whether it has one.
+    pub(crate) fn ignore_preferences(&self, node: &str, ignore: bool) -> bool {
+        let kubelets = locked(&self.kubelets);
+        let kubelet = kubelets.get(node);
+        if let Some(kubelet) = kubelet {
+            kubelet.ignore_preferences(ignore);
+        }
+        kubelet.is_some()
+    }
+
     /// What kubelet's books give each container of a node, by pod UID and name.
     pub(crate) fn books(&self, node: &str) -> Books {
         let mut books = Books::new();

@@ -47,9 +47,13 @@ impl Watcher {
         let twice = twice.map(|(_, other)| Arc::clone(&other.start));
         let since = state.truth.now;
         let key = (node.to_owned(), start.pod_uid.clone(), start.container.clone());
+        // One that starts again has had its hardware all the while.
+        let is_change = state.truth.ended.get(&key).is_none_or(|(before, _)| before.units != units);
         let container = ContainerTruth { start: Arc::new(start.clone()), units, since };
         state.truth.containers.insert(key, container);
-        state.truth.changed = since;
+        if is_change {
+            state.truth.changed = since;
+        }
         let phase =
             twice.as_ref().and_then(|other| Some(state.truth.pods.get(&other.pod_uid)?.phase.clone()));
         drop(state);

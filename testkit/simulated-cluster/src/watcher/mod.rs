@@ -5,6 +5,7 @@ mod books;
 mod containers;
 mod counts;
 mod processes;
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +14,15 @@ use std::time::Duration;
 use fake_cluster::api::Observed;
 use fake_cluster::api::text;
 use fake_cluster::{ApiServer, Kubelet};
+use serde_json::Value;
 use simulator::Simulation;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use self::counts::Counts;
 use self::counts::is_refusal;
-use crate::observer::{Mirror, Truth, Violation, Violations, why_it_waits};
+use crate::observer::{Mirror, Truth, Violation, Violations};
 use crate::plan::NodePlan;
-use crate::suite::{NodeTruth, RefusedPod, Suite, Units, WaitingPod};
+use crate::suite::{RefusedPod, Suite};
 
 /// Sees everything.
 pub(crate) struct Watcher {
@@ -141,6 +143,13 @@ impl Watcher {
                 drop(state);
                 self.changed.notify_waiters();
             }
+            "Event" => {
+                let wrong = self.told_by_event(&mut state, write);
+                drop(state);
+                if let Some(violation) = wrong {
+                    self.violation(violation);
+                }
+            }
             _ => {}
         }
     }
@@ -187,34 +196,9 @@ impl Watcher {
         Some(Violation { invariant: "placement", cause, text, pods: vec![pod.name()] })
     }
 
-    /// What is wrong with the text by which this write says why a pod waits, whatever becomes free. While a node's labels or report
-    /// are edited by hand texts may be about a machine that is not there.
-    fn told(&self, state: &mut State, write: &Observed<'_>) -> Option<Violation> {
-        let after = write.after?;
-        let message = why_it_waits(after);
-        let is_news = write.before.is_none_or(|before| why_it_waits(before) != message);
-        if message.is_empty() || !is_news || !text(after, "/spec/nodeName").is_empty() {
-            return None;
-        }
-        if self.nodes.keys().any(|node| state.truth.is_edited(node)) {
-            state.judged("texts as they were said while nodes were edited", 1);
-            return None;
-        }
-        state.judged("texts as they were said", 1);
-        let kinds = self.kinds.iter().filter_map(|name| self.nodes.get_key_value(name));
-        let nodes: Vec<NodeTruth<'_>> = kinds
-            .map(|(name, node)| NodeTruth { name, node, held: Units::new(), broken: Units::new() })
-            .collect();
-        let told = WaitingPod { truth: &state.truth, nodes: &nodes, pod: after, message };
-        let cause = self.suite.judge_told(&told)?;
-        let name = format!("{}/{}", write.namespace, write.name);
-        let text = format!("{name} is told: {message}");
-        Some(Violation { invariant: "texts", cause, text, pods: vec![name] })
-    }
-
     /// Adds what became of a pod to the trace.
     fn tell(&self, write: &Observed<'_>) {
-        let of = |object: Option<&Arc<serde_json::Value>>, pointer| {
+        let of = |object: Option<&Arc<Value>>, pointer| {
             object.map(|object| text(object, pointer).to_owned()).unwrap_or_default()
         };
         for pointer in ["/spec/nodeName", "/status/phase"] {

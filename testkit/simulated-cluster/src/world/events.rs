@@ -19,7 +19,7 @@ use super::checkpoint::{CHECKPOINT, checkpoint};
 use super::{World, locked};
 use crate::api::Whose;
 use crate::names::NAMESPACE;
-use crate::observer::Violation;
+use crate::observer::{PREFERENCES, Violation};
 use crate::plan::{ApiRates, Event, NodePlan, Place, What};
 use crate::suite::DeviceFault;
 
@@ -84,6 +84,7 @@ impl World {
             }
             What::ForeignList { node } => self.list_as_a_stranger(node),
             What::CheckpointLost { node } => self.lose_checkpoint(node),
+            What::PreferencesIgnored { node, seconds } => return self.ignore_preferences(node, seconds),
             What::PluginFilesRemoved { node } => self.remove_plugin_files(node),
             What::CheckpointGarbled { node } => return self.garble_checkpoint(node),
             What::Second { part, on, seconds } => return self.second(&part, on, seconds),
@@ -253,6 +254,21 @@ impl World {
             self.watcher.state().truth.garbled.insert(node.name.clone(), now);
         }
         garbled.is_ok()
+    }
+
+    /// Whether the node has a kubelet.
+    fn ignore_preferences(self: &Arc<Self>, place: usize, seconds: u32) -> bool {
+        let Some(name) = self.nodes.get(place).map(|node| node.name.clone()) else { return false };
+        let part = format!("{PREFERENCES}/{name}");
+        if !self.watcher.ignore_preferences(&name, true) {
+            return false;
+        }
+        self.watcher.disturbs(part.clone(), Duration::MAX);
+        self.fault_lasts(seconds, move |world| {
+            world.watcher.ignore_preferences(&name, false);
+            world.watcher.disturbs(part, world.simulation.elapsed());
+        });
+        true
     }
 
     fn power_off(&self, node: usize) {

@@ -1,11 +1,10 @@
 //! What must hold of a cluster at rest.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use simulator::Activity;
 use tokio::time::sleep;
 
 use super::World;
@@ -25,13 +24,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How long kube-scheduler may take to try again a pod for which something has become free.
 const TRIED_AGAIN: Duration = Duration::from_secs(30);
 /// The end of a rest, in which the programs must be quiet.
-const QUIET: Duration = Duration::from_secs(300);
-/// What one part may do in that time.
-const MOST: Activity = Activity { polls: 15_000, log_lines: 30, starts: 0, kills: 0, kills_by_poll: 0 };
-/// Lines more for each pod that waits.
-const LOG_LINES_OF_WAITING: u64 = 10;
-/// Requests that change something which one part may send in that time.
-const MOST_WRITES: u64 = 40;
+pub(super) const QUIET: Duration = Duration::from_secs(300);
 
 impl World {
     /// Nothing goes wrong for so long; then the cluster is judged.
@@ -43,12 +36,12 @@ impl World {
         }
         sleep(time.saturating_sub(QUIET * 2)).await;
         self.look_at_waiting_pods(QUIET.min(time.saturating_sub(QUIET))).await;
-        let (before, waiting) = ((self.simulation.activity(), self.conditions.writes()), self.waiting_pods());
+        let quiet = self.quiet_begins();
         let seen = self.watcher.state().violations.count();
         self.look_at_waiting_pods(QUIET.min(time)).await;
         // What goes wrong again and again makes all parts busy, and is told by itself.
         if time >= QUIET && self.watcher.state().violations.count() == seen {
-            self.judge_quiet(&before.0, &before.1, waiting);
+            self.judge_quiet(&quiet);
         }
         self.judge();
         self.conditions.set_rates(Whose::Suite, self.settings.api);
@@ -273,49 +266,6 @@ impl World {
             pods: Vec::new(),
         };
         too_large.map(violation).collect()
-    }
-
-    /// UIDs of pods that are bound to no node.
-    fn waiting_pods(&self) -> BTreeSet<String> {
-        let state = self.watcher.state();
-        state.truth.pods.iter().filter(|(_, pod)| pod.node.is_empty()).map(|(uid, _)| uid.clone()).collect()
-    }
-
-    /// Whether a part goes on working although nothing happens. `waiting` are the pods that waited when the time began.
-    fn judge_quiet(
-        &self,
-        before: &BTreeMap<String, Activity>,
-        writes_before: &BTreeMap<Arc<str>, u64>,
-        mut waiting: BTreeSet<String>,
-    ) {
-        let writes = self.conditions.writes();
-        // A pod that waits is tried again, and refused again, whenever another one ends: also one that has been placed since.
-        waiting.extend(self.waiting_pods());
-        let most_log_lines = MOST.log_lines + LOG_LINES_OF_WAITING * waiting.len() as u64;
-        for (part, now) in self.simulation.activity() {
-            let then = before.get(&part).copied().unwrap_or_default();
-            let kind = part.split('/').next().unwrap_or_default();
-            // The cluster's own parts write as often as pods wait.
-            if self.suite.programs().iter().all(|program| program.name != kind) {
-                continue;
-            }
-            let written =
-                |counts: &BTreeMap<Arc<str>, u64>| counts.get(part.as_str()).copied().unwrap_or_default();
-            for (what, did, most) in [
-                ("polls", now.polls - then.polls, MOST.polls),
-                ("log lines", now.log_lines - then.log_lines, most_log_lines),
-                ("writes", written(&writes) - written(writes_before), MOST_WRITES),
-            ] {
-                if did > most {
-                    self.watcher.violation(Violation {
-                        invariant: "quiet",
-                        cause: format!("{kind}: {what} without end"),
-                        text: format!("{part} at rest: {did} {what} in {QUIET:?}, at most {most} may be"),
-                        pods: Vec::new(),
-                    });
-                }
-            }
-        }
     }
 }
 

@@ -7,6 +7,7 @@ mod faults;
 mod judge;
 mod node;
 mod parts;
+mod quiet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -1,0 +1,82 @@
+//! Whether a part goes on working although next to nothing happens. Judged at the end of a rest, by `judge`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use simulator::Activity;
+
+use super::World;
+use super::judge::QUIET;
+use crate::observer::Violation;
+
+/// What one part may do while it is quiet.
+const MOST: Activity = Activity { polls: 15_000, log_lines: 30, starts: 0, kills: 0, kills_by_poll: 0 };
+/// Requests that change something which one part may send meanwhile.
+const MOST_WRITES: u64 = 40;
+/// Lines more for each pod that waits: it is tried again, and refused again, whenever another one ends.
+const LOG_LINES_OF_WAITING: u64 = 10;
+/// Lines, and requests, more for each pod that is bound meanwhile, as an owner makes a new one for each that ends.
+const OF_BOUND: u64 = 10;
+
+/// What was so when it was to be quiet.
+pub(super) struct Before {
+    activity: BTreeMap<String, Activity>,
+    /// Requests that changed something, by part.
+    writes: BTreeMap<Arc<str>, u64>,
+    /// UIDs of pods that waited.
+    waiting: BTreeSet<String>,
+    /// Pods that were bound.
+    placed: u64,
+}
+
+impl World {
+    /// From now on it is to be quiet.
+    pub(super) fn quiet_begins(&self) -> Before {
+        Before {
+            activity: self.simulation.activity(),
+            writes: self.conditions.writes(),
+            waiting: self.waiting_pods(),
+            placed: self.watcher.state().counts.placed,
+        }
+    }
+
+    /// Judges whether it was quiet since.
+    pub(super) fn judge_quiet(&self, before: &Before) {
+        let writes = self.conditions.writes();
+        // One that waited may have been placed since.
+        let waiting = before.waiting.union(&self.waiting_pods()).count() as u64;
+        let bound = self.watcher.state().counts.placed - before.placed;
+        let most_log_lines = MOST.log_lines + LOG_LINES_OF_WAITING * waiting + OF_BOUND * bound;
+        let most_writes = MOST_WRITES + OF_BOUND * bound;
+        for (part, now) in self.simulation.activity() {
+            let then = before.activity.get(&part).copied().unwrap_or_default();
+            let kind = part.split('/').next().unwrap_or_default();
+            // The cluster's own parts write as often as pods wait.
+            if self.suite.programs().iter().all(|program| program.name != kind) {
+                continue;
+            }
+            let written =
+                |counts: &BTreeMap<Arc<str>, u64>| counts.get(part.as_str()).copied().unwrap_or_default();
+            for (what, did, most) in [
+                ("polls", now.polls - then.polls, MOST.polls),
+                ("log lines", now.log_lines - then.log_lines, most_log_lines),
+                ("writes", written(&writes) - written(&before.writes), most_writes),
+            ] {
+                if did > most {
+                    self.watcher.violation(Violation {
+                        invariant: "quiet",
+                        cause: format!("{kind}: {what} without end"),
+                        text: format!("{part} at rest: {did} {what} in {QUIET:?}, at most {most} may be"),
+                        pods: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// UIDs of pods that are bound to no node.
+    fn waiting_pods(&self) -> BTreeSet<String> {
+        let state = self.watcher.state();
+        state.truth.pods.iter().filter(|(_, pod)| pod.node.is_empty()).map(|(uid, _)| uid.clone()).collect()
+    }
+}
