@@ -47,6 +47,7 @@ fn the_same_seed_is_the_same_run_in_another_process_folder_and_build() {
 #[case::time(&["--for", "24"], "24")]
 #[case::too_long(&["--for", "18446744073709551615s"], "the longest is 3650 days")]
 #[case::no_time(&["--for", "0s"], "nothing happens in no time; the shortest is 1s")]
+#[case::seeds(&["--seeds", "a..b"], "\"a..b\" is not A..B, two numbers such as 0..300")]
 #[case::part(&["--kill", "extendr:5"], "there is no part \"extendr\"; there is extender, plugin/n1 to plugin/n3")]
 #[case::part_of_seeds(&["--kill", "plugin:5", "--seeds", "0..3"], "there is no part \"plugin\"")]
 #[case::poll(&["--kill", "extender:0"], "is not PART:POLL")]

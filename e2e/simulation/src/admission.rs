@@ -38,7 +38,8 @@ pub(crate) fn judge_refusal(machine: &Machine, refused: &RefusedPod<'_>, broken:
 /// What a refusal is counted as that there is nothing against.
 pub(crate) fn excuse(refused: &RefusedPod<'_>) -> Option<&'static str> {
     if refused.message.contains(" cannot be given: ") {
-        return Some("refusals for: ids that are held");
+        let is_held = [" holds ", GONE].iter().any(|words| refused.message.contains(words));
+        return Some(if is_held { "refusals for: ids that are held" } else { "refusals for: no linked set" });
     }
     OWN.iter().find(|own| refused.message.contains(own.says)).map(|own| own.name)
 }
@@ -58,6 +59,11 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     if message.contains(" holds ") {
         let own = own_of_other(refused, resource);
         if units.is_disjoint(held) && units.is_disjoint(&own) {
+            // kubelet was advised others. Of a container that has started the plugin knows no more than its record, though this one
+            // was started without hardware.
+            if refused.truth.are_preferences_ignored(&refused.pod.node, ANSWERED) {
+                return judge_holders(machine, refused, why);
+            }
             let cause = "ids that nobody holds are refused as held".to_owned();
             return (!is_admitted_again(refused)).then_some(cause);
         }
@@ -66,6 +72,10 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     let is_set = machine.is_candidate(&units, resource == NEURON);
     if is_set {
         return Some("a candidate set is refused as none".to_owned());
+    }
+    // As with a topology manager that has another view: kubelet was advised, and took others.
+    if refused.truth.are_preferences_ignored(&refused.pod.node, ANSWERED) {
+        return None;
     }
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
     let mut taken: Units = held.union(broken).copied().collect();

@@ -13,6 +13,10 @@ use crate::naive::can_be_placed;
 
 /// One pod in so many is drawn without a look at whether a node could run it.
 const ANY: u8 = 30;
+/// One pod in so many fails at its end.
+const FAILS: u8 = 6;
+/// Of pods that stay the containers of one in so many do not.
+const STARTS_AGAIN: u8 = 3;
 /// How often another one is drawn in place of one that no node could run.
 const MOST_TRIED: usize = 5;
 
@@ -37,7 +41,7 @@ fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value
     let containers = shapes::containers(draws, roles, &counts);
     let plan = PodPlan { name: String::new(), containers, ends_after };
     let mut pod = plan.manifest();
-    pod["spec"]["restartPolicy"] = "Never".into();
+    how_it_ends(draws, &mut pod, ends_after.is_some());
     for containers in ["/spec/initContainers", "/spec/containers"] {
         let all = pod.pointer_mut(containers).and_then(Value::as_array_mut).into_iter().flatten();
         all.for_each(with_quantities);
@@ -49,6 +53,25 @@ fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value
         init["args"] = json!(["--for", format!("{seconds}s")]);
     }
     pod
+}
+
+/// One that ends by itself fails now and then; a container of one that stays may end and start again for ever.
+fn how_it_ends(draws: &mut Rng, pod: &mut Value, ends: bool) {
+    let fails = draws.u8(..FAILS) == 0;
+    pod["spec"]["restartPolicy"] = if ends { "Never" } else { "Always" }.into();
+    let again = draws.u8(..STARTS_AGAIN) == 0;
+    let seconds = draws.u32(1..=300);
+    let apps = pod.pointer_mut("/spec/containers").and_then(Value::as_array_mut).into_iter().flatten();
+    for app in apps {
+        let mut args: Vec<Value> = app.get("args").and_then(Value::as_array).cloned().unwrap_or_default();
+        if !ends && again {
+            args.extend(["--for".into(), format!("{seconds}s").into()]);
+        }
+        if fails && (ends || again) {
+            args.push("--exit=1".into());
+        }
+        app["args"] = args.into();
+    }
 }
 
 /// As the API server keeps them: quantities are texts.

@@ -18,9 +18,17 @@ use simulator::trace::Sink;
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn count(&self, text: &str) -> usize {
+        self.text().lines().filter(|line| line.contains(text)).count()
+    }
+
     /// When the first line that has this text was written, in seconds of simulated time.
     fn seconds_of(&self, text: &str) -> Option<u64> {
-        let trace = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let trace = self.text();
         let line = trace.lines().find(|line| line.contains(text))?;
         // `0d 01:02:03.004 part: what`
         let mut parts = line.split_whitespace();
@@ -78,6 +86,10 @@ fn device(device: u32, fault: &str, seconds: Option<u32>) -> What {
     What::Device { node: 0, device, fault: fault.to_owned(), seconds }
 }
 
+fn kill_kubelet() -> What {
+    What::Kill { part: "kubelet".to_owned(), on: Place::Node(0), after_polls: None }
+}
+
 #[test]
 fn a_pod_that_waits_in_vain_is_judged_at_a_rest_and_given_up_after_an_hour() {
     let rest = What::Rest { seconds: 900 };
@@ -91,11 +103,10 @@ fn a_pod_that_waits_in_vain_is_judged_at_a_rest_and_given_up_after_an_hour() {
 
 #[test]
 fn what_runs_on_after_kubelet_has_lost_its_books_is_held_and_reported() {
-    let kubelet = "kubelet".to_owned();
     let events = vec![
         (60, pod("runs", 4)),
         (90, What::CheckpointGarbled { node: 0 }),
-        (91, What::Kill { part: kubelet, on: Place::Node(0), after_polls: None }),
+        (91, kill_kubelet()),
         (300, pod("all", 16)),
         (600, pod("rest", 8)),
         (2400, What::Rest { seconds: 900 }),
@@ -138,4 +149,84 @@ fn a_fault_of_a_machine_does_not_end_on_the_one_that_replaces_it() {
     ];
     let (summary, _) = traced(&plan(3400, events));
     assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+}
+
+#[test]
+fn a_container_that_fails_and_starts_again_keeps_its_devices() {
+    let mut fails = manifest(4);
+    fails["metadata"]["name"] = "fails".into();
+    fails["spec"]["restartPolicy"] = "Always".into();
+    fails["spec"]["containers"][0]["args"] = json!(["--for", "30s", "--exit=1"]);
+    let events = vec![
+        (60, What::Create { pods: vec![fails] }),
+        (300, pod("all", 16)),
+        (600, pod("rest", 8)),
+        (2400, What::Rest { seconds: 900 }),
+    ];
+    let (summary, lines) = traced(&plan(3400, events));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert!(lines.count("container: default/fails main starts with") > 5);
+    assert_eq!((summary.placed, lines.count("container: default/all main starts")), (2, 0));
+}
+
+#[test]
+fn what_kubelet_gives_in_place_of_what_it_was_advised_is_recorded() {
+    let events = vec![
+        (30, What::PreferencesIgnored { node: 0, seconds: 60 }),
+        (60, pod("others", 1)),
+        // Which four kubelet takes is no linked set.
+        (61, pod("refused", 4)),
+        (300, pod("rest", 8)),
+        (2400, What::Rest { seconds: 900 }),
+    ];
+    let (summary, lines) = traced(&plan(3400, events));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert_eq!((summary.faults["preferences ignored"], summary.placed, summary.refused), (1, 3, 1));
+    assert_eq!(summary.judged["refusals for: no linked set"], 1);
+    assert!(summary.branches["plugin: record corrected"] > 0);
+    assert!(lines.seconds_of("container: default/rest main starts").is_some());
+}
+
+/// A pod whose container begins again every ten minutes, beside one that runs on.
+fn begins_again(name: &str, devices: [u32; 2]) -> What {
+    let mut pod = manifest(devices[0]);
+    let mut other = manifest(devices[1])["spec"]["containers"][0].clone();
+    other["name"] = "again".into();
+    other["args"] = json!(["--for", "600s"]);
+    pod["metadata"]["name"] = name.into();
+    pod["spec"]["restartPolicy"] = "Always".into();
+    pod["spec"]["containers"].as_array_mut().unwrap().push(other);
+    What::Create { pods: vec![pod] }
+}
+
+#[test]
+fn a_container_that_starts_again_after_kubelet_has_lost_its_books_is_given_its_devices_again() {
+    let events = vec![
+        (60, begins_again("p", [8, 8])),
+        (90, What::CheckpointGarbled { node: 0 }),
+        (91, kill_kubelet()),
+        (2400, What::Rest { seconds: 900 }),
+    ];
+    let (summary, lines) = traced(&plan(3400, events));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert!(summary.branches["cluster: devices were allocated as their container started"] > 0);
+    assert_eq!(lines.count("container: default/p again starts with {}"), 0);
+    assert!(lines.count("container: default/p again starts with {") > 2);
+    assert_eq!((summary.placed, summary.refused), (1, 0));
+}
+
+#[test]
+fn a_record_follows_what_starts_again_though_kubelet_names_not_all_of_the_pod() {
+    let events = vec![
+        (60, begins_again("p", [1, 1])),
+        (90, What::CheckpointGarbled { node: 0 }),
+        (91, kill_kubelet()),
+        (630, What::PreferencesIgnored { node: 0, seconds: 120 }),
+        (2400, What::Rest { seconds: 900 }),
+    ];
+    let (summary, _) = traced(&plan(3400, events));
+    // At the rest the record must say what every container has.
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert!(summary.branches["plugin: record corrected"] > 0);
+    assert_eq!((summary.faults["preferences ignored"], summary.refused), (1, 0));
 }

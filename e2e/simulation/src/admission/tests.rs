@@ -233,6 +233,8 @@ fn no_set_is_advised_where_none_is_left() {
     {
         assert_eq!(wrong_with(broken, api_disturbed, "none", text).is_none(), is_right, "{broken:?}");
     }
+    assert_eq!(wrong("preferences/n1", text), None, "kubelet has taken others than it was advised");
+    assert!(wrong("preferences/n2", text).is_some());
 }
 
 #[test]

@@ -180,8 +180,10 @@ fn counted(nodes: &Nodes) -> Vec<String> {
 }
 
 fn seeds(text: &str) -> anyhow::Result<std::ops::Range<u64>> {
-    let (from, to) = text.split_once("..").context("write it as A..B, such as 0..300")?;
-    let seeds = from.parse()?..to.parse()?;
+    let wrong = || format!("{text:?} is not A..B, two numbers such as 0..300");
+    let (from, to) = text.split_once("..").with_context(wrong)?;
+    let number = |text: &str| text.parse::<u64>().ok().with_context(wrong);
+    let seeds = number(from)?..number(to)?;
     anyhow::ensure!(!seeds.is_empty(), "there is no seed in {text}; the first must be below the second");
     Ok(seeds)
 }
