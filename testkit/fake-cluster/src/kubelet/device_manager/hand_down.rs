@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::assignments::Assignments;
 use super::plugins::Ids;
 
-/// The ids that the next container of the pod that was given something last may take over, by resource.
+/// What one pod's init containers hand down: the pod of the latest allocation.
 #[derive(Debug, Default)]
 pub(crate) struct HandDown {
     pod_uid: String,
+    /// By resource.
     ids: BTreeMap<String, Ids>,
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) start: Vec<String>,
     /// Containers that have ended and start again later.
     pub(crate) backing_off: BTreeSet<String>,
+    /// Containers that wait because they could not be given their devices.
+    pub(crate) without_devices: BTreeSet<String>,
     /// When to ask again, if nothing else happens.
     pub(crate) wake: Option<Timestamp>,
     /// Whether every init container has succeeded or, a sidecar, started.
@@ -49,8 +51,14 @@ impl Phase {
 /// The next step at `now`. Init containers run one after another, sidecars stay, then all apps run together.
 pub(crate) fn plan(pod: &Pod, runs: &Runs, now: Timestamp) -> Plan {
     let phase = Phase::Pending;
-    let mut plan =
-        Plan { phase, start: Vec::new(), backing_off: BTreeSet::new(), wake: None, initialized: false };
+    let mut plan = Plan {
+        phase,
+        start: Vec::new(),
+        backing_off: BTreeSet::new(),
+        without_devices: BTreeSet::new(),
+        wake: None,
+        initialized: false,
+    };
     let Some(spec) = &pod.spec else { return plan };
     let policy = spec.restart_policy.as_deref().unwrap_or("Always");
 

@@ -70,6 +70,9 @@ fn container_status(container: &Container, is_init: bool, plan: &Plan, runs: &Ru
     let succeeded = run.is_some_and(|run| run.has_ended(now) && run.exit_code == 0);
     let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
     let (state, last_state) = match run {
+        run if plan.without_devices.contains(&container.name) => {
+            (waiting("CreateContainerConfigError"), run.map_or_else(|| json!({}), terminated))
+        }
         Some(run) if backing_off => (waiting("CrashLoopBackOff"), terminated(run)),
         Some(run) if run.has_ended(now) => (terminated(run), json!({})),
         Some(run) => (json!({ "running": { "startedAt": rfc3339(run.started) } }), json!({})),

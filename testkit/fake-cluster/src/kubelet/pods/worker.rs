@@ -1,8 +1,10 @@
 //! One admitted or rejected pod, from its first container to its removal. Spawned by `watch`, one task per pod.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use runtime::reached;
@@ -11,7 +13,7 @@ use tokio::sync::watch;
 
 use super::admission::Rejection;
 use super::container_start::container_start;
-use super::lifecycle::plan;
+use super::lifecycle::{Plan, plan};
 use super::pod_api::PodApi;
 use super::status::{self, DeviceStatuses};
 use super::table::Stop;
@@ -65,6 +67,8 @@ impl Worker {
     /// Runs containers until every one has ended for good or the pod is to stop.
     async fn live(&mut self) {
         let mut reported = Value::Null;
+        // Containers that could not be given their devices, and when they are started again.
+        let mut lacking = BTreeMap::new();
         let shared = Arc::clone(&self.shared);
         loop {
             // One that is killed while this looks at everything is not missed.
@@ -72,18 +76,17 @@ impl Worker {
             killed.as_mut().enable();
             let now = self.shared.clock.now();
             let runs = ends::runs(&self.shared, &self.uid);
-            let plan = plan(&self.pod, &runs, now);
+            let mut plan = plan(&self.pod, &runs, now);
+            self.wait_without_devices(&mut plan, &mut lacking, now);
             let is_to_stop = self.stop.borrow().is_some();
-            let mut again = None;
             if !is_to_stop && !plan.start.is_empty() {
                 for container in &plan.start {
                     if !self.start(container).await {
-                        again = self.shared.clock.now().checked_add(STARTED_AGAIN).ok();
+                        let again = self.shared.clock.now().checked_add(STARTED_AGAIN);
+                        lacking.insert(container.clone(), again.unwrap_or(Timestamp::MAX));
                     }
                 }
-                if again.is_none() {
-                    continue;
-                }
+                continue;
             }
             if plan.phase.is_terminal() || is_to_stop {
                 break;
@@ -94,14 +97,13 @@ impl Worker {
                 self.report(&status).await;
                 reported = status;
             }
-            let wake_at = plan.wake.into_iter().chain(again).min();
-            let wake = self.shared.clock.sleep_until(wake_at.unwrap_or_default());
+            let wake = self.shared.clock.sleep_until(plan.wake.unwrap_or_default());
             let mut stop = self.stop.clone();
             // Each of them leads to the same look at everything.
             tokio::select! {
                 biased;
                 () = until_stopped(&mut stop) => {}
-                () = wake, if wake_at.is_some() => {}
+                () = wake, if plan.wake.is_some() => {}
                 () = self.devices_differ(&devices) => {}
                 () = killed => {}
             }
@@ -120,6 +122,19 @@ impl Worker {
             plan.phase = before;
         }
         self.report(&status::admitted(&self.pod, &plan, &runs, &devices, now)).await;
+    }
+
+    /// Takes out of the plan what is not to be started yet.
+    fn wait_without_devices(
+        &self,
+        plan: &mut Plan,
+        lacking: &mut BTreeMap<String, Timestamp>,
+        now: Timestamp,
+    ) {
+        lacking.retain(|_, again| *again > now);
+        plan.start.retain(|container| !lacking.contains_key(container));
+        plan.without_devices = lacking.keys().cloned().collect();
+        plan.wake = plan.wake.into_iter().chain(lacking.values().copied()).min();
     }
 
     /// What the status says of the pod's devices now.
@@ -154,7 +169,16 @@ impl Worker {
         let Some(spec) = &self.pod.spec else { return true };
         let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
         let Some(container) = containers.find(|container| container.name == name) else { return true };
-        if let Err(error) = allocate_lost(&self.shared, &self.pod, container).await {
+        // A pod that is to stop is given nothing, and what has come too late does not start.
+        let is_to_stop = || self.stop.borrow().is_some();
+        if is_to_stop() {
+            return true;
+        }
+        let given = allocate_lost(&self.shared, &self.pod, container).await;
+        if is_to_stop() {
+            return true;
+        }
+        if let Err(error) = given {
             reached("cluster: a container got no devices at its start");
             tracing::debug!(pod = self.pod.name_any(), container = name, %error, "the container does not start");
             return false;
