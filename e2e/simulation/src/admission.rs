@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use neuron_core::names::NEURON;
 use serde_json::Value;
-use simulated_cluster::observer::PodTruth;
+use simulated_cluster::observer::{ContainerTruth, PodTruth};
 use simulated_cluster::suite::{RefusedPod, Units};
 
 use crate::judge::{can_run, counts, recorded_of, units_of_ids};
@@ -59,13 +59,13 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     if message.contains(" holds ") {
         let own = own_of_other(refused, resource);
         if units.is_disjoint(held) && units.is_disjoint(&own) {
-            // kubelet was advised others. Of a container that has started the plugin knows no more than its record, though this one
-            // was started without hardware.
-            if refused.truth.are_preferences_ignored(&refused.pod.node, ANSWERED) {
+            if is_admitted_again(refused) {
+                return None;
+            }
+            if is_without_hardware(refused) {
                 return judge_holders(machine, refused, why);
             }
-            let cause = "ids that nobody holds are refused as held".to_owned();
-            return (!is_admitted_again(refused)).then_some(cause);
+            return Some("ids that nobody holds are refused as held".to_owned());
         }
         return judge_holders(machine, refused, why);
     }
@@ -79,7 +79,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     }
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
     let mut taken: Units = held.union(broken).copied().collect();
-    taken.extend(ended_since_advice(refused));
+    taken.extend(ended_since_advice(refused).flat_map(|container| container.units.iter().copied()));
     // A plugin that reads from nobody which record is whose and which pods have ended advises a set all the same, of what is then left.
     if refused.truth.now < refused.truth.api_disturbed + LATELY {
         taken.extend(seen_lately(machine, refused));
@@ -103,12 +103,24 @@ fn is_admitted_again(refused: &RefusedPod<'_>) -> bool {
     truth.is_disturbed("kubelet", &pod.node, LATELY) && (is_named(pod) || others())
 }
 
-/// The cores of containers that have ended since kubelet may have been advised: they come too late for it.
-fn ended_since_advice<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = u32> + 'a {
+/// Whether the holder that is named was started without hardware, by a kubelet that knew no plugin: the plugin knows no more of it than
+/// its record. It is met where kubelet takes others than it was advised.
+fn is_without_hardware(refused: &RefusedPod<'_>) -> bool {
+    let RefusedPod { truth, pod, message, .. } = refused;
+    let mut others = truth.live_on(&pod.node);
+    others.any(|other| {
+        let is_named = message.contains(&format!("pod {} holds ", other.name()));
+        let mut containers = truth.lately_on(&pod.node);
+        is_named && containers.any(|one| one.start.pod_uid == other.uid && one.start.ids.is_empty())
+    })
+}
+
+/// The containers that have ended since kubelet may have been advised: they come too late for it.
+fn ended_since_advice<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = &'a ContainerTruth> {
     let (truth, node) = (refused.truth, &refused.pod.node);
     let ended =
         truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + ANSWERED);
-    ended.flat_map(|(_, (container, _))| container.units.iter().copied())
+    ended.map(|(_, (container, _))| container)
 }
 
 /// The cores that other pods of the node have had lately or were bound to: those that are there, and those of which somebody may not
@@ -174,15 +186,16 @@ fn judge_holders(machine: &Machine, refused: &RefusedPod<'_>, why: &str) -> Opti
         .then(|| "a pod is named that holds none of it".to_owned())
 }
 
-/// What pods of this name have on the refused pod's node: by containers, by kubelet's books, or by the record of one that has not
-/// started.
+/// What pods of this name have on the refused pod's node, or had when it was asked for: by containers, by kubelet's books, or by the
+/// record of one that has not started.
 fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Units {
     let RefusedPod { truth, pod, .. } = refused;
     let node = &pod.node;
-    let containers = truth.containers_on(node).filter(|(_, container)| {
+    let running = truth.containers_on(node).map(|(_, container)| container);
+    let containers = running.chain(ended_since_advice(refused)).filter(|container| {
         format!("{}/{}", container.start.pod_namespace, container.start.pod_name) == name
     });
-    let mut units: Units = containers.flat_map(|(_, container)| container.units.clone()).collect();
+    let mut units: Units = containers.flat_map(|container| container.units.clone()).collect();
     // The refused pod itself has ended by now, and may have what an earlier container of it was given.
     for pod in truth.live_on(node).chain([*pod]).filter(|pod| pod.name() == name) {
         let books = refused.books.iter().filter(|((uid, _), _)| *uid == pod.uid);

@@ -168,7 +168,7 @@ impl Truth {
         self.ended.retain(|_, (_, at)| now < *at + UNSEEN);
         // Its pod keeps the hardware of one that is to start again.
         let starts_again = |pod: &PodTruth| {
-            !pod.has_ended() && !pod.is_deleting() && pod.text("/spec/restartPolicy") != "Never"
+            !pod.has_ended() && !pod.is_deleting() && pod.text("/spec/restartPolicy") == "Always"
         };
         if !self.pods.get(&key.1).is_some_and(starts_again) {
             self.changed = now;

@@ -10,6 +10,7 @@ use crate::units::Units;
 impl Watcher {
     /// A node's kubelet has started, whose books are looked at from now on.
     pub(crate) fn kubelet_starts(&self, node: &str, kubelet: Kubelet) {
+        kubelet.ignore_preferences(locked(&self.preferences_ignored).contains(node));
         locked(&self.kubelets).insert(node.to_owned(), kubelet);
     }
 
@@ -18,8 +19,15 @@ impl Watcher {
         locked(&self.kubelets).get(node)?.panic_reason()
     }
 
-    /// Has a node's kubelet give other ids than plugins prefer, or no longer. Whether it has one.
+    /// Has a node's kubelet, and those that come after it, give other ids than plugins prefer, or no longer. Whether it has one.
     pub(crate) fn ignore_preferences(&self, node: &str, ignore: bool) -> bool {
+        let mut ignored = locked(&self.preferences_ignored);
+        if ignore {
+            ignored.insert(node.to_owned());
+        } else {
+            ignored.remove(node);
+        }
+        drop(ignored);
         let kubelets = locked(&self.kubelets);
         let kubelet = kubelets.get(node);
         if let Some(kubelet) = kubelet {

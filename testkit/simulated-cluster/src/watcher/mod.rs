@@ -38,6 +38,8 @@ pub(crate) struct Watcher {
     violated: watch::Sender<()>,
     /// The kubelet that runs on each node, or ran last.
     kubelets: Mutex<BTreeMap<String, Kubelet>>,
+    /// Nodes whose kubelets give other ids than plugins prefer.
+    preferences_ignored: Mutex<BTreeSet<String>>,
 }
 
 /// What is seen.
@@ -78,6 +80,7 @@ impl Watcher {
             changed: Notify::new(),
             violated: watch::Sender::new(()),
             kubelets: Mutex::default(),
+            preferences_ignored: Mutex::default(),
         }
     }
 

@@ -18,7 +18,7 @@ const LOG_LINES_OF_WAITING: u64 = 10;
 /// Lines, and requests, more for each pod that is bound meanwhile, as an owner makes a new one for each that ends.
 const OF_BOUND: u64 = 10;
 
-/// What was so when it was to be quiet.
+/// What had been counted when the time of quiet began.
 pub(super) struct Before {
     activity: BTreeMap<String, Activity>,
     /// Requests that changed something, by part.
