@@ -1,5 +1,5 @@
 //! Who holds what on this node. Three sources say it, and none of them guesses: kubelet's checkpoint, as far as its pods live; the
-//! records of containers that have started and that the checkpoint does not name; and this plugin's own answers that the
+//! records of containers that may run and that the checkpoint does not name; and this plugin's own answers that the
 //! checkpoint does not name yet. Which pod an answer was for is never asked. Pure; `engine` feeds it. Who stands in the way of a
 //! request is in `holders`, what to prefer for one in `preference`, what gone pods have had in `past`.
 
@@ -87,9 +87,9 @@ pub struct Ledger {
     checkpoint_known: bool,
     /// UIDs of entries whose pods have ended.
     ended: BTreeSet<String>,
-    /// UIDs of pods with a container that runs, and since when that is known.
+    /// UIDs of pods with a container that may run, and since when that is known.
     running: BTreeMap<String, Instant>,
-    /// Those of them that kubelet has forgotten: the API server shows them longer than that.
+    /// UIDs of pods that the API server shows running and that kubelet has no more.
     forgotten: BTreeSet<String>,
     /// What pods have had that others were not given since.
     past: Past,
@@ -183,8 +183,9 @@ impl Ledger {
         });
     }
 
+    /// Which pods kubelet has forgotten. One that it was asked about before the pod ran may have come since.
     fn follow_running(&mut self, slots: &[Slot], told: Option<&Told>, now: Instant) {
-        let running = || slots.iter().filter(|slot| slot.running);
+        let running = || slots.iter().filter(|slot| slot.may_run);
         self.running.retain(|uid, _| running().any(|slot| slot.kubelet_uid == *uid));
         for slot in running() {
             self.running.entry(slot.kubelet_uid.clone()).or_insert(now);
@@ -195,9 +196,9 @@ impl Ledger {
         self.forgotten = self.running.iter().filter_map(is_forgotten).collect();
     }
 
-    /// Whether a container runs that the checkpoint does not name, of a pod that kubelet still has: its record says what it holds.
+    /// Whether a container may run that the checkpoint does not name, of a pod that kubelet has: its record says what it holds.
     pub(crate) fn holds_by_record(&self, slot: &Slot) -> bool {
-        slot.running && self.entry_of(slot).is_none() && !self.forgotten.contains(&slot.kubelet_uid)
+        slot.may_run && self.entry_of(slot).is_none() && !self.forgotten.contains(&slot.kubelet_uid)
     }
 
     /// The entries of pods that live.
@@ -223,6 +224,11 @@ impl Ledger {
             || self.answers.iter().any(|answer| is_old(&answer.at))
     }
 
+    /// When the next pod stops to count as living only because it was just given something; none if there is no such pod.
+    pub fn just_given_until(&self, now: Instant) -> Option<Instant> {
+        self.given.values().map(|at| *at + JUST_GIVEN_LIVES).filter(|until| *until > now).min()
+    }
+
     /// The cores that the checkpoint gives a slot; none if it does not name it.
     pub fn entry_of(&self, slot: &Slot) -> Option<CoreSet> {
         let own = self.entries.iter().filter(|entry| {
@@ -233,10 +239,10 @@ impl Ledger {
         own.map(|entry| entry.cores).reduce(CoreSet::union)
     }
 
-    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by the record of a container that runs and that a
-    /// kubelet without its checkpoint does not name any more.
+    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by the record of a container that may run and
+    /// that a kubelet without its checkpoint does not name any more.
     pub fn cores_of(&self, slot: &Slot) -> Option<CoreSet> {
-        self.entry_of(slot).or(slot.recorded.filter(|_| slot.running))
+        self.entry_of(slot).or(slot.recorded.filter(|_| slot.may_run))
     }
 }
 

@@ -44,7 +44,7 @@ pub enum PodsError {
     #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
     /// Nobody answered before kubelet's own call had to be answered.
-    #[error("neither kubelet nor the API server told the pods in time")]
+    #[error("the pods were not told in time")]
     Late,
 }
 

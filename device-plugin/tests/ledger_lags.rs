@@ -254,7 +254,7 @@ impl World {
             count: pod.count.into(),
             recorded: pod.record,
             started: pod.seen == Some(State::Runs),
-            running: pod.seen == Some(State::Runs),
+            may_run: pod.seen == Some(State::Runs),
         };
         let slots: Vec<Slot> = live.map(slot).collect();
         let pods = &self.pods;

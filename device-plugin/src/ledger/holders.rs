@@ -50,7 +50,7 @@ pub enum Trust {
 
 impl Ledger {
     /// Who holds cores of a request; nobody if it may be answered. kubelet's word for what is free counts only under its own name,
-    /// and not where the checkpoint or a started container's record says otherwise: after a lost checkpoint, and after somebody's
+    /// and not where the checkpoint or the record of a container that may run says otherwise: after a lost checkpoint, and after somebody's
     /// `List` amid an Allocate, kubelet offers what is held.
     pub fn holders(&self, slots: &[Slot], asked: &Asked) -> Vec<Holder> {
         let mut holders: Vec<Holder> = Vec::new();
@@ -70,6 +70,13 @@ impl Ledger {
         let mut all = CoreSet::EMPTY;
         self.each_held(slots, name, trust, |_, held| all = all.union(held));
         all
+    }
+
+    /// The cores that the checkpoint names under other names than this, and those of containers that it has lost.
+    pub fn held_under_others(&self, slots: &[Slot], name: &str) -> CoreSet {
+        let named = self.living().filter(|entry| entry.name != name).map(|entry| entry.cores);
+        let lost = slots.iter().filter(|slot| self.holds_by_record(slot)).filter_map(|slot| slot.recorded);
+        named.chain(lost).fold(CoreSet::EMPTY, CoreSet::union)
     }
 
     /// What stands in the way of a request under this name, piece by piece, and how to tell who has it.

@@ -65,10 +65,11 @@ impl Ledger {
         self.past.pods.len()
     }
 
-    /// kubelet drops the entries of pods that are inactive, and of no other.
+    /// kubelet drops the entries of pods that are inactive, and of no other. What it has forgotten is gone, though the API server still
+    /// shows it.
     fn is_gone(&self, uid: &str, life: Life) -> bool {
         match life {
-            Life::Lives => false,
+            Life::Lives => self.ended.contains(uid) || self.forgotten.contains(uid),
             Life::Ended | Life::Gone => true,
             Life::Unseen => self.ended.contains(uid) || self.entries.iter().all(|entry| entry.uid != uid),
         }

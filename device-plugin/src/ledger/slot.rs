@@ -48,9 +48,9 @@ pub struct Slot {
     pub recorded: Option<CoreSet>,
     /// Whether the container has started, and so is not to be asked for unless it starts again.
     pub started: bool,
-    /// Whether it runs now. One that does not has nothing that kubelet's checkpoint does not name: before it starts again kubelet asks
-    /// for new ids.
-    pub running: bool,
+    /// Whether it may still have what it has had: it runs, or is no init container and may have started again since. One that may not
+    /// has nothing that kubelet's checkpoint does not name.
+    pub may_run: bool,
 }
 
 /// The slots of the pods that have not ended: earliest bound pod first, containers in the order kubelet asks for them.
@@ -108,7 +108,10 @@ fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
             count: container.count(resource),
             recorded: None,
             started: node_pod.started.contains(&container.name),
-            running: node_pod.running.contains(&container.name),
+            may_run: match container.role {
+                Role::Init => node_pod.running.contains(&container.name),
+                Role::Sidecar | Role::App => node_pod.started.contains(&container.name),
+            },
         })
     });
     slots.collect()

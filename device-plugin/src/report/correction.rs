@@ -8,6 +8,7 @@ use neuron_core::ids::CoreSet;
 use neuron_core::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_RESOURCE_TYPE, Resource,
 };
+use neuron_core::pod::BoundPod;
 use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::topology::Topology;
 
@@ -56,14 +57,14 @@ pub fn correction(
     };
     // Taken by itself, not against other pods' records: where two pods were swapped, the report already contradicts both.
     let recorded = record_counts(&pod.pod, node, topology).ok().flatten();
-    let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
-    let mut changes = Vec::new();
     if slots.iter().all(|slot| given(slot).is_none()) {
         return None;
     }
+    let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
+    let mut changes = Vec::new();
     for slot in slots {
-        // kubelet names no container that has run and that it has lost since: the record says what that one had.
-        let kept = || recorded_of(topology, slot, recorded.as_ref()).filter(|_| slot.started);
+        // What a container has had that kubelet has lost, only the record says. AWS' keys do not say which container has which ids.
+        let kept = || recorded_of(topology, slot, recorded.as_ref()).filter(|_| ours && slot.started);
         let cores = given(slot).or_else(kept)?;
         let allocation = containers.entry(slot.container.clone()).or_default();
         match slot.resource {
@@ -73,6 +74,10 @@ pub fn correction(
         changes.extend(change(topology, slot, recorded.as_ref(), cores));
     }
     let real = Allocation { node: node.to_owned(), lnc: topology.lnc(), containers };
+    // One container has what the record says of another that kubelet has lost: such a record would not count.
+    if slots.iter().any(|slot| given(slot).is_none()) && !can_count(&pod.pod, node, &real, topology) {
+        return None;
+    }
     let same = match &pod.pod.record {
         Ok(Some(Recorded::Ours(recorded))) => *recorded == real,
         Ok(Some(Recorded::Aws { ids, .. })) => *ids == aws_ids(&real),
@@ -118,6 +123,12 @@ pub fn correction(
     Some(Correction { annotations, note })
 }
 
+/// Whether a record of this would count on the pod.
+fn can_count(pod: &BoundPod, node: &str, real: &Allocation, topology: &Topology) -> bool {
+    let pod = BoundPod { record: Ok(Some(Recorded::Ours(real.clone()))), ..pod.clone() };
+    record_counts(&pod, node, topology).is_ok()
+}
+
 fn recorded_of(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>) -> Option<CoreSet> {
     let recorded = recorded?.containers.get(&slot.container)?;
     Some(match slot.resource {
@@ -142,4 +153,57 @@ fn change(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>, cores
 fn aws_ids(real: &Allocation) -> BTreeSet<u8> {
     let both = real.containers.values().flat_map(|given| given.devices.iter().chain(given.cores.iter()));
     both.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use neuron_core::catalog::Catalog;
+    use neuron_core::names::NEURON;
+    use neuron_core::pod::PodSpec;
+    use neuron_core::topology::Policy;
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::ledger::Entry;
+    use crate::ledger::slot::slots;
+
+    /// What is corrected on an inf2.24xlarge, of a pod whose containers `a` and `b` have run and which has these annotations. kubelet
+    /// names `b` alone, with this device.
+    fn corrected(annotations: &[(&str, &str)], device: u8) -> Option<Correction> {
+        let topology = Catalog::embedded().find("inf2.24xlarge").unwrap();
+        let topology = Arc::new(Topology::of(topology, 1, Policy::Documented).unwrap());
+        let asks = |name: &str| json!({"name": name, "resources": {"limits": {NEURON: "1"}}});
+        let spec: PodSpec = serde_json::from_value(json!({"containers": [asks("a"), asks("b")]})).unwrap();
+        let annotations =
+            annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let have_run = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let pod = NodePod {
+            pod: BoundPod::new("d", "p", "u", annotations, &spec, None),
+            version: 1,
+            kubelet_uid: "u".to_owned(),
+            started: have_run.clone(),
+            running: have_run,
+        };
+        let slots = slots("n1", &topology, None, std::slice::from_ref(&pod));
+        let mut ledger = Ledger::default();
+        let cores = topology.cores_of(neuron_core::ids::DeviceSet::single(device));
+        let (uid, container) = ("u".to_owned(), "b".to_owned());
+        let entry = Entry { uid, container, name: NEURON, resource: Resource::Device, cores };
+        ledger.checkpoint(vec![entry], Instant::now());
+        correction("n1", &topology, &ledger, &pod, &slots.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_kubelet_has_lost_stays_as_the_record_says_it() {
+        let record = r#"{"v":1,"node":"n1","lnc":1,"containers":{"a":{"devices":[0]},"b":{"devices":[1]}}}"#;
+        let ours = [(ALLOCATION, record)];
+        let now = corrected(&ours, 4).unwrap().annotations[ALLOCATION].clone().unwrap();
+        let now = serde_json::from_str::<Value>(&now).unwrap();
+        assert_eq!(now["containers"], json!({"a": {"devices": [0]}, "b": {"devices": [4]}}));
+        assert_eq!(corrected(&ours, 0), None, "what it would say could not be");
+        assert_eq!(corrected(&[(AWS_NEURON_IDS, "0,1")], 4), None, "AWS' keys name no containers");
+    }
 }

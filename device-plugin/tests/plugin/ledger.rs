@@ -40,7 +40,7 @@ pub(crate) fn slot(pod: &str, resource: Resource, count: u32, recorded: &str) ->
         count,
         recorded: (!recorded.is_empty()).then(|| set(recorded)),
         started: false,
-        running: false,
+        may_run: false,
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn init(pod: &str, resource: Resource, count: u32, recorded: &str) ->
 }
 
 pub(crate) fn started(slot: Slot) -> Slot {
-    Slot { started: true, running: true, ..slot }
+    Slot { started: true, may_run: true, ..slot }
 }
 
 pub(crate) fn entry(pod: &str, container: &str, resource: Resource, cores: &str) -> Entry {
@@ -313,12 +313,14 @@ fn a_record_does_not_count_of_a_pod_that_the_api_server_still_shows_and_kubelet_
     node.slots.push(started(slot("later", Device, 1, "4")));
     node.follow();
     assert_eq!(node.asked(Device, "4"), "pod default/later has 4");
+    let gone = node.ledger.gone_holders(set("0,1"), |_| Life::Lives);
+    assert_eq!(gone.into_keys().collect::<Vec<_>>(), ["old"], "its processes may have them open");
     assert_eq!(node.asked(Device, "0,1"), "given");
 }
 
 #[test]
-fn a_container_that_has_ended_holds_nothing_that_the_checkpoint_does_not_name() {
-    let ended = |slot| Slot { running: false, ..started(slot) };
+fn an_init_container_that_has_ended_holds_nothing_that_the_checkpoint_does_not_name() {
+    let ended = |slot| Slot { may_run: false, ..started(slot) };
     let main = Slot { container: "main".to_owned(), ..started(slot("p", Device, 2, "0,1")) };
     let mut node = Node::new(vec![ended(init("p", Device, 4, "0,1,2,3")), main]);
     assert_eq!(node.ledger.cores_of(&node.slots[0]), None);
