@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use neuron_core::topology::Policy;
 
+use crate::allocation::cross_resource::CrossResource;
 use crate::handover::mode::HandoverMode;
 use crate::probe::Probe;
 
@@ -31,6 +32,8 @@ pub struct Config {
     pub catalog: Option<PathBuf>,
     /// Which candidate sets may be given.
     pub policy: Policy,
+    /// What kubelet is told of hardware that is held under another name.
+    pub cross_resource: CrossResource,
     /// The instance type, in place of what DMI says.
     pub instance_type: Option<String>,
     /// Time between two looks at sockets and allocatable devices.
@@ -75,6 +78,7 @@ impl Config {
             legacy_resource: false,
             catalog: None,
             policy: Policy::default(),
+            cross_resource: CrossResource::default(),
             instance_type: None,
             poll: Duration::from_secs(5),
             health_interval: Duration::from_millis(500),

@@ -60,7 +60,10 @@ impl Shown {
         let checkpoint_age = self.engine.checkpoint.age().await;
         let machine = self.engine.machine();
         let ids = machine.iter().flat_map(|machine| {
-            let count = |resource: &AdvertisedResource| (resource.name, listed(machine, resource.unit));
+            let count = |resource: &AdvertisedResource| {
+                let withdrawn = self.engine.withdrawn_from(resource.name);
+                (resource.name, listed(machine, resource.unit, withdrawn))
+            };
             self.resources.iter().map(count)
         });
         let state = self.engine.state();

@@ -47,6 +47,7 @@ pub mod resource;
 mod run;
 pub mod status;
 
+pub use allocation::cross_resource::CrossResource;
 pub use branches::BRANCHES;
 pub use config::{Config, HealthOptions, Numbering, UnknownHealth};
 pub use handover::mode::HandoverMode;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::{Config, HandoverMode, HealthOptions, Numbering, UnknownHealth};
+use neuron_device_plugin::{Config, CrossResource, HandoverMode, HealthOptions, Numbering, UnknownHealth};
 use runtime::{LogFormat, System};
 
 /// Advertises a node's AWS Neuron devices to kubelet.
@@ -38,6 +38,10 @@ struct Arguments {
     /// Which sets of devices and cores may be given: documented or linked; as the extender's.
     #[arg(long, env = "NEURON_POLICY", default_value_t)]
     policy: Policy,
+    /// What kubelet is told of ids whose hardware is held under another name: refuse (nothing; they are refused) or withdraw (they are
+    /// unhealthy, so that kube-scheduler does not count them: for clusters without the extender).
+    #[arg(long, env = "NEURON_CROSS_RESOURCE", default_value_t)]
+    cross_resource: CrossResource,
     /// What to do about a process of a pod that is gone or has ended and still has a device open which kubelet gives to another
     /// pod: wait until it is closed, mark it by an event, or off. Needs the host's /proc and CAP_SYS_PTRACE.
     #[arg(long, env = "NEURON_HANDOVER", default_value_t)]
@@ -88,6 +92,7 @@ impl Arguments {
             legacy_resource: self.legacy_resource,
             catalog: self.catalog,
             policy: self.policy,
+            cross_resource: self.cross_resource,
             instance_type: self.instance_type,
             handover: self.handover,
             handover_limit: Duration::from_secs(self.handover_limit),

@@ -74,12 +74,23 @@ pub fn known_cores(topology: &Topology, unit: Resource, ids: &[String]) -> CoreS
 
 /// The ids that stand for any of `cores`, ascending.
 pub fn ids_of(topology: &Topology, unit: Resource, cores: CoreSet) -> Vec<String> {
-    match unit {
-        Resource::Device => {
-            topology.devices_of(cores).iter().map(|id| KubeletId::Device(id).to_string()).collect()
-        }
-        Resource::Core => cores.iter().map(|id| KubeletId::Core(id).to_string()).collect(),
-    }
+    ids_with_cores(topology, unit, cores).map(|(id, _)| id.to_string()).collect()
+}
+
+/// The ids that stand for any of `cores`, ascending, each with all the cores that it stands for.
+pub fn ids_with_cores(
+    topology: &Topology,
+    unit: Resource,
+    cores: CoreSet,
+) -> impl Iterator<Item = (KubeletId, CoreSet)> {
+    let numbers: Vec<u8> = match unit {
+        Resource::Device => topology.devices_of(cores).iter().collect(),
+        Resource::Core => cores.iter().collect(),
+    };
+    numbers.into_iter().map(move |number| match unit {
+        Resource::Device => (KubeletId::Device(number), topology.cores_of(DeviceSet::single(number))),
+        Resource::Core => (KubeletId::Core(number), CoreSet::single(number)),
+    })
 }
 
 /// The number of ids that [`ids_of`] gives.

@@ -14,6 +14,7 @@ use runtime::{System, reached};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::allocation::cross_resource::{CrossResource, Withdrawn};
 use crate::config::{Config, Numbering};
 use crate::events::Events;
 use crate::handover::Handover;
@@ -25,13 +26,13 @@ use crate::ledger::{Ledger, Pods as PodsNow};
 use crate::metrics::{Call, Metrics};
 use crate::pods::{Pods, PodsError};
 use crate::probe::Sizes;
-use crate::resource::UnknownId;
+use crate::resource::{AdvertisedResource, UnknownId, advertised};
 use crate::status::Status;
 
 /// How long a question waits at most between two looks at the pods.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How much longer than a question may wait the last look at the pods may take.
+/// How long a look at the pods may take beyond the time for which a question may wait.
 const LAST_READ: Duration = Duration::from_secs(1);
 
 /// What the services share.
@@ -44,6 +45,12 @@ pub struct Engine {
     pub checkpoint: CheckpointFile,
     /// Told when the ledger has changed.
     pub changed: Notify,
+    /// What is held under other names.
+    pub withdrawn: watch::Sender<Withdrawn>,
+    /// What becomes of that.
+    pub(super) cross_resource: CrossResource,
+    /// What is advertised.
+    pub(super) resources: Vec<AdvertisedResource>,
     /// Writes events.
     pub events: Events,
     /// How long a question of kubelet waits for the end of a pod whose devices kubelet offers. An open one holds up everything else
@@ -120,6 +127,9 @@ impl Engine {
             ),
             checkpoint: CheckpointFile::new(system.clone(), &config.plugin_dir()),
             changed: Notify::new(),
+            withdrawn: watch::Sender::default(),
+            cross_resource: config.cross_resource,
+            resources: advertised(config.legacy_resource),
             events: Events::new(system.clone(), client, &config.node_name, config.api_timeout),
             holder_timeout: config.holder_timeout,
             api_timeout: config.api_timeout,
@@ -217,7 +227,7 @@ impl Engine {
     pub(super) async fn read_pods(&self, from_kubelet: bool, deadline: Instant) -> Result<(), PodsError> {
         let read =
             async { if from_kubelet { self.pods.read_now().await } else { self.pods.read_live().await } };
-        timeout_at(deadline + LAST_READ, read).await.unwrap_or(Err(PodsError::Late))
+        timeout_at(deadline.max(Instant::now()) + LAST_READ, read).await.unwrap_or(Err(PodsError::Late))
     }
 
     /// Waits until the pods have changed, and not for long.

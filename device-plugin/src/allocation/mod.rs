@@ -1,6 +1,7 @@
 //! Which ids a container gets, and what it gets for them. Called by the services in `kubelet`.
 
 mod allocate;
+pub mod cross_resource;
 pub mod engine;
 pub mod export;
 mod preferred;

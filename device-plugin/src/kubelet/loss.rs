@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use neuron_core::ids::CoreSet;
 use runtime::reached;
 use runtime::system::FileStatus;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -9,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::kubelet::registration::Registration;
 use crate::kubelet::serving_lock::ServingLock;
 use crate::kubelet::socket::SocketServer;
+use crate::resource::{AdvertisedResource, ids_with_cores};
 
 /// Polls in a row that must find devices not allocatable: kubelet may still be at the list before.
 const POLLS: u32 = 2;
@@ -100,8 +102,12 @@ impl Registration {
     /// does not tell is trusted.
     async fn is_allocatable(&self, age: Duration) -> bool {
         let Some(machine) = self.engine.machine() else { return true };
+        let (topology, AdvertisedResource { name, unit, .. }) = (&machine.topology, self.resource);
+        let withdrawn = ids_with_cores(topology, unit, self.engine.withdrawn_from(name));
+        let withdrawn = withdrawn.fold(CoreSet::EMPTY, |all, (_, cores)| all.union(cores));
+        let healthy = machine.healthy_cores().difference(withdrawn);
         match self.pod_resources.allocatable(age).await {
-            Ok(answer) => machine.healthy_cores().is_subset(answer.cores(&machine.topology, self.resource)),
+            Ok(answer) => healthy.is_subset(answer.cores(topology, self.resource)),
             Err(error) => {
                 tracing::debug!(resource = self.resource.name, reason = %error, "kubelet does not tell what is allocatable");
                 true

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures::stream::select;
 use futures::{Stream, StreamExt};
 use kubelet_api::deviceplugin::v1beta1::device_plugin_server::DevicePlugin;
 use kubelet_api::deviceplugin::v1beta1::{
@@ -12,7 +13,7 @@ use kubelet_api::deviceplugin::v1beta1::{
     Empty, HEALTHY, ListAndWatchResponse, PreStartContainerRequest, PreStartContainerResponse,
     PreferredAllocationRequest, PreferredAllocationResponse, UNHEALTHY,
 };
-use neuron_core::ids::{CoreSet, DeviceSet};
+use neuron_core::ids::{CoreSet, KubeletId};
 use neuron_core::names::Resource;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use crate::allocation::engine::Engine;
 use crate::allocation::refusal::AllocationRefusal;
 use crate::hardware::machine::Machine;
 use crate::metrics::Preferred;
-use crate::resource::{AdvertisedResource, ids_of};
+use crate::resource::{AdvertisedResource, ids_with_cores};
 
 /// Which optional calls kubelet is to make.
 pub const OPTIONS: DevicePluginOptions =
@@ -95,11 +96,14 @@ impl DevicePlugin for Service {
             streams.opened += 1;
             streams.open += 1;
         });
-        let unit = self.resource.unit;
+        let (engine, AdvertisedResource { name, unit, .. }) = (Arc::clone(&self.engine), self.resource);
         let mut last = None;
-        let lists = WatchStream::new(self.engine.machine.subscribe())
-            .filter_map(move |machine| {
-                let list = machine.map(|machine| devices(&machine, unit));
+        let machine = WatchStream::new(engine.machine.subscribe()).map(drop);
+        let withdrawn = WatchStream::new(engine.withdrawn.subscribe()).map(drop);
+        let lists = select(machine, withdrawn)
+            .filter_map(move |()| {
+                let machine = engine.machine();
+                let list = machine.map(|machine| devices(&machine, unit, engine.withdrawn_from(name)));
                 let news = list.filter(|list| last.as_ref() != Some(list));
                 if news.is_some() {
                     last.clone_from(&news);
@@ -168,25 +172,21 @@ impl DevicePlugin for Service {
 
 /// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health. Of a loss the node report is told
 /// first.
-fn devices(machine: &Machine, unit: Resource) -> Vec<Device> {
+fn devices(machine: &Machine, unit: Resource, withdrawn: CoreSet) -> Vec<Device> {
     let topology = &machine.topology;
-    let unhealthy = machine.withheld;
-    let of_device = |device: u8| {
-        let health = if unhealthy.contains(device) { UNHEALTHY } else { HEALTHY };
-        let cores: CoreSet = topology.cores_of(DeviceSet::single(device));
-        ids_of(topology, unit, cores).into_iter().map(move |id| Device {
-            id,
-            health: health.to_owned(),
-            // A topology manager with hints overrides the preferred set (docs/reference/kubernetes.md §6).
-            topology: None,
-        })
+    let unhealthy = topology.cores_of(machine.withheld).union(withdrawn);
+    let device = |(id, cores): (KubeletId, CoreSet)| Device {
+        id: id.to_string(),
+        health: if cores.intersects(unhealthy) { UNHEALTHY } else { HEALTHY }.to_owned(),
+        // A topology manager with hints overrides the preferred set (docs/reference/kubernetes.md §6).
+        topology: None,
     };
-    topology.all_devices().iter().flat_map(of_device).collect()
+    ids_with_cores(topology, unit, topology.all_cores()).map(device).collect()
 }
 
 /// Numbers of the healthy and of the unhealthy ids that kubelet is told of.
-pub fn listed(machine: &Machine, unit: Resource) -> [usize; 2] {
-    let devices = devices(machine, unit);
+pub fn listed(machine: &Machine, unit: Resource, withdrawn: CoreSet) -> [usize; 2] {
+    let devices = devices(machine, unit, withdrawn);
     let healthy = devices.iter().filter(|device| device.health == HEALTHY).count();
     [healthy, devices.len() - healthy]
 }

@@ -117,7 +117,7 @@ impl Upkeep {
                 reached("plugin: upkeep tried again");
             }
             wait = if done { Duration::ZERO } else { (wait * 2).clamp(RETRY.0, RETRY.1) };
-            retry_at = (!done).then(|| Instant::now() + wait);
+            retry_at = if done { self.engine.withdraw_again_at() } else { Some(Instant::now() + wait) };
         }
     }
 
@@ -125,6 +125,7 @@ impl Upkeep {
     pub async fn adopt(&self) {
         if let Some(machine) = self.engine.machine() {
             let failed = self.follow(&machine).await;
+            self.engine.withdraw(&machine);
             self.log_news(failed);
         }
     }
@@ -148,6 +149,7 @@ impl Upkeep {
     async fn look(&self) -> bool {
         let Some(machine) = self.engine.machine() else { return true };
         let mut failed = self.follow(&machine).await;
+        self.engine.withdraw(&machine);
         // The report first: where two records overlap for a moment, it says which one counts.
         failed.extend(self.report(&machine, false).await.err());
         failed.extend(correct(&self.engine, &self.node, &machine).await);

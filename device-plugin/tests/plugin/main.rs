@@ -7,6 +7,7 @@ mod admission;
 mod bad_machines;
 mod captured;
 mod correction;
+mod cross_resource;
 mod driver_layouts;
 mod exports;
 mod handover;
