@@ -132,6 +132,14 @@ impl Containers {
         true
     }
 
+    /// Forgets a pod of which nothing runs.
+    pub(crate) fn forget_ended(&mut self, pod_uid: &str, now: Timestamp) {
+        let runs = self.pods.get(pod_uid).into_iter().flat_map(BTreeMap::values);
+        if runs.into_iter().all(|container| container.run.has_ended(now)) {
+            self.forget(pod_uid);
+        }
+    }
+
     /// Forgets a pod.
     pub(crate) fn forget(&mut self, pod_uid: &str) {
         self.pods.remove(pod_uid);
@@ -159,5 +167,28 @@ impl Containers {
 
     fn all(&self) -> impl Iterator<Item = &Container> {
         self.pods.values().flat_map(BTreeMap::values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_orphan_that_was_started_again_is_not_forgotten() {
+        let start = serde_json::json!({"pod_namespace": "d", "pod_name": "p", "pod_uid": "u", "container": "main",
+            "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
+        let start: ContainerStart = serde_json::from_value(start).unwrap();
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let mut containers = Containers::default();
+        containers.started(start.clone(), at(0), &ContainerRun::default());
+        containers.terminate("u", at(10), Duration::ZERO);
+        // Its pod has come, and begins again.
+        containers.started(start, at(11), &ContainerRun::default());
+        containers.forget_ended("u", at(12));
+        assert_eq!(containers.running(at(12)).count(), 1);
+        containers.terminate("u", at(20), Duration::ZERO);
+        containers.forget_ended("u", at(20));
+        assert!(containers.pods().is_empty());
     }
 }

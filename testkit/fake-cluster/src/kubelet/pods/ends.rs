@@ -82,8 +82,9 @@ pub(crate) async fn end_orphans(shared: Arc<Shared>, pods: Vec<String>) {
         }
         tell(&shared);
         {
-            let mut containers = locked(&shared.containers);
-            pods.iter().for_each(|pod| containers.forget(pod));
+            let (mut containers, now) = (locked(&shared.containers), shared.clock.now());
+            // One that has come meanwhile may have started its containers again.
+            pods.iter().for_each(|pod| containers.forget_ended(pod, now));
         }
         shared.save_containers().await;
     };
