@@ -103,15 +103,13 @@ fn is_admitted_again(refused: &RefusedPod<'_>) -> bool {
     truth.is_disturbed("kubelet", &pod.node, LATELY) && (is_named(pod) || others())
 }
 
-/// Whether the holder that is named was started without hardware, by a kubelet that knew no plugin: the plugin knows no more of it than
-/// its record. It is met where kubelet takes others than it was advised.
+/// Whether the holder that is named runs without the hardware that it asks for, as a kubelet that knows no plugin starts it: the plugin
+/// knows no more of it than its record. It is met where kubelet takes others than it was advised.
 fn is_without_hardware(refused: &RefusedPod<'_>) -> bool {
     let RefusedPod { truth, pod, message, .. } = refused;
     let mut others = truth.live_on(&pod.node);
     others.any(|other| {
-        let is_named = message.contains(&format!("pod {} holds ", other.name()));
-        let mut containers = truth.lately_on(&pod.node);
-        is_named && containers.any(|one| one.start.pod_uid == other.uid && one.start.ids.is_empty())
+        message.contains(&format!("pod {} holds ", other.name())) && !truth.has_what_it_asks_for(other)
     })
 }
 

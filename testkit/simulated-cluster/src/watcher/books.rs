@@ -22,18 +22,14 @@ impl Watcher {
     /// Has a node's kubelet, and those that come after it, give other ids than plugins prefer, or no longer. Whether it has one.
     pub(crate) fn ignore_preferences(&self, node: &str, ignore: bool) -> bool {
         let mut ignored = locked(&self.preferences_ignored);
+        ignored.remove(node);
+        let kubelets = locked(&self.kubelets);
+        let Some(kubelet) = kubelets.get(node) else { return false };
+        kubelet.ignore_preferences(ignore);
         if ignore {
             ignored.insert(node.to_owned());
-        } else {
-            ignored.remove(node);
         }
-        drop(ignored);
-        let kubelets = locked(&self.kubelets);
-        let kubelet = kubelets.get(node);
-        if let Some(kubelet) = kubelet {
-            kubelet.ignore_preferences(ignore);
-        }
-        kubelet.is_some()
+        true
     }
 
     /// What kubelet's books give each container of a node, by pod UID and name.
