@@ -224,7 +224,12 @@ impl Ledger {
             || self.answers.iter().any(|answer| is_old(&answer.at))
     }
 
-    /// When the next pod stops to count as living only because it was just given something; none if there is no such pod.
+    /// When the checkpoint named something last that an entry still says; none if all of it was there from the first.
+    pub fn last_given(&self) -> Option<Instant> {
+        self.given.values().max().copied()
+    }
+
+    /// When the next pod no longer counts as living just because it was given something; none if there is no such pod.
     pub fn just_given_until(&self, now: Instant) -> Option<Instant> {
         self.given.values().map(|at| *at + JUST_GIVEN_LIVES).filter(|until| *until > now).min()
     }

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use neuron_core::ids::CoreSet;
 use tokio::time::Instant;
 
 use crate::allocation::engine::Engine;
 use crate::hardware::machine::Machine;
+use crate::resource::AdvertisedResource;
 
 /// What kubelet is told of ids whose hardware somebody holds under another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,17 +52,21 @@ impl FromStr for CrossResource {
 /// The cores that are held under another name, by the name that they are withdrawn from; nothing with [`CrossResource::Refuse`].
 pub type Withdrawn = BTreeMap<&'static str, CoreSet>;
 
+/// How long after an allocation nothing is withdrawn: a list that changes while kubelet writes down what the next container has can cost
+/// its checkpoint that entry (docs/reference/kubernetes.md §7).
+const SETTLES: Duration = Duration::from_secs(1);
+
 impl Engine {
-    /// Follows what is held under other names, as far as kubelet has written it down. Before, a list that changes can cost kubelet an
-    /// entry of its checkpoint (docs/reference/kubernetes.md §7), and what it asks for meanwhile is refused.
+    /// Follows what is held under other names, once kubelet has written it down. What kubelet asks for meanwhile is refused.
     pub fn withdraw(&self, machine: &Machine) {
-        if self.cross_resource == CrossResource::Refuse {
+        if self.cross_resource == CrossResource::Refuse || self.settles_at().is_some() {
             return;
         }
         let withdrawn: Withdrawn = {
             let (state, slots) = self.current(machine);
-            let held = |name| (name, state.ledger.held_under_others(&slots, name));
-            self.resources.iter().map(|resource| held(resource.name)).collect()
+            let held =
+                |of: &AdvertisedResource| (of.name, state.ledger.held_under_others(&slots, of.name, of.unit));
+            self.resources.iter().map(held).collect()
         };
         self.withdrawn.send_if_modified(|before| {
             let is_news = *before != withdrawn;
@@ -71,12 +77,25 @@ impl Engine {
 
     /// When to follow it again though nobody tells of a change.
     pub fn withdraw_again_at(&self) -> Option<Instant> {
-        let is_on = self.cross_resource == CrossResource::Withdraw;
-        is_on.then(|| self.state().ledger.just_given_until(Instant::now())).flatten()
+        if self.cross_resource == CrossResource::Refuse {
+            return None;
+        }
+        let lives_until = self.state().ledger.just_given_until(Instant::now());
+        self.settles_at().into_iter().chain(lives_until).min()
+    }
+
+    fn settles_at(&self) -> Option<Instant> {
+        let settles = self.state().ledger.last_given()? + SETTLES;
+        Some(settles).filter(|settles| *settles > Instant::now())
     }
 
     /// The cores that are withdrawn from a name now.
     pub fn withdrawn_from(&self, name: &str) -> CoreSet {
         self.withdrawn.borrow().get(name).copied().unwrap_or_default()
+    }
+
+    /// The cores that are withdrawn from any name now.
+    pub fn withdrawn(&self) -> CoreSet {
+        self.withdrawn.borrow().values().copied().fold(CoreSet::EMPTY, CoreSet::union)
     }
 }

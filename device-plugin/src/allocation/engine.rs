@@ -47,7 +47,7 @@ pub struct Engine {
     pub changed: Notify,
     /// What is held under other names.
     pub withdrawn: watch::Sender<Withdrawn>,
-    /// What becomes of that.
+    /// Whether kubelet is told of it.
     pub(super) cross_resource: CrossResource,
     /// What is advertised.
     pub(super) resources: Vec<AdvertisedResource>,

@@ -5,6 +5,7 @@ use neuron_core::catalog::InstanceType;
 use neuron_core::report::NodeReport;
 use runtime::reached;
 
+use crate::allocation::cross_resource::CrossResource;
 use crate::kubelet::checkpoint::{CheckpointFile, Held};
 use crate::ledger::Life;
 use crate::pods::Pods;
@@ -20,7 +21,12 @@ pub enum HeldLnc {
         lnc: u8,
     },
     /// By kubelet alone: the highest id of a logical core that it knows. At LNC 1 there are twice as many as at LNC 2.
-    HighestCore(u8),
+    HighestCore {
+        /// The id.
+        core: u8,
+        /// Whether it knows all ids; else higher ones may be withdrawn (`--cross-resource`).
+        is_sure: bool,
+    },
 }
 
 impl HeldLnc {
@@ -32,11 +38,13 @@ impl HeldLnc {
         node: &str,
         pods: &Pods,
         checkpoint: &CheckpointFile,
+        cross_resource: CrossResource,
     ) -> Option<HeldLnc> {
         let held = checkpoint.held().await;
+        let is_sure = cross_resource == CrossResource::Refuse || !held.devices;
         let report = match last {
             Ok(report) => report,
-            Err(reason) => return HeldLnc::without_api(&held, node, reason),
+            Err(reason) => return HeldLnc::without_api(&held, is_sure, node, reason),
         };
         let read = pods.read_live().await;
         if let Err(error) = &read {
@@ -51,31 +59,34 @@ impl HeldLnc {
         };
         // A pod's own annotations decide nothing about the whole node; the report is the plugin's.
         let Some(report) = report else {
-            return held.highest_core.filter(|_| held.uids.iter().any(lives)).map(HeldLnc::HighestCore);
+            let core = held.highest_core.filter(|_| held.uids.iter().any(lives))?;
+            return Some(HeldLnc::HighestCore { core, is_sure });
         };
         let reported = report.holders.iter().map(|holder| &holder.uid);
         let is_held = held.uids.iter().chain(reported).any(lives);
         is_held.then(|| HeldLnc::Reported { instance_type: report.instance_type.clone(), lnc: report.lnc })
     }
 
-    fn without_api(held: &Held, node: &str, reason: &str) -> Option<HeldLnc> {
+    fn without_api(held: &Held, is_sure: bool, node: &str, reason: &str) -> Option<HeldLnc> {
         reached("plugin: node not read");
         tracing::warn!(
             node,
             reason,
             "the node could not be read; the LNC in force is told by kubelet's checkpoint"
         );
-        held.highest_core.filter(|_| !held.uids.is_empty()).map(HeldLnc::HighestCore)
+        let core = held.highest_core.filter(|_| !held.uids.is_empty())?;
+        Some(HeldLnc::HighestCore { core, is_sure })
     }
 
     /// The LNC of a machine of this type; none where nothing fixes it.
     pub fn of(&self, name: &str, known: Option<&InstanceType>) -> Option<u8> {
         match self {
             HeldLnc::Reported { instance_type, lnc } => (instance_type == name).then_some(*lnc),
-            HeldLnc::HighestCore(core) => {
+            HeldLnc::HighestCore { core, is_sure } => {
                 let known = known.filter(|known| known.generation.logical_core_sizes().contains(&2))?;
                 let physical = u16::from(known.devices) * u16::from(known.cores_per_device);
-                Some(if u16::from(*core) < physical / 2 { 2 } else { 1 })
+                let is_lower = u16::from(*core) < physical / 2;
+                (!is_lower || *is_sure).then_some(if is_lower { 2 } else { 1 })
             }
         }
     }

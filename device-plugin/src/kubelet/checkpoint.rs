@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use neuron_core::ids::{CoreSet, KubeletId};
+use neuron_core::names::Resource;
 use neuron_core::topology::Topology;
 use runtime::System;
 use runtime::system::FileStatus;
@@ -45,6 +46,8 @@ pub struct Held {
     pub uids: BTreeSet<String>,
     /// The highest id of a logical core that kubelet gave away or was told of, 0 to 127.
     pub highest_core: Option<u8>,
+    /// Whether a pod has ids of whole devices.
+    pub devices: bool,
 }
 
 /// Why the file says nothing.
@@ -173,6 +176,7 @@ impl Held {
             let ids: Vec<String> = pod.ids.into_iter().flatten().flat_map(|(_, ids)| ids).collect();
             if unit_of(&pod.resource).is_some() && !ids.is_empty() {
                 held.highest_core = held.highest_core.max(ids.iter().filter_map(core).max());
+                held.devices |= unit_of(&pod.resource) == Some(Resource::Device);
                 held.uids.insert(pod.pod_uid);
             }
         }

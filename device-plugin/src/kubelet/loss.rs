@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::kubelet::registration::Registration;
 use crate::kubelet::serving_lock::ServingLock;
 use crate::kubelet::socket::SocketServer;
-use crate::resource::{AdvertisedResource, ids_with_cores};
+use crate::resource::ids_with_cores;
 
 /// Polls in a row that must find devices not allocatable: kubelet may still be at the list before.
 const POLLS: u32 = 2;
@@ -64,7 +64,7 @@ impl Registration {
     ) -> Lost {
         let mut polls = interval_at(Instant::now() + self.poll, self.poll);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut missing = 0;
+        let (mut missing, mut withdrawn) = (0, CoreSet::EMPTY);
         loop {
             if !lock.keep(&self.folder).await {
                 return Lost::Replaced;
@@ -90,20 +90,25 @@ impl Registration {
             tokio::select! {
                 // The polls first: they come seldom, and only they ask kubelet. The others lead to the same look.
                 biased;
-                _ = polls.tick() => missing = if self.is_allocatable(self.poll).await { 0 } else { missing + 1 },
+                _ = polls.tick() => {
+                    // kubelet's answer may be as old as the last poll.
+                    let before = std::mem::replace(&mut withdrawn, self.engine.withdrawn_from(self.resource.name));
+                    let listed = self.is_allocatable(self.poll, withdrawn.union(before)).await;
+                    missing = if listed { 0 } else { missing + 1 };
+                }
                 Ok(()) = server.streams.changed() => {}
                 () = self.folder.changed() => {}
             }
         }
     }
 
-    /// Whether kubelet counted every healthy device as allocatable within the last `age`. It may not although the stream is
+    /// Whether kubelet counted every healthy device but those `withdrawn` as allocatable within the last `age`. It may not although the stream is
     /// open: where an earlier plugin's stream ends during a registration, kubelet drops what was just listed. A kubelet that
     /// does not tell is trusted.
-    async fn is_allocatable(&self, age: Duration) -> bool {
+    async fn is_allocatable(&self, age: Duration, withdrawn: CoreSet) -> bool {
         let Some(machine) = self.engine.machine() else { return true };
-        let (topology, AdvertisedResource { name, unit, .. }) = (&machine.topology, self.resource);
-        let withdrawn = ids_with_cores(topology, unit, self.engine.withdrawn_from(name));
+        let topology = &machine.topology;
+        let withdrawn = ids_with_cores(topology, self.resource.unit, withdrawn);
         let withdrawn = withdrawn.fold(CoreSet::EMPTY, |all, (_, cores)| all.union(cores));
         let healthy = machine.healthy_cores().difference(withdrawn);
         match self.pod_resources.allocatable(age).await {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use neuron_core::ids::CoreSet;
+use neuron_core::names::Resource;
 use neuron_core::request::Role;
 
 use crate::ledger::answer::Asked;
@@ -72,11 +73,16 @@ impl Ledger {
         all
     }
 
-    /// The cores that the checkpoint names under other names than this, and those of containers that it has lost.
-    pub fn held_under_others(&self, slots: &[Slot], name: &str) -> CoreSet {
-        let named = self.living().filter(|entry| entry.name != name).map(|entry| entry.cores);
-        let lost = slots.iter().filter(|slot| self.holds_by_record(slot)).filter_map(|slot| slot.recorded);
-        named.chain(lost).fold(CoreSet::EMPTY, CoreSet::union)
+    /// The cores that the checkpoint names under other names than this, and those of containers of the other unit that it has lost.
+    /// None that it names under this name: kubelet refuses a container at its next admission whose own ids are unhealthy.
+    pub fn held_under_others(&self, slots: &[Slot], name: &str, unit: Resource) -> CoreSet {
+        let named = |is_own: bool| {
+            let entries = self.living().filter(move |entry| (entry.name == name) == is_own);
+            entries.map(|entry| entry.cores).fold(CoreSet::EMPTY, CoreSet::union)
+        };
+        let lost = slots.iter().filter(|slot| slot.resource != unit && self.holds_by_record(slot));
+        let lost = lost.filter_map(|slot| slot.recorded).fold(CoreSet::EMPTY, CoreSet::union);
+        named(false).union(lost).difference(named(true))
     }
 
     /// What stands in the way of a request under this name, piece by piece, and how to tell who has it.

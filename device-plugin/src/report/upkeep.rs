@@ -190,7 +190,9 @@ impl Upkeep {
     async fn report(&self, machine: &Machine, in_any_case: bool) -> Result<(), Failure> {
         let report = {
             let (state, slots) = self.engine.current(machine);
-            let mut report = node_report(machine, &state.ledger, &slots, state.offered, &self.rules);
+            // What is withdrawn is held, and not offered for that reason alone.
+            let offered = state.offered.map(|offered| offered.union(self.engine.withdrawn()));
+            let mut report = node_report(machine, &state.ledger, &slots, offered, &self.rules);
             let same = state.report.as_ref().filter(|last| last.says_the_same(&report));
             // The last one that this node had may be gone from it: the first is written in any case.
             if same.is_some() && !in_any_case && state.reported_at.is_some() {
