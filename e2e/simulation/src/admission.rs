@@ -57,6 +57,9 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
         return judge_process(machine, refused, &units, process);
     }
     if message.contains(" holds ") {
+        if is_own_and_freed(refused, resource) {
+            return None;
+        }
         let own = own_of_other(refused, resource);
         if units.is_disjoint(held) && units.is_disjoint(&own) {
             if is_admitted_again(refused) {
@@ -160,15 +163,27 @@ fn judge_process(
 /// What the refused pod itself was given, of containers that ask for the other resource: what was given under this one may be handed
 /// down.
 fn own_of_other(refused: &RefusedPod<'_>, resource: &str) -> Units {
+    let given = |name| refused.books.get(&(refused.pod.uid.clone(), name));
+    ask_other(refused, resource).filter_map(given).flatten().copied().collect()
+}
+
+/// Whether the refused pod is named as the holder, whose containers ask for both resources, and kubelet has freed what it was given:
+/// it does so as soon as it gives another container something, before the status is written.
+fn is_own_and_freed(refused: &RefusedPod<'_>, resource: &str) -> bool {
+    let RefusedPod { pod, books, message, .. } = refused;
+    let is_named = message.contains(&format!("pod {} holds ", pod.name()));
+    is_named && books.keys().all(|(uid, _)| *uid != pod.uid) && ask_other(refused, resource).next().is_some()
+}
+
+/// The refused pod's containers that ask for another resource than this.
+fn ask_other(refused: &RefusedPod<'_>, resource: &str) -> impl Iterator<Item = String> {
     let object = &refused.pod.object;
     let containers = ["/spec/initContainers", "/spec/containers"]
         .into_iter()
         .flat_map(|pointer| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
-    let ask_other =
-        containers.filter(|container| counts(container).iter().any(|(other, _)| other.name() != resource));
-    let names = ask_other.filter_map(|container| container.get("name")?.as_str());
-    let given = names.filter_map(|name| refused.books.get(&(refused.pod.uid.clone(), name.to_owned())));
-    given.flatten().copied().collect()
+    let ask_other = containers
+        .filter(move |container| counts(container).iter().any(|(other, _)| other.name() != resource));
+    ask_other.filter_map(|container| Some(container.get("name")?.as_str()?.to_owned()))
 }
 
 /// Whether the pods that a text names as holders have any of what it says that they hold.

@@ -263,16 +263,19 @@ fn a_refused_pod_may_hold_what_another_container_of_it_was_given_under_the_other
     let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
     let machine = Machine::of(&node).unwrap();
     let text = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; ..";
-    let judged = |asked: &str| {
+    let books = BTreeMap::from([(("u".to_owned(), "main".to_owned()), Units::from([20, 21]))]);
+    let judged = |asked: &str, books: &simulated_cluster::suite::Books| {
         let container =
             |name: &str, asked: &str| json!({"name": name, "resources": {"limits": {asked: "2"}}});
         let object = json!({"spec": {"containers": [container("main", asked), container("app", NEURON)]}});
         let pod = PodTruth { object: Arc::new(object), ..pod("p", "u", "Failed") };
-        let books = BTreeMap::from([(("u".to_owned(), "main".to_owned()), Units::from([20, 21]))]);
+        let books = books.clone();
         let (truth, held) = (Truth { now: NOW, ..Truth::default() }, Units::new());
         let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message: text, held, books };
         judge_refusal(&machine, &refused, &Units::new())
     };
-    assert_eq!(judged(NEURONCORE), None);
-    assert!(judged(NEURON).is_some(), "an init container's ids are handed down");
+    assert_eq!(judged(NEURONCORE, &books), None);
+    assert!(judged(NEURON, &books).is_some(), "an init container's ids are handed down");
+    assert_eq!(judged(NEURONCORE, &BTreeMap::new()), None, "kubelet has freed them already");
+    assert!(judged(NEURON, &BTreeMap::new()).is_some());
 }
