@@ -6,3 +6,4 @@ pub mod engine;
 pub mod export;
 mod preferred;
 pub mod refusal;
+mod withdraw;
