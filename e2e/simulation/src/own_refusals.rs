@@ -97,14 +97,14 @@ pub(crate) const OWN: &[Own] = &[
     Own {
         says: "error reading from server: EOF",
         name: "refusals for: plugin ended",
-        when: &[When::Disturbed(PLUGIN, 60)],
-        why: "the plugin ended while kubelet asked it",
+        when: &[When::Disturbed(BOTH, 60)],
+        why: "the plugin ended while kubelet asked it, which a kubelet that was frozen says later",
     },
     Own {
         says: "transport: Error while dialing",
         name: "refusals for: plugin not reached",
-        when: &[When::Disturbed(PLUGIN, 60)],
-        why: "the plugin ended, which kubelet has not noticed yet",
+        when: &[When::Disturbed(BOTH, 60)],
+        why: "the plugin ended, which kubelet has not noticed yet, or was frozen meanwhile",
     },
 ];
 

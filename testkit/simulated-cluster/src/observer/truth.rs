@@ -240,6 +240,18 @@ impl PodTruth {
         text(&self.object, pointer)
     }
 
+    /// The names of its containers that ask for an extended resource.
+    pub fn asking(&self) -> impl Iterator<Item = &str> {
+        let containers = ["/spec/initContainers", "/spec/containers"]
+            .into_iter()
+            .flat_map(|pointer| self.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
+        let asks = |container: &&Value| {
+            let limits = container.pointer("/resources/limits").and_then(Value::as_object);
+            limits.is_some_and(|limits| limits.keys().any(|resource| resource.contains('/')))
+        };
+        containers.filter(asks).map(|container| text(container, "/name"))
+    }
+
     /// The pod as `namespace/name`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.key.0, self.key.1)

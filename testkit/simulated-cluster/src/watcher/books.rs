@@ -3,7 +3,7 @@
 use fake_cluster::Kubelet;
 
 use super::{Watcher, locked};
-use crate::observer::Truth;
+use crate::observer::{PodTruth, Truth};
 use crate::suite::Books;
 use crate::units::Units;
 
@@ -42,6 +42,13 @@ impl Watcher {
             books.entry((given.pod_uid, given.container)).or_default().extend(units);
         }
         books
+    }
+
+    /// Whether kubelet's books name every container of the pod that asks for something. They may have lost what one had that has ended
+    /// since, or that was started without: only the pod's record says it then.
+    pub(crate) fn names_all_of(&self, pod: &PodTruth) -> bool {
+        let books = self.books(&pod.node);
+        pod.asking().all(|name| books.contains_key(&(pod.uid.clone(), name.to_owned())))
     }
 
     /// The units that pods of a node hold, but one: what their containers have that run, and what kubelet keeps for them until

@@ -145,6 +145,7 @@ impl World {
             held.extend(&broken);
             let live: Vec<&Value> = truth.live_on(&node.name).map(|pod| &*pod.object).collect();
             truth.is_settled(&node.name)
+                && truth.live_on(&node.name).all(|pod| self.watcher.names_all_of(pod))
                 && self.suite.counts_allow(&node.plan, &live, &pod.object, &broken)
                 && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
@@ -204,6 +205,11 @@ impl World {
         if pod.phase != "Running" {
             let text = format!("{} on {} does not start", pod.name(), pod.node);
             return violation("liveness", "a bound pod does not start", text);
+        }
+        // Who puts a record right knows what kubelet names.
+        if truth.edited_pods.contains(&pod.uid) && !self.watcher.names_all_of(pod) {
+            self.watcher.state().judged("edited pods of which kubelet names not all", 1);
+            return None;
         }
         let (cause, text) = self.suite.judge_pod(truth, node, pod)?;
         violation("agreement", &cause, format!("{} on {}: {text}", pod.name(), pod.node))
