@@ -91,3 +91,20 @@ impl HeldLnc {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::catalog::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn a_list_that_may_lack_withdrawn_cores_says_nothing_of_a_low_highest_core() {
+        let name = "trn2.48xlarge";
+        let of =
+            |core, is_sure| HeldLnc::HighestCore { core, is_sure }.of(name, Catalog::embedded().find(name));
+        // 128 physical cores.
+        assert_eq!([of(63, true), of(64, true)], [Some(2), Some(1)]);
+        assert_eq!([of(63, false), of(64, false)], [None, Some(1)]);
+    }
+}
