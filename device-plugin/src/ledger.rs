@@ -183,7 +183,7 @@ impl Ledger {
         });
     }
 
-    /// Which pods kubelet has forgotten. One that it was asked about before the pod ran may have come since.
+    /// Which pods kubelet has forgotten. A pod that began to run after kubelet was asked may only not have been there yet.
     fn follow_running(&mut self, slots: &[Slot], told: Option<&Told>, now: Instant) {
         let running = || slots.iter().filter(|slot| slot.may_run);
         self.running.retain(|uid, _| running().any(|slot| slot.kubelet_uid == *uid));

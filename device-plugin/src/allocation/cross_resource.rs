@@ -1,5 +1,4 @@
-//! Whether kubelet is told of hardware that is held under another name than it would be asked for. A setting of [`crate::Config`]; carried
-//! out by `withdraw`.
+//! Whether kubelet is told of hardware that is held under another name. A setting of [`crate::Config`]; carried out by `withdraw`.
 
 use std::collections::BTreeMap;
 use std::fmt;

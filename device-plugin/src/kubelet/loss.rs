@@ -102,8 +102,8 @@ impl Registration {
         }
     }
 
-    /// Whether kubelet counted every healthy device but those `withdrawn` as allocatable within the last `age`. It may not although the stream is
-    /// open: where an earlier plugin's stream ends during a registration, kubelet drops what was just listed. A kubelet that
+    /// Whether kubelet counted every healthy device but those `withdrawn` as allocatable within the last `age`. It may not although
+    /// the stream is open: where an earlier plugin's stream ends during a registration, kubelet drops what was just listed. A kubelet that
     /// does not tell is trusted.
     async fn is_allocatable(&self, age: Duration, withdrawn: CoreSet) -> bool {
         let Some(machine) = self.engine.machine() else { return true };

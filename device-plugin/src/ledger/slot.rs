@@ -27,6 +27,15 @@ pub struct NodePod {
     pub running: BTreeSet<String>,
 }
 
+#[cfg(test)]
+impl NodePod {
+    /// A pod that kubelet has by the same UID, of which no container has started.
+    pub(crate) fn of(pod: BoundPod, version: u64) -> Self {
+        let kubelet_uid = pod.uid.clone();
+        NodePod { pod, version, kubelet_uid, started: BTreeSet::new(), running: BTreeSet::new() }
+    }
+}
+
 /// One resource that one container of a live pod asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -133,13 +142,7 @@ mod tests {
         let annotations = BTreeMap::from([(NEURON_ALLOC_TIME.to_owned(), chosen_at.to_owned())]);
         let spec = serde_json::from_value(spec).unwrap();
         let pod = BoundPod::new("ns", uid, uid, annotations, &spec, Some(&status));
-        NodePod {
-            pod,
-            version: 1,
-            kubelet_uid: uid.to_owned(),
-            started: BTreeSet::new(),
-            running: BTreeSet::new(),
-        }
+        NodePod::of(pod, 1)
     }
 
     #[test]

@@ -71,8 +71,6 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use neuron_core::pod::{BoundPod, PodSpec};
 
     use super::*;
@@ -81,13 +79,7 @@ mod tests {
         let (namespace, name) = ("d".to_owned(), uid.to_owned());
         let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &PodSpec::default(), None);
         let pod = BoundPod { terminal, ..pod };
-        NodePod {
-            pod,
-            version: 1,
-            kubelet_uid: uid.to_owned(),
-            started: BTreeSet::new(),
-            running: BTreeSet::new(),
-        }
+        NodePod::of(pod, 1)
     }
 
     #[test]

@@ -142,8 +142,6 @@ pub(super) fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use neuron_core::pod::{BoundPod, PodSpec};
 
     use super::*;
@@ -152,13 +150,7 @@ mod tests {
         let spec = PodSpec::default();
         let (namespace, name) = ("d".to_owned(), "p".to_owned());
         let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &spec, None);
-        NodePod {
-            pod,
-            version,
-            kubelet_uid: uid.to_owned(),
-            started: BTreeSet::new(),
-            running: BTreeSet::new(),
-        }
+        NodePod::of(pod, version)
     }
 
     fn list(pods: &[NodePod]) -> BTreeMap<String, NodePod> {

@@ -57,7 +57,8 @@ pub fn correction(
     };
     // Taken by itself, not against other pods' records: where two pods were swapped, the report already contradicts both.
     let recorded = record_counts(&pod.pod, node, topology).ok().flatten();
-    if slots.iter().all(|slot| given(slot).is_none()) {
+    let lost = slots.iter().filter(|slot| given(slot).is_none()).count();
+    if lost == slots.len() {
         return None;
     }
     let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
@@ -75,7 +76,7 @@ pub fn correction(
     }
     let real = Allocation { node: node.to_owned(), lnc: topology.lnc(), containers };
     // One container has what the record says of another that kubelet has lost: such a record would not count.
-    if slots.iter().any(|slot| given(slot).is_none()) && !can_count(&pod.pod, node, &real, topology) {
+    if lost > 0 && !can_count(&pod.pod, node, &real, topology) {
         return None;
     }
     let same = match &pod.pod.record {
@@ -180,13 +181,8 @@ mod tests {
         let annotations =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let have_run = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
-        let pod = NodePod {
-            pod: BoundPod::new("d", "p", "u", annotations, &spec, None),
-            version: 1,
-            kubelet_uid: "u".to_owned(),
-            started: have_run.clone(),
-            running: have_run,
-        };
+        let pod = NodePod::of(BoundPod::new("d", "p", "u", annotations, &spec, None), 1);
+        let pod = NodePod { started: have_run.clone(), running: have_run, ..pod };
         let slots = slots("n1", &topology, None, std::slice::from_ref(&pod));
         let mut ledger = Ledger::default();
         let cores = topology.cores_of(neuron_core::ids::DeviceSet::single(device));

@@ -122,9 +122,7 @@ impl Truth {
                 given(text(container, "/name"), resource).is_none_or(|given| Some(given) == asked)
             })
         };
-        ["/spec/initContainers", "/spec/containers"].into_iter().all(|pointer| {
-            pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten().all(has)
-        })
+        pod.containers().all(has)
     }
 
     /// Whether it is known what pods hold on a node. What is about to start there has its hardware, and nobody knows which; what
@@ -242,14 +240,16 @@ impl PodTruth {
 
     /// The names of its containers that ask for an extended resource.
     pub fn asking(&self) -> impl Iterator<Item = &str> {
-        let containers = ["/spec/initContainers", "/spec/containers"]
-            .into_iter()
-            .flat_map(|pointer| self.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
         let asks = |container: &&Value| {
             let limits = container.pointer("/resources/limits").and_then(Value::as_object);
             limits.is_some_and(|limits| limits.keys().any(|resource| resource.contains('/')))
         };
-        containers.filter(asks).map(|container| text(container, "/name"))
+        self.containers().filter(asks).map(|container| text(container, "/name"))
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &Value> {
+        let of = |pointer| self.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        ["/spec/initContainers", "/spec/containers"].into_iter().flat_map(of)
     }
 
     /// The pod as `namespace/name`.
