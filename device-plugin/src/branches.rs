@@ -74,6 +74,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: serving again",
     "plugin: set chosen for a whole pod",
     "plugin: set not preferred, still open",
+    "plugin: set preferred that is promised to another pod",
     "plugin: socket lost while registering",
     "plugin: socket not made",
     "plugin: socket not removed",

@@ -52,7 +52,8 @@ impl Engine {
                 let set = recorded
                     .or_else(|| choose(&question))
                     .or_else(|| self.recorded(&machine, &trusting).0)
-                    .or_else(|| choose(&trusting));
+                    .or_else(|| choose(&trusting))
+                    .or_else(|| self.choose_promised(&machine, &question));
                 let Some(set) = set else { return Ok(Vec::new()) };
                 let set = self.not_open(&machine, &question, set).await;
                 return Ok(ids_of(topology, unit, set));
@@ -125,9 +126,29 @@ impl Engine {
     /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves
     /// a set to each of them. What an init container hands down has to be among what comes after it.
     fn choose(&self, machine: &Machine, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
-        let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
         let (state, slots) = self.current(machine);
-        occupancy.hold(state.ledger.taken(&slots, question).union(avoided));
+        let taken = state.ledger.taken(&slots, question).union(avoided);
+        drop(state);
+        self.choose_beside(machine, question, taken)
+    }
+
+    /// The best linked set that nobody holds, though a record promises it to a pod that waits: another pod took what the asking one's
+    /// record says. Without it kubelet would take any ids, which are refused or break more promises. Whoever gets nothing now has its
+    /// record corrected, or is told.
+    fn choose_promised(&self, machine: &Machine, question: &Question) -> Option<CoreSet> {
+        let (state, slots) = self.current(machine);
+        let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
+        drop(state);
+        let set = self.choose_beside(machine, question, held)?;
+        reached("plugin: set preferred that is promised to another pod");
+        Some(set)
+    }
+
+    /// The best linked set beside what is taken.
+    fn choose_beside(&self, machine: &Machine, question: &Question, taken: CoreSet) -> Option<CoreSet> {
+        let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
+        occupancy.hold(taken);
+        let (state, slots) = self.current(machine);
         let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
         occupancy.set_unhealthy(machine.unhealthy());

@@ -262,6 +262,21 @@ async fn what_kubelet_offers_again_before_it_has_written_it_down_is_given_again(
 }
 
 #[tokio::test]
+async fn what_a_record_promises_to_another_pod_is_given_where_nothing_else_is_free() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    node.place("asks", asks("neuron", 3), &[("main", "0,1,2", "")]).await;
+    node.place("waits", asks("neuron", 2), &[("main", "3,4", "")]).await;
+    // kubelet still admits a pod that was deleted by force, and gave it what the record of `asks` says.
+    let mut plugin = kubelet.devices().await;
+    let taken = ["neuron0".to_owned()];
+    plugin.allocate(request(&taken)).await.unwrap();
+    node.place("other", asks("neuron", 1), &[]).await;
+    kubelet.write(&node, &[("other", &taken)]).await;
+    let given = kubelet.admit(&["neuron1", "neuron2", "neuron3", "neuron4", "neuron5"], 3).await;
+    assert_eq!(given, ["neuron1", "neuron2", "neuron3"]);
+}
+
+#[tokio::test]
 async fn a_record_is_confirmed_once_kubelet_has_written_down_what_it_gave_and_kubelet_is_never_asked() {
     let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
     node.place("p", asks("neuron", 1), &[("main", "0", "")]).await;
