@@ -57,6 +57,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: record left to be corrected",
     "extender: record of a pod cannot count",
     "extender: records overlap",
+    "extender: refusal put off between two watches",
     "extender: refusals forgotten",
     "extender: refused, a holder is unknown",
     "extender: refused, containers never fit together",

@@ -21,7 +21,8 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
         |pod: &Pod| pod.metadata.uid.clone(),
         |pod| Some(ObservedPod::from(pod)).filter(decides),
     );
-    let mut events = runtime::watch(&system, client, pods, Protobuf);
+    let gap = cluster.pod_gap.clone();
+    let mut events = runtime::watch_with_gap(&system, client, pods, Protobuf, gap);
     while let Some(event) = events.next().await {
         // Planted: one broken connection ends the extender.
         #[cfg(planted)]
@@ -39,7 +40,8 @@ pub(crate) async fn watch_nodes(system: System, client: Client, cluster: Arc<Clu
     let nodes = Collection::of::<v1::Node>();
     let mut changes =
         Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(ObservedNode::from(node)));
-    let mut events = runtime::watch(&system, client, nodes, Protobuf);
+    let gap = cluster.node_gap.clone();
+    let mut events = runtime::watch_with_gap(&system, client, nodes, Protobuf, gap);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_nodes(change));

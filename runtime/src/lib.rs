@@ -58,4 +58,5 @@ pub use program::run_program;
 pub use serve::{Prepare, Protocol, Server};
 pub use signals::until_signal;
 pub use system::System;
-pub use watch::{Collection, Disconnected, watch};
+pub use watch::gap::Gap;
+pub use watch::{Collection, Disconnected, watch, watch_with_gap};

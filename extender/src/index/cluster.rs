@@ -3,6 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use runtime::Gap;
 use tokio::sync::{Notify, SetOnce};
 use tokio::time::timeout;
 
@@ -10,6 +11,8 @@ use super::{Indeterminate, Index};
 
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a call waits for a watch that is being taken up again.
+const GAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the extender knows of pods and nodes.
 #[derive(Debug)]
@@ -18,12 +21,22 @@ pub(crate) struct Cluster {
     /// Set once pods and nodes have been listed. Not a `watch`: that one wakes its waiters in a random order.
     listed: SetOnce<()>,
     changed: Notify,
+    /// Of the watch of pods.
+    pub(crate) pod_gap: Gap,
+    /// Of the watch of nodes.
+    pub(crate) node_gap: Gap,
 }
 
 impl Cluster {
     /// A cluster of which nothing is known yet.
     pub(crate) fn new(index: Index) -> Self {
-        Self { index: RwLock::new(index), listed: SetOnce::new(), changed: Notify::new() }
+        Self {
+            index: RwLock::new(index),
+            listed: SetOnce::new(),
+            changed: Notify::new(),
+            pod_gap: Gap::default(),
+            node_gap: Gap::default(),
+        }
     }
 
     /// Looks at the index.
@@ -58,6 +71,21 @@ impl Cluster {
     /// They were not within two seconds.
     pub(crate) async fn listed(&self) -> Result<(), Indeterminate> {
         timeout(LIST_TIMEOUT, self.listed.wait()).await.copied().map_err(|_| Indeterminate::BeforeFirstList)
+    }
+
+    /// Whether a watch has ended and is being taken up again: pods may have ended, or nodes come, unseen.
+    pub(crate) fn is_between_watches(&self) -> bool {
+        self.pod_gap.is_open() || self.node_gap.is_open()
+    }
+
+    /// Waits until both watches tell again what happens, a second at most.
+    pub(crate) async fn watches_again(&self) {
+        let both = async {
+            self.pod_gap.closed().await;
+            self.node_gap.closed().await;
+        };
+        // A caller looks again, whether they do or not.
+        let _ = timeout(GAP_TIMEOUT, both).await;
     }
 
     /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.

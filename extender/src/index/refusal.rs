@@ -140,6 +140,9 @@ pub(crate) enum Indeterminate {
         "the watch of pods and nodes is disconnected, so what is free is not known; it is being taken up again"
     )]
     Disconnected,
+    /// A watch has ended, as each does once a minute, and the next one tells nothing yet.
+    #[error("the watch of pods and nodes is being taken up again, so what is free is not known; try again")]
+    BetweenWatches,
     /// Nodes have holders of which nothing says what they hold.
     #[error("{0}")]
     UnknownHolders(String),

@@ -44,6 +44,14 @@ impl Filter {
                 .listed()
                 .await
                 .inspect_err(|_| reached("extender: filter before the first lists"))?;
+            // kube-scheduler may have seen meanwhile what the watch will tell, and would not ask again after a refusal.
+            let again = self.cluster.is_between_watches().then(|| (nodes.clone(), node_names.clone()));
+            let answer = self.answer(&pod, nodes, node_names);
+            let (Err(Indeterminate::BetweenWatches), Some((nodes, node_names))) = (&answer, again) else {
+                return answer;
+            };
+            reached("extender: refusal put off between two watches");
+            self.cluster.watches_again().await;
             self.answer(&pod, nodes, node_names)
         };
         answer.instrument(span).await.unwrap_or_else(FilterResult::failure)
@@ -90,6 +98,8 @@ impl Filter {
         } else if self.cluster.read(Index::is_disconnected) {
             reached("extender: filter while a watch is disconnected");
             Some(Indeterminate::Disconnected)
+        } else if self.cluster.is_between_watches() {
+            return Err(Indeterminate::BetweenWatches);
         } else if !unknown_holders.is_empty() {
             reached("extender: filter met an unknown holder");
             Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
@@ -222,3 +232,6 @@ impl Call<'_> {
         view.fits(equal_nodes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,7 +73,7 @@ impl fmt::Display for PodMetadata {
 }
 
 /// A list of full nodes.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct NodeList<'a> {
     /// Go sends `null` for none.
     #[serde(borrow, alias = "Items")]

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::NodeName;
 
 /// A node as it came in: it is handed back untouched, and only its name is read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RawNode<'a> {
     pub(crate) name: NodeName<'a>,
     pub(crate) json: &'a RawValue,

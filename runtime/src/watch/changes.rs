@@ -13,7 +13,7 @@ use prost::bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::io::StreamReader;
 
-use super::timeouts::{LONGEST_ANSWER, OVERDUE, SHORTEST_WATCH, watch_seconds};
+use super::timeouts::{LONGEST_ANSWER, OVERDUE, SETTLED, SHORTEST_WATCH, watch_seconds};
 use super::{Reason, Source};
 use crate::branches::reached;
 use crate::calls::{CallError, send};
@@ -30,6 +30,8 @@ pub(super) struct Changes {
 struct Open {
     frames: BoxStream<'static, io::Result<Bytes>>,
     asked: Instant,
+    /// What had happened before it began has been told by then.
+    settled: Instant,
     /// Nothing comes over a connection that leads nowhere any more, not even its end.
     end: Instant,
 }
@@ -43,10 +45,22 @@ impl Changes {
         loop {
             let open = match &mut self.open {
                 Some(open) => open,
-                None => self.open.insert(Open::begin(source, &self.version).await?),
+                None => {
+                    source.gap.open();
+                    self.open.insert(Open::begin(source, &self.version).await?)
+                }
+            };
+            let frame = if source.gap.is_open() {
+                let Ok(frame) = timeout_at(open.settled, open.next()).await else {
+                    source.gap.close();
+                    continue;
+                };
+                frame?
+            } else {
+                open.next().await?
             };
             // The time is over, the API server has ended the watch as it was asked to, or the connection broke.
-            let Some(frame) = open.next().await? else {
+            let Some(frame) = frame else {
                 if open.asked.elapsed() < SHORTEST_WATCH {
                     reached("runtime: watch ended at once");
                     return Err(Reason::EndedAtOnce);
@@ -86,8 +100,9 @@ impl Open {
         });
         let body = answer.inspect_err(count)?.into_body().into_data_stream();
         let body = StreamReader::new(body.map_err(io::Error::other));
-        let end = Instant::now() + Duration::from_secs(seconds.into()) + OVERDUE;
-        Ok(Self { frames: source.encoding.frames(Box::pin(body)), asked, end })
+        let began = Instant::now();
+        let (settled, end) = (began + SETTLED, began + Duration::from_secs(seconds.into()) + OVERDUE);
+        Ok(Self { frames: source.encoding.frames(Box::pin(body)), asked, settled, end })
     }
 
     /// The next frame; `None` where the watch has ended.

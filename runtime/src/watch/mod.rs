@@ -5,6 +5,7 @@
 //! caught up.
 
 mod changes;
+pub(crate) mod gap;
 mod list;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use kube::runtime::watcher::Event;
 use tracing::warn;
 
 use self::changes::Changes;
+use self::gap::Gap;
 use self::list::{Listed, Listing};
 use self::timeouts::Backoff;
 use crate::branches::reached;
@@ -71,7 +73,22 @@ where
     K: Send + 'static,
     E: Encoding<K>,
 {
-    let source = Source { system: system.clone(), client, collection, encoding };
+    watch_with_gap(system, client, collection, encoding, Gap::default())
+}
+
+/// The same as [`watch`], with a gap that is open while one watch has ended and the next has not told yet what happened since.
+pub fn watch_with_gap<K, E>(
+    system: &System,
+    client: Client,
+    collection: Collection,
+    encoding: E,
+    gap: Gap,
+) -> BoxStream<'static, Result<Event<K>, Disconnected>>
+where
+    K: Send + 'static,
+    E: Encoding<K>,
+{
+    let source = Source { system: system.clone(), client, collection, encoding, gap };
     let backoff = Backoff::new(system.clone());
     let watch = Watch { source, state: State::Connecting, backoff };
     unfold(watch, |mut watch| async { Some((watch.next().await, watch)) }).boxed()
@@ -83,6 +100,7 @@ struct Source<E> {
     client: Client,
     collection: Collection,
     encoding: E,
+    gap: Gap,
 }
 
 /// Why a list must follow.

@@ -326,3 +326,69 @@ async fn the_error_names_the_collection_and_the_reason() {
     let error = events.next().await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the watch of pods is disconnected, a list follows: told so (403)");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_is_open_from_the_end_of_a_watch_until_the_next_has_told_what_happened() {
+    // A watch that begins two seconds after it was asked for, and tells at once what has happened since the first one's end.
+    let answers =
+        [InJson.page(&["n1"], "5", ""), events(60, &[]), events(60, &[InJson.frame("ADDED", "n2", "6")])];
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let (answer, is_last) = {
+            let mut answers = answers.lock().unwrap();
+            (answers.pop_front(), answers.is_empty())
+        };
+        async move {
+            sleep(Duration::from_secs(if is_last { 2 } else { 0 })).await;
+            match answer {
+                Some(answer) => Ok::<_, tower::BoxError>(Response::new(answer)),
+                None => std::future::pending().await,
+            }
+        }
+    });
+    let gap = Gap::default();
+    let (client, nodes) = (Client::new(service, "default"), Collection::of::<Node>());
+    let mut stream = watch_with_gap::<Node, _>(&System::real(), client, nodes, Json, gap.clone());
+    let began = Instant::now();
+    let looks = async {
+        let mut changes = Vec::new();
+        loop {
+            let is_open = gap.is_open();
+            if changes.last().is_none_or(|(_, before)| *before != is_open) {
+                changes.push((began.elapsed().as_millis(), is_open));
+            }
+            if began.elapsed() > Duration::from_secs(70) {
+                return changes;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let mut told = Vec::new();
+    let follow = async {
+        while let Some(event) = stream.next().await {
+            if let Ok(Event::Apply(node)) = event {
+                told.push((gap.is_open(), node.metadata.name.unwrap_or_default()));
+            }
+        }
+    };
+    let changes = tokio::select! { changes = looks => changes, () = follow => unreachable!() };
+    assert_eq!(told, [(true, "n2".to_owned())]);
+    let is_open: Vec<bool> = changes.iter().map(|(_, is_open)| *is_open).collect();
+    assert_eq!(is_open, [false, true, false, true, false], "{changes:?}");
+    let lasted = changes[4].0 - changes[3].0;
+    assert!((2000..=2200).contains(&lasted), "{changes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_gap_is_woken_when_it_closes() {
+    let gap = Gap::default();
+    gap.closed().await;
+    gap.open();
+    let (began, other) = (Instant::now(), gap.clone());
+    let closes = async {
+        sleep(Duration::from_secs(3)).await;
+        other.close();
+    };
+    tokio::join!(gap.closed(), gap.closed(), closes);
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+}

@@ -16,6 +16,9 @@ pub(super) const OVERDUE: Duration = Duration::from_secs(5);
 /// A watch that ends within this time has not begun.
 pub(super) const SHORTEST_WATCH: Duration = Duration::from_millis(200);
 
+/// How long after a watch was taken up again what had happened meanwhile may still be on its way.
+pub(super) const SETTLED: Duration = Duration::from_millis(100);
+
 /// Objects in a page of a list.
 pub(super) const PAGE: u32 = 500;
 /// Longest page, in bytes. A page of one object is shorter: etcd holds objects of at most 1.5 MB.

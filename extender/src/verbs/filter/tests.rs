@@ -1,0 +1,76 @@
+//! A refusal between two watches. Time stands still but for what is waited for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use neuron_core::catalog::Catalog;
+use neuron_core::pod::{BoundPod, PodSpec};
+use neuron_core::topology::Policy;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::index::{Advertised, Change, ObservedNode, ObservedPod, TopologyCache};
+
+fn spec() -> Value {
+    let limits = json!({"aws.amazon.com/neuron": "1"});
+    json!({"containers": [{"name": "main", "resources": {"limits": limits}}]})
+}
+
+/// An inf2.xlarge whose only device a pod holds.
+fn cluster() -> Arc<Cluster> {
+    let topologies = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
+    let cluster = Arc::new(Cluster::new(Index::new(topologies)));
+    let instance_type = Some("inf2.xlarge".to_owned());
+    let advertised = Advertised { any: true, devices: true, cores: true };
+    let node = ObservedNode { name: "n1".to_owned(), instance_type, report: None, advertised };
+    cluster.write(|index| index.change_nodes(Change::Listed(vec![node])));
+    let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [0]}}});
+    let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
+    let spec: PodSpec = serde_json::from_value(spec()).unwrap();
+    let pod = BoundPod::new("default", "held", "held", annotations, &spec, None);
+    let held = ObservedPod { node: Some("n1".to_owned()), unschedulable: false, pod };
+    cluster.write(|index| index.change_pods(Change::Listed(vec![held])));
+    cluster
+}
+
+/// What filter answers for a pod that asks for one device.
+async fn answer(cluster: &Arc<Cluster>) -> Value {
+    let metadata = json!({"name": "asks", "namespace": "default", "uid": "asks"});
+    let body = json!({"Pod": {"metadata": metadata, "spec": spec()}, "NodeNames": ["n1"]}).to_string();
+    let answer = Filter::new(Arc::clone(cluster)).filter(serde_json::from_str(&body).unwrap()).await;
+    serde_json::to_value(answer).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_for_what_the_next_watch_tells() {
+    let cluster = cluster();
+    assert_eq!(answer(&cluster).await["NodeNames"], json!([]), "no watch has ended");
+    cluster.pod_gap.open();
+    let told = async {
+        sleep(Duration::from_millis(300)).await;
+        cluster.write(|index| index.change_pods(Change::Gone("held".to_owned())));
+        cluster.pod_gap.close();
+    };
+    let (answer, ()) = tokio::join!(answer(&cluster), told);
+    assert_eq!((&answer["NodeNames"], &answer["Error"]), (&json!(["n1"]), &json!("")), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_an_error_where_no_watch_tells_anything_for_a_second() {
+    let (cluster, began) = (cluster(), Instant::now());
+    cluster.node_gap.open();
+    let answer = answer(&cluster).await;
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+    let why = "the watch of pods and nodes is being taken up again, so what is free is not known; try again";
+    assert_eq!(answer["Error"], why, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_fits_is_given_at_once() {
+    let (cluster, began) = (cluster(), Instant::now());
+    cluster.write(|index| index.change_pods(Change::Gone("held".to_owned())));
+    cluster.pod_gap.open();
+    assert_eq!(answer(&cluster).await["NodeNames"], json!(["n1"]));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
