@@ -86,7 +86,8 @@ impl Engine {
     /// ended.
     fn recorded(&self, machine: &Machine, question: &Question) -> (Option<CoreSet>, bool) {
         let (state, slots) = self.current(machine);
-        let offer = state.ledger.offer(&slots, question);
+        let unhealthy = machine.topology.cores_of(machine.unhealthy());
+        let offer = state.ledger.offer(&slots, question, unhealthy);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
         let is_late = offer.is_none()
             && held.intersects(question.available)

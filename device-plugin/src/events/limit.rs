@@ -7,10 +7,12 @@ use tokio::time::Instant;
 
 /// How long an event stands for the same one again.
 const SAME: Duration = Duration::from_secs(60);
-/// How many events a plugin writes at most within [`WINDOW`]; kubelet's own limit is 25 for one object, and one in five minutes after
-/// those.
+/// How many events a plugin writes at most within [`WINDOW`].
 const MOST: usize = 100;
-/// The time that [`MOST`] is for.
+/// How many of them about one object: kubelet asks again and again for a container that it cannot start, each time for other ids. Its
+/// own limit is 25 for one object, and one in five minutes after those.
+const MOST_OF_OBJECT: usize = 20;
+/// The time that [`MOST`] and [`MOST_OF_OBJECT`] are for.
 const WINDOW: Duration = Duration::from_secs(300);
 
 /// What makes an event the same as another: the object's UID, the reason and the note.
@@ -30,7 +32,8 @@ impl EventLimit {
         }
         let key = (uid.to_owned(), reason.to_owned(), note.to_owned());
         let is_known = self.written.iter().any(|(at, known)| now <= *at + SAME && *known == key);
-        if is_known || self.written.len() == MOST {
+        let of_object = self.written.iter().filter(|(_, (other, ..))| other == uid).count();
+        if is_known || of_object == MOST_OF_OBJECT || self.written.len() == MOST {
             return false;
         }
         self.written.push_back((now, key));
@@ -55,8 +58,15 @@ mod tests {
         let (mut limit, began) = (EventLimit::default(), Instant::now());
         let mut admitted = |second: u64| {
             let now = began + Duration::from_secs(second);
-            (0..200).filter(|one| limit.admits("u", "R", &format!("{second} {one}"), now)).count()
+            (0..200).filter(|one| limit.admits(&format!("u{one}"), "R", &second.to_string(), now)).count()
         };
         assert_eq!([admitted(0), admitted(300), admitted(301)], [100, 0, 100]);
+    }
+
+    #[test]
+    fn one_object_does_not_take_all_events() {
+        let (mut limit, now) = (EventLimit::default(), Instant::now());
+        let mut admitted = |uid| (0..30).filter(|one| limit.admits(uid, "R", &one.to_string(), now)).count();
+        assert_eq!([admitted("one"), admitted("other")], [20, 20]);
     }
 }

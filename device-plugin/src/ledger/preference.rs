@@ -69,14 +69,19 @@ impl Question {
 
 impl Ledger {
     /// The recorded set to offer for a question: of the earliest bound pod that asks for as much and was not given it yet, else of one
-    /// that was given another, so that the records together stay right about what is taken until each is corrected.
-    pub fn offer(&self, slots: &[Slot], question: &Question) -> Option<CoreSet> {
+    /// that was given another, so that the records together stay right about what is taken until each is corrected. A record of which
+    /// a container that waits would get `unhealthy` cores is of no use to the others of its pod either.
+    pub fn offer(&self, slots: &[Slot], question: &Question, unhealthy: CoreSet) -> Option<CoreSet> {
         let held = self.held(slots, question.name, question.trust).difference(question.must);
         let Question { resource, count, .. } = *question;
         let alike = slots.iter().filter(|slot| slot.resource == resource && slot.count == count);
         let others = alike.filter(|slot| !self.waits(slot));
-        let mut recorded =
-            self.waiting(slots, resource, count).chain(others).filter_map(|slot| slot.recorded);
+        let is_broken = |slot: &Slot| {
+            let waiting = slots.iter().filter(|own| own.uid == slot.uid && self.waits(own));
+            waiting.filter_map(|own| own.recorded).any(|set| set.intersects(unhealthy))
+        };
+        let waiting = self.waiting(slots, resource, count).filter(|slot| !is_broken(slot));
+        let mut recorded = waiting.chain(others).filter_map(|slot| slot.recorded);
         recorded.find(|set| question.allows(*set) && !set.intersects(held))
     }
 

@@ -134,7 +134,7 @@ impl Node {
         let (available, must) = (set(available), set(must));
         let question =
             Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
-        self.ledger.offer(&self.slots, &question)
+        self.ledger.offer(&self.slots, &question, CoreSet::EMPTY)
     }
 }
 

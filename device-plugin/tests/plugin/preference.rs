@@ -103,6 +103,7 @@ fn who_trusts_kubelet_is_offered_what_it_takes_for_free_under_its_own_name() {
         node.ledger.offer(
             &node.slots,
             &Question { name: NEURON, resource: Device, count: 2, available, must, trust },
+            CoreSet::EMPTY,
         )
     };
     assert_eq!((offer(&node, Trust::Nobody), offer(&node, Trust::Kubelet)), (None, Some(set("0,1"))));
@@ -118,7 +119,7 @@ fn a_record_that_cannot_be_offered_stands_not_in_its_own_pods_way() {
     let (available, must) = (set("0,1,3,4,5,6,7"), CoreSet::EMPTY);
     let question =
         Question { name: NEURON, resource: Device, count: 2, available, must, trust: Trust::Nobody };
-    assert_eq!(node.ledger.offer(&node.slots, &question), None);
+    assert_eq!(node.ledger.offer(&node.slots, &question, CoreSet::EMPTY), None);
     assert_eq!(node.ledger.taken(&node.slots, &question), set("5,6,7,9"));
 }
 
@@ -154,4 +155,16 @@ fn what_a_container_got_under_its_other_name_counts_though_it_is_not_written_dow
     };
     let pod = node.ledger.amid_admission(&node.slots, &question).unwrap();
     assert_eq!((pod.container, pod.given), (0, vec![(0, Device, set("0,1"))]));
+}
+
+#[test]
+fn a_record_that_names_an_unhealthy_device_is_offered_to_no_container_of_its_pod() {
+    // Device 8 broke after the pod was bound: what is chosen for `first` has to leave a set to `main`.
+    let first = Slot { container: "first".to_owned(), ..slot("p", Device, 1, "2") };
+    let node = Node::new(vec![first, slot("p", Device, 4, "7,8,9,10")]);
+    let (available, must) = (set("0,1,2,3,4,5,6,7,9,10"), CoreSet::EMPTY);
+    let question =
+        Question { name: NEURON, resource: Device, count: 1, available, must, trust: Trust::Nobody };
+    assert_eq!(node.ledger.offer(&node.slots, &question, CoreSet::EMPTY), Some(set("2")));
+    assert_eq!(node.ledger.offer(&node.slots, &question, set("8")), None);
 }
