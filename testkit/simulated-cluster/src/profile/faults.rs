@@ -137,10 +137,7 @@ impl Generated {
                 let (part, on) = self.part(draws);
                 Some(What::Away { part, on, seconds })
             }
-            Kind::Second => {
-                let program = self.program(draws);
-                program.map(|(part, on)| What::Second { part, on, seconds: seconds.min(180) })
-            }
+            Kind::Second => return self.second(draws, at, seconds.min(180)),
             Kind::Skew => {
                 let (part, on) = self.part(draws);
                 Some(What::Skew { part, on, milliseconds: draws.i64(-600_000..=600_000) })
@@ -184,6 +181,20 @@ impl Generated {
             }
         };
         what.map(|what| Event { at, what }).into_iter().collect()
+    }
+
+    /// A second program beside the first, which on a node may be frozen, as a plugin is whose node swaps.
+    fn second(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
+        let (Some((part, on)), is_frozen) = (self.program(draws), draws.u8(..3) == 0) else {
+            return Vec::new();
+        };
+        let mut events = Vec::new();
+        if is_frozen && matches!(on, Place::Node(_)) {
+            let what = What::Freeze { part: part.clone(), on: on.clone(), seconds: seconds.min(120) };
+            events.push(Event { at, what });
+        }
+        events.push(Event { at: at + 1, what: What::Second { part, on, seconds } });
+        events
     }
 
     /// How long a fault lasts that is over in time; none where there is no time left.
