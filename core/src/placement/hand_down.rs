@@ -79,7 +79,8 @@ fn choose(all: u32, some: u32) -> Option<u64> {
     if some > all {
         return Some(0);
     }
-    (0..some).try_fold(1u64, |ways, at| {
+    // To choose the others is the same, and of all there is one choice: no step on the way is larger than the result.
+    (0..some.min(all - some)).try_fold(1u64, |ways, at| {
         Some(ways.checked_mul(u64::from(all - at))? / u64::from(at + 1)).filter(|ways| *ways < 1 << 48)
     })
 }
@@ -93,6 +94,7 @@ mod tests {
         assert_eq!(choose(16, 8), Some(12_870));
         assert_eq!(choose(3, 0), Some(1));
         assert_eq!(choose(3, 4), Some(0));
+        assert_eq!((choose(60, 60), choose(128, 127)), (Some(1), Some(128)));
         assert_eq!(choose(128, 64), None);
     }
 }

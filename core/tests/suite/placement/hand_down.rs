@@ -158,6 +158,21 @@ fn a_handed_down_set_is_held_once() {
     assert_eq!(placement.union_cores(), placement.containers[0].cores);
 }
 
+#[rstest]
+#[case("inf1.24xlarge", 1, 60)]
+#[case("trn2.48xlarge", 1, 128)]
+#[case("trn2.48xlarge", 2, 64)]
+fn as_many_cores_as_an_init_container_hands_down_are_all_of_them(
+    #[case] instance_type: &str,
+    #[case] lnc: u8,
+    #[case] count: u32,
+) {
+    let node = node_at(instance_type, lnc, Policy::Documented, "", "");
+    let placement = place(&pod(&[(Init, 0, count), (App, 0, count)]), &node).unwrap();
+    assert_eq!(placement.containers[0].cores, placement.containers[1].cores);
+    assert_eq!(placement.union_cores().len(), count);
+}
+
 /// So many init containers whose devices go on to a sidecar that takes one, so that the app container finds no row: as
 /// much work as a pod's author can make without asking for more hardware than a node has.
 fn many_inits(inits: usize) -> Vec<(Role, u32, u32)> {
