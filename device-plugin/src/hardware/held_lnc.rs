@@ -24,7 +24,7 @@ pub enum HeldLnc {
     HighestCore {
         /// The id.
         core: u8,
-        /// Whether it knows all ids; else higher ones may be withdrawn (`--cross-resource`).
+        /// Whether it knows all ids; else higher ones may be withdrawn (`--cross-resource`), or unhealthy as all are.
         is_sure: bool,
     },
 }
@@ -41,7 +41,7 @@ impl HeldLnc {
         cross_resource: CrossResource,
     ) -> Option<HeldLnc> {
         let held = checkpoint.held().await;
-        let is_sure = cross_resource == CrossResource::Refuse || !held.devices;
+        let is_sure = held.lists_cores && (cross_resource == CrossResource::Refuse || !held.devices);
         let report = match last {
             Ok(report) => report,
             Err(reason) => return HeldLnc::without_api(&held, is_sure, node, reason),

@@ -48,6 +48,8 @@ pub struct Held {
     pub highest_core: Option<u8>,
     /// Whether a pod has ids of whole devices.
     pub devices: bool,
+    /// Whether kubelet offers cores. It lists healthy ones alone: while the driver is gone it has none, whatever the LNC.
+    pub lists_cores: bool,
 }
 
 /// Why the file says nothing.
@@ -182,7 +184,9 @@ impl Held {
         }
         for (name, ids) in data.registered_devices.into_iter().flatten() {
             if unit_of(&name).is_some() {
-                held.highest_core = held.highest_core.max(ids.iter().flatten().filter_map(core).max());
+                let highest = ids.iter().flatten().filter_map(core).max();
+                held.lists_cores |= highest.is_some();
+                held.highest_core = held.highest_core.max(highest);
             }
         }
         Ok(held)
