@@ -29,6 +29,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: event not written",
     "plugin: folder not watched",
     "plugin: kubelet asked again",
+    "plugin: kubelet asked whose question it is",
     "plugin: kubelet away",
     "plugin: kubelet refused to tell its pods",
     "plugin: kubelet restarted",

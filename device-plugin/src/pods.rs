@@ -110,12 +110,16 @@ impl Pods {
         if unread_prefers_nothing() {
             return self.read_live().await;
         }
+        if self.ask_kubelet().await.is_some() { Ok(()) } else { self.read_live().await }
+    }
+
+    /// Asks kubelet for its pods. What it told; none where it does not.
+    pub async fn ask_kubelet(&self) -> Option<Told> {
         let asked = Instant::now();
         let told = self.kubelet.list().await;
         let told = told.map(|pods| Told::new(asked, pods.iter().filter_map(node_pod).collect())).ok();
-        let is_told = told.is_some();
-        self.state().set_told(told);
-        if is_told { Ok(()) } else { self.read_live().await }
+        self.state().set_told(told.clone());
+        told
     }
 
     /// Reads the pods from the API server itself.

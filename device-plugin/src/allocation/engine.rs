@@ -33,7 +33,7 @@ use crate::status::Status;
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How long a look at the pods may take beyond the time for which a question may wait.
-const LAST_READ: Duration = Duration::from_secs(1);
+pub(super) const LAST_READ: Duration = Duration::from_secs(1);
 
 /// What the services share.
 pub struct Engine {

@@ -6,14 +6,15 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::best_set;
 use runtime::reached;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use crate::allocation::engine::Engine;
+use crate::allocation::engine::{Engine, LAST_READ};
 use crate::allocation::refusal::AllocationRefusal;
 use crate::handover::mode::HandoverMode;
 use crate::hardware::machine::Machine;
 use crate::ledger::holders::Trust;
 use crate::ledger::preference::Question;
+use crate::ledger::told::Told;
 use crate::metrics::Call;
 use crate::resource::{AdvertisedResource, ids_of, known_cores};
 
@@ -39,9 +40,10 @@ impl Engine {
         let (deadline, unread_deadline) = (began + self.holder_timeout, began + self.api_timeout);
         let mut changes = self.pods.changes();
         let (mut is_live, mut is_read) = (false, false);
+        let told = self.told_who_asks(&machine, &question).await;
         loop {
             self.read_checkpoint(&machine).await;
-            let (recorded, is_late) = self.recorded(&machine, &question);
+            let (recorded, is_late) = self.recorded(&machine, &question, told.as_ref());
             // Where the pods cannot be read for long any linked set will do; none at all is worth asking for them again.
             let choose = |question| self.choose(&machine, question, CoreSet::EMPTY);
             let is_guess = || Instant::now() >= unread_deadline && choose(&question).is_some();
@@ -51,7 +53,7 @@ impl Engine {
                 let trusting = Question { trust: Trust::Kubelet, ..question };
                 let set = recorded
                     .or_else(|| choose(&question))
-                    .or_else(|| self.recorded(&machine, &trusting).0)
+                    .or_else(|| self.recorded(&machine, &trusting, told.as_ref()).0)
                     .or_else(|| choose(&trusting))
                     .or_else(|| self.choose_promised(&machine, &question));
                 let Some(set) = set else { return Ok(Vec::new()) };
@@ -82,10 +84,33 @@ impl Engine {
         }
     }
 
+    /// What kubelet tells of its pods, where it matters which one asks: it has a pod before it asks for it, and may not have one yet
+    /// that was bound earlier.
+    async fn told_who_asks(&self, machine: &Machine, question: &Question) -> Option<Told> {
+        let is_unsure = {
+            let (state, slots) = self.current(machine);
+            state.ledger.is_unsure(&slots, question)
+        };
+        if !is_unsure {
+            return None;
+        }
+        reached("plugin: kubelet asked whose question it is");
+        timeout(LAST_READ, self.pods.ask_kubelet()).await.unwrap_or_default()
+    }
+
     /// The recorded set to prefer, and if there is none, whether one may yet be: kubelet offers what a pod holds that it knows to have
-    /// ended.
-    fn recorded(&self, machine: &Machine, question: &Question) -> (Option<CoreSet>, bool) {
+    /// ended. With what kubelet has told, only records of pods that it has.
+    fn recorded(
+        &self,
+        machine: &Machine,
+        question: &Question,
+        told: Option<&Told>,
+    ) -> (Option<CoreSet>, bool) {
         let (state, slots) = self.current(machine);
+        let slots = match told {
+            Some(told) => state.ledger.of_kubelet(&slots, told),
+            None => slots,
+        };
         let unhealthy = machine.topology.cores_of(machine.unhealthy());
         let offer = state.ledger.offer(&slots, question, unhealthy);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);

@@ -11,6 +11,7 @@ use crate::ledger::Ledger;
 use crate::ledger::answer::Asked;
 use crate::ledger::holders::Trust;
 use crate::ledger::slot::Slot;
+use crate::ledger::told::Told;
 
 /// A question for the ids to prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,24 @@ impl Ledger {
     pub fn has_record_for(&self, slots: &[Slot], question: &Question) -> bool {
         let waiting = self.waiting(slots, question.resource, question.count);
         waiting.filter_map(|slot| slot.recorded).any(|set| question.allows(set))
+    }
+
+    /// Whether pods that may be asking differ in what else they ask for: then it matters which one asks, and no question says it.
+    pub fn is_unsure(&self, slots: &[Slot], question: &Question) -> bool {
+        let asks_for = |uid: &str| {
+            let own = slots.iter().filter(|slot| slot.uid == uid);
+            own.map(|slot| (slot.role, slot.resource, slot.count)).collect::<Vec<_>>()
+        };
+        let mut asking =
+            self.waiting(slots, question.resource, question.count).map(|slot| asks_for(&slot.uid));
+        let first = asking.next();
+        asking.any(|other| first.as_ref() != Some(&other))
+    }
+
+    /// The slots without those for which kubelet cannot be asking: of pods that wait and that it does not have.
+    pub fn of_kubelet(&self, slots: &[Slot], told: &Told) -> Vec<Slot> {
+        let may_ask = |slot: &&Slot| !self.waits(slot) || told.has(&slot.kubelet_uid);
+        slots.iter().filter(may_ask).cloned().collect()
     }
 
     /// Whether a pod that may be asking has more to get than what is asked for: what its containers get depends on one another, as what

@@ -63,9 +63,14 @@ impl Told {
         pods
     }
 
+    /// Whether kubelet had the pod when it was asked.
+    pub fn has(&self, kubelet_uid: &str) -> bool {
+        self.pods.contains_key(kubelet_uid)
+    }
+
     /// Whether kubelet has forgotten the pod, to which it had given something by `given`: it had no such pod when it was asked after that.
     pub fn has_forgotten(&self, kubelet_uid: &str, given: Option<Instant>) -> bool {
-        !self.pods.contains_key(kubelet_uid) && given.is_none_or(|given| self.asked > given)
+        !self.has(kubelet_uid) && given.is_none_or(|given| self.asked > given)
     }
 }
 
