@@ -80,6 +80,9 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     if refused.truth.are_preferences_ignored(&refused.pod.node, ANSWERED) {
         return None;
     }
+    if was_taken_for_another(machine, refused) {
+        return None;
+    }
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
     let mut taken: Units = held.union(broken).copied().collect();
     taken.extend(ended_since_advice(refused).flat_map(|container| container.units.iter().copied()));
@@ -89,6 +92,18 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     }
     can_run(machine, &refused.pod.object, &taken)
         .then(|| "kubelet was advised no set although one is free".to_owned())
+}
+
+/// Whether a container of the pod has what the record of another one says that waits: kubelet admitted the pod before that one, and no
+/// question says who asks. What the pod's other containers need may then be somebody else's. From Kubernetes 1.37 on kubelet tells which
+/// pods it has, but may not answer.
+fn was_taken_for_another(machine: &Machine, refused: &RefusedPod<'_>) -> bool {
+    let RefusedPod { truth, pod, books, .. } = refused;
+    let own: Units =
+        books.iter().filter(|((uid, _), _)| *uid == pod.uid).flat_map(|(_, units)| units.clone()).collect();
+    let waits = |other: &&PodTruth| other.uid != pod.uid && truth.containers_of(other).next().is_none();
+    let mut waiting = truth.live_on(&pod.node).filter(waits);
+    waiting.any(|other| !recorded_of(machine, &other.object).is_disjoint(&own))
 }
 
 /// Whether the holder that is named is admitted for the second time: a kubelet that starts with an older list does not see a pod that

@@ -1,6 +1,6 @@
 //! What would make a run depend on more than its seed is kept out of the crates that ask a `System` in a simulation, by their
-//! `clippy.toml`: clippy reads the nearest one only, so that each has to say all of it. `core` asks for nothing, and of `fake-neuron`
-//! and `e2e/engine` a simulation uses functions alone.
+//! `clippy.toml`: clippy reads the nearest one only, so that each has to say all of it. `core` asks for nothing, of `fake-neuron`
+//! a simulation uses functions alone, and what `e2e/engine` simulates, its scenarios, compares outcomes and no hashes.
 #![allow(clippy::unwrap_used, reason = "a failing test should say where")]
 #![allow(clippy::disallowed_methods, reason = "a test reads the sources")]
 

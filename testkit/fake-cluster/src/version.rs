@@ -21,8 +21,8 @@ pub enum Version {
 }
 
 /// What one version does and another does not (docs/reference/kubernetes.md §8). The number in brackets is the first
-/// version that does it. What differs and has no row is not there in either: preemption and its text, the events of kubelet, in-place
-/// resize, and kubelet's Pods API.
+/// version that does it. What differs and has no row is not there in either: preemption and its text, the events of kubelet, and
+/// in-place resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     /// The release whose sources and runs the rest is taken from. `/version` and the Node's `kubeletVersion` say it.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use simulator::executor::Order;
 use simulator::trace::Sink;
-use simulator::{Options, POLL_LIMIT, Simulation};
-use tokio::time::{Instant, sleep_until};
+use simulator::{How, Options, POLL_LIMIT, Simulation};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::observer::{Known, Seen, Violation, Violations, without_numbers};
 use crate::plan::{Event, EventSource, Plan};
@@ -57,6 +57,8 @@ impl Default for RunOptions {
 
 /// Simulated time after which it is told how far a run is.
 const TELL: Duration = Duration::from_secs(600);
+/// Simulated time until a panic ends the run at the latest.
+const PANICS_SEEN: Duration = Duration::from_secs(10);
 
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -166,8 +168,11 @@ pub fn run(
         ends_with(signature, format!("{} panicked at {}: {}", panic.part, panic.location, panic.message));
     }
     if let Some(stuck) = finished.stuck {
-        let text = format!("a poll of {} has not returned for {:?}", stuck.part, stuck.limit);
-        ends_with(format!("{STUCK}: {}: a poll does not return", kind(&stuck.part)), text);
+        let what = match &stuck.how {
+            How::PollDoesNotReturn { .. } => "a poll does not return",
+            How::TimeStandsStill { .. } => "time stands still",
+        };
+        ends_with(format!("{STUCK}: {}: {what}", kind(&stuck.part)), stuck.to_string());
     }
     let is_unknown = |signature: &&String| !known.iter().any(|known| known.is(signature));
     summary.unknown = summary.violations.0.keys().filter(is_unknown).cloned().collect();
@@ -240,6 +245,8 @@ impl Run {
                 biased;
                 Ok(()) = violations.changed() => {}
                 () = what.as_mut() => return true,
+                // Nobody is told of a panic.
+                () = sleep(PANICS_SEEN) => {}
             }
         }
     }

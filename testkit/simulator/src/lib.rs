@@ -62,4 +62,4 @@ pub use self::panics::Panic;
 pub use self::parts::Activity;
 pub use self::process::Process;
 pub use self::simulation::{Finished, Options, POLL_LIMIT, Simulation, run};
-pub use self::watchdog::Stuck;
+pub use self::watchdog::{How, Stuck};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use simulator::executor::Order;
-use simulator::{Finished, Options, Simulation, Stuck, run};
+use simulator::{Finished, How, Options, Simulation, Stuck, run};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -88,6 +88,23 @@ fn panics_are_told_with_their_part() {
 }
 
 #[test]
+fn tasks_that_wake_each_other_without_end_while_no_time_passes_end_the_run() {
+    let finished = run(Options::new(1), async |simulation: Simulation| {
+        let system = simulation.host("h").process("p").system();
+        sleep(Duration::from_secs(5)).await;
+        system.spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+        sleep(Duration::from_secs(5)).await;
+    });
+    let stuck = finished.stuck.unwrap();
+    assert!(stuck.part == "p" && matches!(stuck.how, How::TimeStandsStill { .. }), "{stuck}");
+    assert_eq!((finished.result, finished.elapsed), (None, Duration::from_secs(5)));
+}
+
+#[test]
 fn a_poll_that_does_not_return_ends_the_run_in_real_time() {
     let (go_on, stuck) = mpsc::channel::<()>();
     let (over, is_over) = mpsc::channel::<()>();
@@ -99,7 +116,8 @@ fn a_poll_that_does_not_return_ends_the_run_in_real_time() {
         simulation.event("p", format_args!("spins"));
         simulation.host("h").process("p").system().spawn(async move { stuck.recv().unwrap() }).await
     });
-    assert_eq!(finished.stuck, Some(Stuck { part: "p".to_owned(), limit }));
+    let how = How::PollDoesNotReturn { limit };
+    assert_eq!(finished.stuck, Some(Stuck { part: "p".to_owned(), how }));
     assert_eq!((finished.result, finished.elapsed), (None, Duration::from_secs(5)));
     assert_eq!(finished.last_events[0], "0d 00:00:05.000 p: spins");
     // When the poll returns after all, its thread ends.

@@ -47,7 +47,7 @@ fn result_of<T>(finished: Finished<anyhow::Result<T>>) -> anyhow::Result<T> {
         bail!("{} panicked at {}: {}", panic.part, panic.location, panic.message);
     }
     if let Some(stuck) = finished.stuck {
-        bail!("a poll of {} has not returned for {:?}", stuck.part, stuck.limit);
+        bail!(stuck);
     }
     finished.result.unwrap_or_else(|| Err(anyhow!("everything waits for what can never come")))
 }

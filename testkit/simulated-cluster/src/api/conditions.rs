@@ -17,7 +17,11 @@ pub(crate) struct Conditions {
 
 #[derive(Default)]
 struct State {
+    /// The rates while no fault of them lasts.
     rates: BTreeMap<Whose, ApiRates>,
+    /// Those of faults that last, the latest last, by their numbers.
+    overridden: Vec<(u64, Whose, ApiRates)>,
+    overrides: u64,
     /// How much later watches show everything.
     lags: BTreeMap<Place, Duration>,
     /// How many writes ago the state is that lists show to whom any will do.
@@ -31,12 +35,32 @@ struct State {
 }
 
 impl Conditions {
+    /// The rates now: those of the latest fault that lasts, or the settings'.
     pub(crate) fn rates(&self, whose: Whose) -> ApiRates {
-        self.state().rates.get(&whose).copied().unwrap_or_default()
+        let state = self.state();
+        let latest = state.overridden.iter().rfind(|(_, of, _)| *of == whose);
+        latest.map(|(.., rates)| *rates).or_else(|| state.rates.get(&whose).copied()).unwrap_or_default()
     }
 
+    /// These are the rates from now on. Faults of them are over.
     pub(crate) fn set_rates(&self, whose: Whose, rates: ApiRates) {
-        self.state().rates.insert(whose, rates);
+        let mut state = self.state();
+        state.overridden.retain(|(_, of, _)| *of != whose);
+        state.rates.insert(whose, rates);
+    }
+
+    /// A fault with these rates begins. Its number, by which it ends.
+    pub(crate) fn override_rates(&self, whose: Whose, rates: ApiRates) -> u64 {
+        let mut state = self.state();
+        state.overrides += 1;
+        let number = state.overrides;
+        state.overridden.push((number, whose, rates));
+        number
+    }
+
+    /// The fault is over, whichever others last.
+    pub(crate) fn restore_rates(&self, number: u64) {
+        self.state().overridden.retain(|(other, ..)| *other != number);
     }
 
     pub(crate) fn lag(&self, place: Place) -> Duration {

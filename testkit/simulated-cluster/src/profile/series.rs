@@ -60,9 +60,10 @@ impl Generated {
         events
     }
 
-    /// A monitor on a node asks again and again, as they do every few seconds.
+    /// A monitor on a node asks again and again, as they do every few seconds; a bad one without a pause.
     pub(super) fn monitor(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
-        let (node, every) = (self.node(draws), draws.u64(500..=15_000));
+        let every = if draws.u8(..4) == 0 { 20..=200 } else { 500..=15_000 };
+        let (node, every) = (self.node(draws), draws.u64(every));
         let ends = at + u64::from(seconds) * 1000;
         let times = (at..=ends).step_by(every as usize).take(MOST_QUESTIONS);
         times.map(|at| Event { at, what: What::ForeignList { node } }).collect()

@@ -202,9 +202,8 @@ impl World {
     }
 
     fn api_faults(self: &Arc<Self>, whose: Whose, rates: ApiRates, seconds: u32) {
-        let before = self.conditions.rates(whose);
-        self.conditions.set_rates(whose, rates);
-        self.fault_lasts(seconds, move |world| world.conditions.set_rates(whose, before));
+        let number = self.conditions.override_rates(whose, rates);
+        self.fault_lasts(seconds, move |world| world.conditions.restore_rates(number));
     }
 
     fn list_as_a_stranger(self: &Arc<Self>, node: usize) {

@@ -18,7 +18,7 @@ use self::tasks::Tasks;
 use crate::process::{MayBePolled, Shared, Spawned};
 use crate::random::Rng;
 use crate::ready::TaskWaker;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{MOST_AT_ONE_INSTANT, Watchdog};
 
 /// How tasks that are ready at one instant are put in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,7 @@ impl<F: Future> Executor<F> {
     }
 
     fn poll_batches(&mut self) -> Poll<F::Output> {
+        let mut polls = 0;
         loop {
             let elapsed = self.began.elapsed();
             self.shared.clock.set_elapsed(elapsed);
@@ -157,6 +158,11 @@ impl<F: Future> Executor<F> {
             }
             self.idle.polled = true;
             let batch = std::mem::take(&mut self.batch);
+            // Time passes when nothing is ready.
+            polls += batch.len() as u64;
+            if polls > MOST_AT_ONE_INSTANT {
+                self.watchdog.time_stands_still(polls);
+            }
             for id in &batch {
                 if *id != MAIN {
                     self.poll_task(*id, elapsed);

@@ -37,7 +37,7 @@ pub struct Finished<T> {
     pub last_events: Vec<String>,
     /// Simulated time.
     pub elapsed: Duration,
-    /// The poll that did not return, if one did not. What only its thread knows is missing: panics and branches.
+    /// What did not end, if something did not. What only its thread knows is missing: panics and branches.
     pub stuck: Option<Stuck>,
     /// Every panic, in order.
     pub panics: Vec<Panic>,
@@ -86,8 +86,8 @@ where
         });
         (result, runtime::counted_branches(), panics::caught_on_this_thread())
     });
-    let stuck =
-        watchdog.wait(&ended, limit).map(|part| Stuck { part: shared.parts.name(part).to_string(), limit });
+    let stuck = watchdog.wait(&ended, limit);
+    let stuck = stuck.map(|(part, how)| Stuck { part: shared.parts.name(part).to_string(), how });
     let (result, branches, panics) = match simulated {
         Ok(thread) if stuck.is_none() => thread.join().unwrap_or_default(),
         _ => Default::default(),
