@@ -122,7 +122,12 @@ impl Discovery<'_> {
                 path: root.join(sysfs::DEVICES),
             });
         }
-        let devices = self.devices(ids).await?;
+        let devices = match self.devices(ids).await {
+            Ok(devices) => devices,
+            // The catalog says what a machine of that type has; its devices are unhealthy until they can be read.
+            Err(_) if known.is_some() => BTreeMap::new(),
+            Err(error) => return Err(error.into()),
+        };
         let configured = sysfs::lnc(system, root).await?;
         let lnc = held.and_then(|held| held.of(&instance_type, known)).or(configured);
         let (topology, generation, default_lnc) = match known {
@@ -183,6 +188,9 @@ impl Discovery<'_> {
     }
 
     /// What the driver says about each device whose files make sense, by id.
+    ///
+    /// # Errors
+    /// None do.
     async fn devices(&self, ids: DeviceSet) -> Result<BTreeMap<u8, Shape>, FileError> {
         let read = async |id| {
             let mut files = DeviceFiles::new(self.root, id);

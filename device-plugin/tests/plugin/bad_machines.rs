@@ -63,20 +63,10 @@ fn write(path: impl AsRef<Path>, text: &str) {
     Some("NEURON_LOGICAL_NC_CONFIG=2"),
     "instance type inf2.xlarge cannot run with LNC 2; use 1"
 )]
-#[case::core_count(
-    "sys/devices/virtual/neuron_device/neuron0/core_count",
-    Some("many"),
-    "R/sys/devices/virtual/neuron_device/neuron0/core_count holds \"many\", expected a number of cores, 1 to 128"
-)]
 #[case::other_core_count(
     "sys/devices/virtual/neuron_device/neuron0/core_count",
     Some("8"),
     "R/sys/devices/virtual/neuron_device/neuron0/core_count holds 8, but a device of instance type inf2.xlarge has 2 cores; set --instance-type to what this machine is"
-)]
-#[case::links(
-    "sys/devices/virtual/neuron_device/neuron0/connected_devices",
-    Some("1; 2\n"),
-    "R/sys/devices/virtual/neuron_device/neuron0/connected_devices holds \"1; 2\\n\", expected device ids separated by commas"
 )]
 #[tokio::test]
 async fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] message: &str) {
@@ -91,6 +81,23 @@ async fn one_file(#[case] file: &str, #[case] text: Option<&str>, #[case] messag
         None => fs::remove_file(&path).unwrap(),
     }
     assert_eq!(look(dir.path(), None).await.unwrap_err(), message);
+}
+
+#[rstest]
+#[case::core_count("core_count", "many", "holds \"many\", expected a number of cores, 1 to 128")]
+#[case::links("connected_devices", "1; 2\n", "holds \"1; 2\\n\", expected device ids separated by commas")]
+#[tokio::test]
+async fn a_machine_of_a_known_type_without_a_good_device_is_one_of_that_type(
+    #[case] file: &str,
+    #[case] text: &str,
+    #[case] message: &str,
+) {
+    let dir = tempfile::tempdir().unwrap();
+    let _machine = machine("inf2.xlarge", dir.path());
+    write(dir.path().join(DEVICES).join("neuron0").join(file), text);
+    let found = look(dir.path(), None).await.unwrap();
+    assert_eq!((found.topology.devices(), found.topology.cores()), (1, 2));
+    assert_eq!(faults(&found, dir.path()), [format!("0: R/{DEVICES}/neuron0/{file} {message}")]);
 }
 
 #[tokio::test]
