@@ -26,6 +26,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: explanation no longer needed",
     "extender: explanation tried again",
     "extender: filter before the first lists",
+    "extender: filter between two watches",
     "extender: filter met an unknown holder",
     "extender: filter of a pod with a claim refused",
     "extender: filter of a pod with a reservation",

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use runtime::Gap;
 use tokio::sync::{Notify, SetOnce};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::{Indeterminate, Index};
 
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a call waits for a watch that is being taken up again.
+/// How long after the end of a watch calls wait for the next one.
 const GAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the extender knows of pods and nodes.
@@ -78,14 +78,14 @@ impl Cluster {
         self.pod_gap.is_open() || self.node_gap.is_open()
     }
 
-    /// Waits until both watches tell again what happens, a second at most.
+    /// Waits until both watches tell again what happens, for a second at most after they ended: kube-scheduler asks for one pod after
+    /// another, and each would wait.
     pub(crate) async fn watches_again(&self) {
-        let both = async {
-            self.pod_gap.closed().await;
-            self.node_gap.closed().await;
-        };
-        // A caller looks again, whether they do or not.
-        let _ = timeout(GAP_TIMEOUT, both).await;
+        for gap in [&self.pod_gap, &self.node_gap] {
+            let Some(since) = gap.since() else { continue };
+            // The caller looks again, whether they do or not.
+            let _ = timeout_at(since + GAP_TIMEOUT, gap.closed()).await;
+        }
     }
 
     /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.

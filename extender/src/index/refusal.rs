@@ -141,7 +141,9 @@ pub(crate) enum Indeterminate {
     )]
     Disconnected,
     /// A watch has ended, as each does once a minute, and the next one tells nothing yet.
-    #[error("the watch of pods and nodes is being taken up again, so what is free is not known; try again")]
+    #[error(
+        "the watch of pods and nodes is being taken up again, so what is free is not known; kube-scheduler tries again by itself"
+    )]
     BetweenWatches,
     /// Nodes have holders of which nothing says what they hold.
     #[error("{0}")]

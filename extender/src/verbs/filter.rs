@@ -45,14 +45,15 @@ impl Filter {
                 .await
                 .inspect_err(|_| reached("extender: filter before the first lists"))?;
             // kube-scheduler may have seen meanwhile what the watch will tell, and would not ask again after a refusal.
-            let again = self.cluster.is_between_watches().then(|| (nodes.clone(), node_names.clone()));
-            let answer = self.answer(&pod, nodes, node_names);
-            let (Err(Indeterminate::BetweenWatches), Some((nodes, node_names))) = (&answer, again) else {
-                return answer;
-            };
-            reached("extender: refusal put off between two watches");
-            self.cluster.watches_again().await;
-            self.answer(&pod, nodes, node_names)
+            if self.cluster.is_between_watches() {
+                let answer = self.answer(&pod, nodes.clone(), node_names.clone(), AtGap::Waits);
+                if !matches!(answer, Err(Indeterminate::BetweenWatches)) {
+                    return answer;
+                }
+                reached("extender: refusal put off between two watches");
+                self.cluster.watches_again().await;
+            }
+            self.answer(&pod, nodes, node_names, AtGap::Tells)
         };
         answer.instrument(span).await.unwrap_or_else(FilterResult::failure)
     }
@@ -64,6 +65,7 @@ impl Filter {
         pod: &PodToPlace,
         nodes: Option<NodeList<'a>>,
         node_names: Option<Vec<NodeName<'a>>>,
+        at_gap: AtGap,
     ) -> Result<FilterResult<'a>, Indeterminate> {
         let uid = &pod.metadata.uid;
         let status = pod.status.as_ref();
@@ -99,7 +101,11 @@ impl Filter {
             reached("extender: filter while a watch is disconnected");
             Some(Indeterminate::Disconnected)
         } else if self.cluster.is_between_watches() {
-            return Err(Indeterminate::BetweenWatches);
+            if at_gap == AtGap::Waits {
+                return Err(Indeterminate::BetweenWatches);
+            }
+            reached("extender: filter between two watches");
+            Some(Indeterminate::BetweenWatches)
         } else if !unknown_holders.is_empty() {
             reached("extender: filter met an unknown holder");
             Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
@@ -117,6 +123,15 @@ impl Filter {
             }
         }
     }
+}
+
+/// What becomes of a refusal between two watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtGap {
+    /// The caller waits for what the next watch tells, and asks again.
+    Waits,
+    /// It is told, and logged, that nothing is known.
+    Tells,
 }
 
 /// How many nodes can take the pod.

@@ -1,10 +1,10 @@
-//! Between the end of one watch and what the next one tells first, nobody knows what has happened. Opened and closed by the watch,
-//! asked by whoever decides by what it has told.
+//! A [`Gap`] is open from the end of one watch until the next has told what happened since. Opened and closed by the watch, asked by
+//! whoever decides by what it has told.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Whether a watch is between two requests. Clones share it; closed at first.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub struct Gap(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    is_open: AtomicBool,
+    opened: Mutex<Option<Instant>>,
     /// Not a `tokio::sync::watch`, which wakes its waiters in a random order.
     closed: Notify,
 }
@@ -20,19 +20,26 @@ struct State {
 impl Gap {
     /// What has happened since the last event is not known from now on.
     pub fn open(&self) {
-        self.0.is_open.store(true, Ordering::SeqCst);
+        self.opened(|opened| {
+            opened.get_or_insert_with(Instant::now);
+        });
     }
 
     /// What had happened meanwhile has been told.
     pub fn close(&self) {
-        if self.0.is_open.swap(false, Ordering::SeqCst) {
+        if self.opened(Option::take).is_some() {
             self.0.closed.notify_waiters();
         }
     }
 
     /// Whether something may have happened that is not told yet.
     pub fn is_open(&self) -> bool {
-        self.0.is_open.load(Ordering::SeqCst)
+        self.since().is_some()
+    }
+
+    /// Since when something may have happened that is not told yet; none where everything is.
+    pub fn since(&self) -> Option<Instant> {
+        self.opened(|opened| *opened)
     }
 
     /// Waits until it is closed.
@@ -45,5 +52,9 @@ impl Gap {
             }
             closed.await;
         }
+    }
+
+    fn opened<R>(&self, look: impl FnOnce(&mut Option<Instant>) -> R) -> R {
+        look(&mut self.0.opened.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

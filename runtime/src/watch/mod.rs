@@ -156,6 +156,8 @@ impl<K: 'static, E: Encoding<K>> Watch<K, E> {
             State::Listing(listing) => match listing.next(&self.source).await? {
                 Listed::Object(object) => Ok(Event::InitApply(object)),
                 Listed::Done(version) => {
+                    // What happens from now on is told by a watch that has not begun yet.
+                    self.source.gap.open();
                     self.state = State::Watching(Changes::since(version));
                     Ok(Event::InitDone)
                 }

@@ -62,8 +62,18 @@ async fn it_is_an_error_where_no_watch_tells_anything_for_a_second() {
     cluster.node_gap.open();
     let answer = answer(&cluster).await;
     assert_eq!(began.elapsed(), Duration::from_secs(1));
-    let why = "the watch of pods and nodes is being taken up again, so what is free is not known; try again";
+    let why = "the watch of pods and nodes is being taken up again, so what is free is not known; kube-scheduler tries again by itself";
     assert_eq!(answer["Error"], why, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_a_second_after_the_end_of_a_watch_and_not_a_second_each() {
+    let (cluster, began) = (cluster(), Instant::now());
+    cluster.pod_gap.open();
+    for _ in 0..5 {
+        assert_ne!(answer(&cluster).await["Error"], "");
+    }
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
