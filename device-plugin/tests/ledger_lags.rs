@@ -255,6 +255,7 @@ impl World {
             recorded: pod.record,
             started: pod.seen == Some(State::Runs),
             may_run: pod.seen == Some(State::Runs),
+            is_kubelets: true,
         };
         let slots: Vec<Slot> = live.map(slot).collect();
         let pods = &self.pods;

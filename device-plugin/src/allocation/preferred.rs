@@ -1,6 +1,6 @@
 //! Which ids suit best: the answer to GetPreferredAllocation.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
@@ -8,12 +8,13 @@ use neuron_core::placement::best_set;
 use runtime::reached;
 use tokio::time::{Instant, timeout};
 
-use crate::allocation::engine::{Engine, LAST_READ};
+use crate::allocation::engine::{Engine, LAST_READ, State};
 use crate::allocation::refusal::AllocationRefusal;
 use crate::handover::mode::HandoverMode;
 use crate::hardware::machine::Machine;
 use crate::ledger::holders::Trust;
-use crate::ledger::preference::Question;
+use crate::ledger::preference::{AmidAdmission, Question};
+use crate::ledger::slot::Slot;
 use crate::ledger::told::Told;
 use crate::metrics::Call;
 use crate::resource::{AdvertisedResource, ids_of, known_cores};
@@ -40,24 +41,29 @@ impl Engine {
         let (deadline, unread_deadline) = (began + self.holder_timeout, began + self.api_timeout);
         let mut changes = self.pods.changes();
         let (mut is_live, mut is_read) = (false, false);
-        let told = self.told_who_asks(&machine, &question).await;
+        let mut told = None;
         loop {
             self.read_checkpoint(&machine).await;
-            let (recorded, is_late) = self.recorded(&machine, &question, told.as_ref());
+            if told.is_none() {
+                told = self.told_who_asks(&machine, &question).await;
+            }
+            let asked = Asked { machine: &machine, told: told.as_ref() };
+            let (recorded, is_late) = self.recorded(&asked, &question);
             // Where the pods cannot be read for long any linked set will do; none at all is worth asking for them again.
-            let choose = |question| self.choose(&machine, question, CoreSet::EMPTY);
+            let choose = |question| self.choose(&asked, question, CoreSet::EMPTY);
             let is_guess = || Instant::now() >= unread_deadline && choose(&question).is_some();
             let is_enough = || is_live && !is_late && (is_read || is_guess());
             if recorded.is_some() || Instant::now() >= deadline || is_enough() {
-                // Where nobody tells whether a pod has ended, a linked set of what kubelet takes for free is the best guess.
+                // Where nobody tells whether a pod has ended, a linked set of what kubelet takes for free is the best guess: Allocate waits
+                // for the end. What is promised to another pod that waits comes after that, though it is surely free.
                 let trusting = Question { trust: Trust::Kubelet, ..question };
                 let set = recorded
                     .or_else(|| choose(&question))
-                    .or_else(|| self.recorded(&machine, &trusting, told.as_ref()).0)
+                    .or_else(|| self.recorded(&asked, &trusting).0)
                     .or_else(|| choose(&trusting))
-                    .or_else(|| self.choose_promised(&machine, &question));
+                    .or_else(|| self.choose_promised(&asked, &question));
                 let Some(set) = set else { return Ok(Vec::new()) };
-                let set = self.not_open(&machine, &question, set).await;
+                let set = self.not_open(&asked, &question, set).await;
                 return Ok(ids_of(topology, unit, set));
             }
             if is_live {
@@ -98,34 +104,35 @@ impl Engine {
         timeout(LAST_READ, self.pods.ask_kubelet()).await.unwrap_or_default()
     }
 
+    /// The ledger with the slots, of which those wait that kubelet may be asking for.
+    fn current_for(&self, asked: &Asked<'_>) -> (MutexGuard<'_, State>, Vec<Slot>) {
+        let (state, mut slots) = self.current(asked.machine);
+        if let Some(told) = asked.told {
+            slots.iter_mut().for_each(|slot| slot.is_kubelets = told.has(&slot.kubelet_uid));
+        }
+        (state, slots)
+    }
+
     /// The recorded set to prefer, and if there is none, whether one may yet be: kubelet offers what a pod holds that it knows to have
-    /// ended. With what kubelet has told, only records of pods that it has.
-    fn recorded(
-        &self,
-        machine: &Machine,
-        question: &Question,
-        told: Option<&Told>,
-    ) -> (Option<CoreSet>, bool) {
-        let (state, slots) = self.current(machine);
-        let slots = match told {
-            Some(told) => state.ledger.of_kubelet(&slots, told),
-            None => slots,
-        };
-        let unhealthy = machine.topology.cores_of(machine.unhealthy());
+    /// ended.
+    fn recorded(&self, asked: &Asked<'_>, question: &Question) -> (Option<CoreSet>, bool) {
+        let (state, slots) = self.current_for(asked);
+        let unhealthy = asked.machine.topology.cores_of(asked.machine.unhealthy());
         let offer = state.ledger.offer(&slots, question, unhealthy);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
         let is_late = offer.is_none()
             && held.intersects(question.available)
-            && state.ledger.has_record_for(&slots, question);
+            && state.ledger.has_record_for(&slots, question, unhealthy);
         (offer, is_late)
     }
 
     /// The set, or another one where a process of a gone pod still has some of it open: the Allocate for that would have to wait, and
     /// might be refused. The first where all have, and where a pod may be asking that gets more than this: its record is right as a
     /// whole.
-    async fn not_open(&self, machine: &Machine, question: &Question, set: CoreSet) -> CoreSet {
+    async fn not_open(&self, asked: &Asked<'_>, question: &Question, set: CoreSet) -> CoreSet {
+        let topology = &asked.machine.topology;
         let is_part = {
-            let (state, slots) = self.current(machine);
+            let (state, slots) = self.current_for(asked);
             state.ledger.may_get_more(&slots, question)
         };
         if self.handover.mode != HandoverMode::Wait || is_part {
@@ -134,15 +141,14 @@ impl Engine {
         let (mut preferred, mut open) = (set, CoreSet::EMPTY);
         loop {
             let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
-            let devices =
-                |(uid, cores): (&String, &CoreSet)| (uid.clone(), machine.topology.devices_of(*cores));
+            let devices = |(uid, cores): (&String, &CoreSet)| (uid.clone(), topology.devices_of(*cores));
             let devices = gone.iter().map(devices).collect();
             let Some(process) = self.handover.look(&devices).await else { return preferred };
             reached("plugin: set not preferred, still open");
-            let of_device = machine.topology.cores_of(DeviceSet::single(process.device));
+            let of_device = topology.cores_of(DeviceSet::single(process.device));
             let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
             open = open.union(had.intersection(of_device));
-            match self.choose(machine, question, open) {
+            match self.choose(asked, question, open) {
                 Some(other) => preferred = other,
                 None => return set,
             }
@@ -151,39 +157,50 @@ impl Engine {
 
     /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves
     /// a set to each of them. What an init container hands down has to be among what comes after it.
-    fn choose(&self, machine: &Machine, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
-        let (state, slots) = self.current(machine);
+    fn choose(&self, asked: &Asked<'_>, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
+        let (state, slots) = self.current_for(asked);
         let taken = state.ledger.taken(&slots, question).union(avoided);
+        let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
-        self.choose_beside(machine, question, taken)
+        best_beside(asked.machine, question, taken, pod.as_ref())
     }
 
     /// The best linked set that nobody holds, though a record promises it to a pod that waits: another pod took what the asking one's
     /// record says. Without it kubelet would take any ids, which are refused or break more promises. Whoever gets nothing now has its
     /// record corrected, or is told.
-    fn choose_promised(&self, machine: &Machine, question: &Question) -> Option<CoreSet> {
-        let (state, slots) = self.current(machine);
+    fn choose_promised(&self, asked: &Asked<'_>, question: &Question) -> Option<CoreSet> {
+        let (state, slots) = self.current_for(asked);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
+        let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
-        let set = self.choose_beside(machine, question, held)?;
+        let set = best_beside(asked.machine, question, held, pod.as_ref())?;
         reached("plugin: set preferred that is promised to another pod");
         Some(set)
     }
+}
 
-    /// The best linked set beside what is taken.
-    fn choose_beside(&self, machine: &Machine, question: &Question, taken: CoreSet) -> Option<CoreSet> {
-        let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
-        occupancy.hold(taken);
-        let (state, slots) = self.current(machine);
-        let pod = state.ledger.amid_admission(&slots, question);
-        drop(state);
-        occupancy.set_unhealthy(machine.unhealthy());
-        let of_pod = pod.and_then(|pod| pod.best_set(question, &occupancy));
-        if of_pod.is_some() {
-            reached("plugin: set chosen for a whole pod");
-        }
-        // Nothing is preferred where no set fits, and what kubelet takes instead is refused.
-        let Question { resource, count, must, available, .. } = *question;
-        of_pod.or_else(|| best_set(&occupancy, resource, count, must, available))
+/// What is known of a question beside what it says.
+struct Asked<'a> {
+    machine: &'a Machine,
+    /// What kubelet has told of its pods since it asked; none where it was not asked, or does not tell.
+    told: Option<&'a Told>,
+}
+
+/// The best linked set beside what is taken; for a whole pod, if one is amid its admission.
+fn best_beside(
+    machine: &Machine,
+    question: &Question,
+    taken: CoreSet,
+    pod: Option<&AmidAdmission>,
+) -> Option<CoreSet> {
+    let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
+    occupancy.hold(taken);
+    occupancy.set_unhealthy(machine.unhealthy());
+    let of_pod = pod.and_then(|pod| pod.best_set(question, &occupancy));
+    if of_pod.is_some() {
+        reached("plugin: set chosen for a whole pod");
     }
+    // Nothing is preferred where no set fits, and what kubelet takes instead is refused.
+    let Question { resource, count, must, available, .. } = *question;
+    of_pod.or_else(|| best_set(&occupancy, resource, count, must, available))
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 const SAME: Duration = Duration::from_secs(60);
 /// How many events a plugin writes at most within [`WINDOW`].
 const MOST: usize = 100;
-/// How many of them about one object: kubelet asks again and again for a container that it cannot start, each time for other ids. Its
+/// How many of them about one object for one reason: kubelet asks again and again for a container that it cannot start, each time for other ids. Its
 /// own limit is 25 for one object, and one in five minutes after those.
 const MOST_OF_OBJECT: usize = 20;
 /// The time that [`MOST`] and [`MOST_OF_OBJECT`] are for.
@@ -32,7 +32,8 @@ impl EventLimit {
         }
         let key = (uid.to_owned(), reason.to_owned(), note.to_owned());
         let is_known = self.written.iter().any(|(at, known)| now <= *at + SAME && *known == key);
-        let of_object = self.written.iter().filter(|(_, (other, ..))| other == uid).count();
+        let of_object =
+            self.written.iter().filter(|(_, (other, why, _))| other == uid && why == reason).count();
         if is_known || of_object == MOST_OF_OBJECT || self.written.len() == MOST {
             return false;
         }
@@ -68,5 +69,6 @@ mod tests {
         let (mut limit, now) = (EventLimit::default(), Instant::now());
         let mut admitted = |uid| (0..30).filter(|one| limit.admits(uid, "R", &one.to_string(), now)).count();
         assert_eq!([admitted("one"), admitted("other")], [20, 20]);
+        assert!(limit.admits("one", "Another", "0", now), "for another reason");
     }
 }

@@ -11,7 +11,6 @@ use crate::ledger::Ledger;
 use crate::ledger::answer::Asked;
 use crate::ledger::holders::Trust;
 use crate::ledger::slot::Slot;
-use crate::ledger::told::Told;
 
 /// A question for the ids to prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,38 +75,37 @@ impl Ledger {
         let held = self.held(slots, question.name, question.trust).difference(question.must);
         let Question { resource, count, .. } = *question;
         let alike = slots.iter().filter(|slot| slot.resource == resource && slot.count == count);
-        let others = alike.filter(|slot| !self.waits(slot));
-        let is_broken = |slot: &Slot| {
-            let waiting = slots.iter().filter(|own| own.uid == slot.uid && self.waits(own));
-            waiting.filter_map(|own| own.recorded).any(|set| set.intersects(unhealthy))
-        };
-        let waiting = self.waiting(slots, resource, count).filter(|slot| !is_broken(slot));
+        let others = alike.filter(|slot| slot.started || self.entry_of(slot).is_some());
+        let waiting =
+            self.waiting(slots, resource, count).filter(|slot| !self.is_broken(slots, slot, unhealthy));
         let mut recorded = waiting.chain(others).filter_map(|slot| slot.recorded);
         recorded.find(|set| question.allows(*set) && !set.intersects(held))
     }
 
     /// Whether a pod that waits has a record that would be offered if nobody held any of it.
-    pub fn has_record_for(&self, slots: &[Slot], question: &Question) -> bool {
-        let waiting = self.waiting(slots, question.resource, question.count);
-        waiting.filter_map(|slot| slot.recorded).any(|set| question.allows(set))
+    pub fn has_record_for(&self, slots: &[Slot], question: &Question, unhealthy: CoreSet) -> bool {
+        let mut waiting = self
+            .waiting(slots, question.resource, question.count)
+            .filter(|slot| !self.is_broken(slots, slot, unhealthy));
+        waiting.any(|slot| slot.recorded.is_some_and(|set| question.allows(set)))
+    }
+
+    /// Whether the record of the slot's pod gives `unhealthy` cores to one of its containers that waits.
+    fn is_broken(&self, slots: &[Slot], slot: &Slot, unhealthy: CoreSet) -> bool {
+        let waiting = slots.iter().filter(|own| own.uid == slot.uid && self.waits(own));
+        waiting.filter_map(|own| own.recorded).any(|set| set.intersects(unhealthy))
     }
 
     /// Whether pods that may be asking differ in what else they ask for: then it matters which one asks, and no question says it.
     pub fn is_unsure(&self, slots: &[Slot], question: &Question) -> bool {
         let asks_for = |uid: &str| {
             let own = slots.iter().filter(|slot| slot.uid == uid);
-            own.map(|slot| (slot.role, slot.resource, slot.count)).collect::<Vec<_>>()
+            own.map(|slot| (&slot.container, slot.role, slot.resource, slot.count)).collect::<Vec<_>>()
         };
         let mut asking =
             self.waiting(slots, question.resource, question.count).map(|slot| asks_for(&slot.uid));
         let first = asking.next();
         asking.any(|other| first.as_ref() != Some(&other))
-    }
-
-    /// The slots without those for which kubelet cannot be asking: of pods that wait and that it does not have.
-    pub fn of_kubelet(&self, slots: &[Slot], told: &Told) -> Vec<Slot> {
-        let may_ask = |slot: &&Slot| !self.waits(slot) || told.has(&slot.kubelet_uid);
-        slots.iter().filter(may_ask).cloned().collect()
     }
 
     /// Whether a pod that may be asking has more to get than what is asked for: what its containers get depends on one another, as what
@@ -207,6 +205,6 @@ impl Ledger {
 
     /// Whether kubelet may yet ask for a slot.
     fn waits(&self, slot: &Slot) -> bool {
-        !slot.started && self.entry_of(slot).is_none()
+        slot.is_kubelets && !slot.started && self.entry_of(slot).is_none()
     }
 }

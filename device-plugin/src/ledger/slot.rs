@@ -57,6 +57,8 @@ pub struct Slot {
     pub recorded: Option<CoreSet>,
     /// Whether the container has started, and so is not to be asked for unless it starts again.
     pub started: bool,
+    /// Whether kubelet may be asking for it: it has told of the pod, or has not been asked.
+    pub is_kubelets: bool,
     /// Whether it may still have what it has had: it runs, or is no init container and may have started again since. One that may not
     /// has nothing that kubelet's checkpoint does not name.
     pub may_run: bool,
@@ -117,6 +119,7 @@ fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
             count: container.count(resource),
             recorded: None,
             started: node_pod.started.contains(&container.name),
+            is_kubelets: true,
             may_run: match container.role {
                 Role::Init => node_pod.running.contains(&container.name),
                 Role::Sidecar | Role::App => node_pod.started.contains(&container.name),

@@ -158,6 +158,28 @@ fn what_a_container_got_under_its_other_name_counts_though_it_is_not_written_dow
 }
 
 #[test]
+fn of_pods_that_differ_in_what_else_they_ask_for_kubelet_tells_which_one_asks() {
+    // Both ask for one first; what `q` is given has to be among its four.
+    let mut node = Node::new(vec![
+        slot("p", Device, 1, "0"),
+        init("q", Device, 1, "4"),
+        slot("q", Device, 4, "4,5,6,7"),
+    ]);
+    let (available, must) = (set("0,1,2,3,4,5,6,7"), CoreSet::EMPTY);
+    let question =
+        Question { name: NEURON, resource: Device, count: 1, available, must, trust: Trust::Nobody };
+    assert!(node.ledger.is_unsure(&node.slots, &question));
+    assert_eq!(node.offered(1, "0,1,2,3,4,5,6,7", ""), Some(set("0")));
+    // kubelet has `q` alone: what `p` is promised stays its own.
+    node.slots[0].is_kubelets = false;
+    assert!(!node.ledger.is_unsure(&node.slots, &question));
+    assert_eq!(node.offered(1, "0,1,2,3,4,5,6,7", ""), Some(set("4")));
+    assert_eq!(node.ledger.taken(&node.slots, &question), set("0"));
+    let alike = Node::new(vec![slot("p", Device, 1, "0"), slot("q", Device, 1, "4")]);
+    assert!(!alike.ledger.is_unsure(&alike.slots, &question), "any of them will do");
+}
+
+#[test]
 fn a_record_that_names_an_unhealthy_device_is_offered_to_no_container_of_its_pod() {
     // Device 8 broke after the pod was bound: what is chosen for `first` has to leave a set to `main`.
     let first = Slot { container: "first".to_owned(), ..slot("p", Device, 1, "2") };
