@@ -107,7 +107,8 @@ impl Discovery<'_> {
     /// Looks at the machine. The LNC that pods hold (`held`) counts before the machine's own configuration.
     ///
     /// # Errors
-    /// Anything without which no device can be advertised. One bad device among good ones is unhealthy, and no error.
+    /// Anything without which no device can be advertised. A bad device is unhealthy and no error, beside good ones, and where the
+    /// instance type is known.
     pub async fn look(&self, held: Option<&HeldLnc>) -> Result<Machine, DiscoveryError> {
         let (system, root) = (self.system, self.root);
         let instance_type = match self.instance_type {
@@ -162,6 +163,7 @@ impl Discovery<'_> {
             files: DeviceFiles::new(root, 0),
             generation,
             unread: false,
+            cores: known.map(|known| known.cores_per_device),
             options: Arc::new(self.health.clone()),
         };
         let watches = topology.all_devices().iter().map(|id| DeviceWatch {
@@ -190,7 +192,7 @@ impl Discovery<'_> {
     /// What the driver says about each device whose files make sense, by id.
     ///
     /// # Errors
-    /// None do.
+    /// No device's files make sense.
     async fn devices(&self, ids: DeviceSet) -> Result<BTreeMap<u8, Shape>, FileError> {
         let read = async |id| {
             let mut files = DeviceFiles::new(self.root, id);

@@ -87,6 +87,8 @@ pub struct DeviceWatch {
     pub generation: Generation,
     /// Whether what a topology is made of could not be read at the start: the device is unhealthy until it can be.
     pub unread: bool,
+    /// Physical cores of a device of the instance type; none where the type is in no catalog.
+    pub cores: Option<u8>,
     /// What its operator says of health.
     pub options: Arc<HealthOptions>,
 }
@@ -131,7 +133,17 @@ impl DeviceWatch {
             }
         }
         if self.unread {
-            self.files.shape(&self.system).await?;
+            let shape = self.files.shape(&self.system).await?;
+            if let (Some(found), Some(expected)) = (shape.cores, self.cores)
+                && found != expected
+            {
+                let expected = "as many cores as a device of the instance type has";
+                return Err(sysfs::malformed(
+                    &self.files.folder.join("core_count"),
+                    &found.to_string(),
+                    expected,
+                ));
+            }
         }
         if unread.is_empty() {
             return Ok(DeviceHealth::Healthy);

@@ -24,8 +24,9 @@ pub enum HeldLnc {
     HighestCore {
         /// The id.
         core: u8,
-        /// Whether it knows all ids; else higher ones may be withdrawn (`--cross-resource`), or unhealthy as all are.
-        is_sure: bool,
+        /// The highest device that it offers with cores; none where cores may be withdrawn (`--cross-resource`). Of a device that is
+        /// unhealthy it lists none, so that a low highest core says something only where the last device is among them.
+        last_device: Option<u8>,
     },
 }
 
@@ -41,10 +42,11 @@ impl HeldLnc {
         cross_resource: CrossResource,
     ) -> Option<HeldLnc> {
         let held = checkpoint.held().await;
-        let is_sure = held.lists_cores && (cross_resource == CrossResource::Refuse || !held.devices);
+        let is_whole = cross_resource == CrossResource::Refuse || !held.devices;
+        let last_device = held.offered.1.and(held.offered.0).filter(|_| is_whole);
         let report = match last {
             Ok(report) => report,
-            Err(reason) => return HeldLnc::without_api(&held, is_sure, node, reason),
+            Err(reason) => return HeldLnc::without_api(&held, last_device, node, reason),
         };
         let read = pods.read_live().await;
         if let Err(error) = &read {
@@ -60,14 +62,14 @@ impl HeldLnc {
         // A pod's own annotations decide nothing about the whole node; the report is the plugin's.
         let Some(report) = report else {
             let core = held.highest_core.filter(|_| held.uids.iter().any(lives))?;
-            return Some(HeldLnc::HighestCore { core, is_sure });
+            return Some(HeldLnc::HighestCore { core, last_device });
         };
         let reported = report.holders.iter().map(|holder| &holder.uid);
         let is_held = held.uids.iter().chain(reported).any(lives);
         is_held.then(|| HeldLnc::Reported { instance_type: report.instance_type.clone(), lnc: report.lnc })
     }
 
-    fn without_api(held: &Held, is_sure: bool, node: &str, reason: &str) -> Option<HeldLnc> {
+    fn without_api(held: &Held, last_device: Option<u8>, node: &str, reason: &str) -> Option<HeldLnc> {
         reached("plugin: node not read");
         tracing::warn!(
             node,
@@ -75,18 +77,19 @@ impl HeldLnc {
             "the node could not be read; the LNC in force is told by kubelet's checkpoint"
         );
         let core = held.highest_core.filter(|_| !held.uids.is_empty())?;
-        Some(HeldLnc::HighestCore { core, is_sure })
+        Some(HeldLnc::HighestCore { core, last_device })
     }
 
     /// The LNC of a machine of this type; none where nothing fixes it.
     pub fn of(&self, name: &str, known: Option<&InstanceType>) -> Option<u8> {
         match self {
             HeldLnc::Reported { instance_type, lnc } => (instance_type == name).then_some(*lnc),
-            HeldLnc::HighestCore { core, is_sure } => {
+            HeldLnc::HighestCore { core, last_device } => {
                 let known = known.filter(|known| known.generation.logical_core_sizes().contains(&2))?;
                 let physical = u16::from(known.devices) * u16::from(known.cores_per_device);
                 let is_lower = u16::from(*core) < physical / 2;
-                (!is_lower || *is_sure).then_some(if is_lower { 2 } else { 1 })
+                let is_sure = last_device.is_some_and(|device| device + 1 == known.devices);
+                (!is_lower || is_sure).then_some(if is_lower { 2 } else { 1 })
             }
         }
     }
@@ -99,12 +102,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_may_lack_withdrawn_cores_says_nothing_of_a_low_highest_core() {
+    fn a_list_that_may_lack_cores_says_nothing_of_a_low_highest_core() {
         let name = "trn2.48xlarge";
-        let of =
-            |core, is_sure| HeldLnc::HighestCore { core, is_sure }.of(name, Catalog::embedded().find(name));
-        // 128 physical cores.
-        assert_eq!([of(63, true), of(64, true)], [Some(2), Some(1)]);
-        assert_eq!([of(63, false), of(64, false)], [None, Some(1)]);
+        let of = |core, last_device| {
+            HeldLnc::HighestCore { core, last_device }.of(name, Catalog::embedded().find(name))
+        };
+        // 128 physical cores of 16 devices.
+        assert_eq!([of(63, Some(15)), of(64, Some(15))], [Some(2), Some(1)]);
+        assert_eq!([of(63, None), of(64, None)], [None, Some(1)]);
+        // At LNC 1 with devices 8 to 15 unhealthy kubelet lists these, too.
+        assert_eq!(of(63, Some(7)), None);
     }
 }

@@ -48,8 +48,8 @@ pub struct Held {
     pub highest_core: Option<u8>,
     /// Whether a pod has ids of whole devices.
     pub devices: bool,
-    /// Whether kubelet offers cores. It lists healthy ones alone: while the driver is gone it has none, whatever the LNC.
-    pub lists_cores: bool,
+    /// The highest id of a device, and of a logical core, that kubelet offers. It lists healthy ones alone.
+    pub offered: (Option<u8>, Option<u8>),
 }
 
 /// Why the file says nothing.
@@ -174,6 +174,10 @@ impl Held {
             Ok(KubeletId::Core(core)) => Some(core),
             _ => None,
         };
+        let device = |id: &String| match id.parse() {
+            Ok(KubeletId::Device(device)) => Some(device),
+            _ => None,
+        };
         for pod in data.pod_device_entries.into_iter().flatten() {
             let ids: Vec<String> = pod.ids.into_iter().flatten().flat_map(|(_, ids)| ids).collect();
             if unit_of(&pod.resource).is_some() && !ids.is_empty() {
@@ -185,7 +189,8 @@ impl Held {
         for (name, ids) in data.registered_devices.into_iter().flatten() {
             if unit_of(&name).is_some() {
                 let highest = ids.iter().flatten().filter_map(core).max();
-                held.lists_cores |= highest.is_some();
+                let device = ids.iter().flatten().filter_map(device).max();
+                held.offered = (held.offered.0.max(device), held.offered.1.max(highest));
                 held.highest_core = held.highest_core.max(highest);
             }
         }
