@@ -13,6 +13,8 @@ use crate::catalog::Generation;
 pub struct Drivers {
     #[serde(default, rename = "_about")]
     _about: serde::de::IgnoredAny,
+    /// What a list of broken components is known to name.
+    components: Vec<String>,
     drivers: Vec<Driver>,
     device_files: Vec<DriverFile>,
     class_files: Vec<DriverFile>,
@@ -120,6 +122,13 @@ impl Drivers {
         generation: Generation,
     ) -> impl Iterator<Item = &'a DriverFile> + use<'a> {
         files(&self.class_files, self.line_of(version), generation)
+    }
+
+    /// Whether a known line tells of a device's health under this name: a file's, such as `mem_ecc_uncorrected`, or a component's, such
+    /// as `link_efa`. A newer one may know more components.
+    pub fn tells_health_as(&self, name: &str) -> bool {
+        let mut files = self.device_files.iter().filter(|file| file.health.is_some());
+        files.any(|file| file.name() == name) || self.components.iter().any(|component| component == name)
     }
 
     fn line_of(&self, version: &str) -> Line {

@@ -59,3 +59,12 @@ fn the_newest_line_by_what_is_known_is_not_the_reorganised_one() {
     let components = drivers.device_files("2.31.0.0", Generation::Trn2);
     assert_eq!(components.filter(|file| file.health == Some(HealthFile::Components)).count(), 1);
 }
+
+#[rstest]
+#[case::a_file("mem_ecc_uncorrected", true)]
+#[case::a_component("link_efa", true)]
+#[case::a_file_without_health("core_count", false)]
+#[case::a_mistake("link_efs", false)]
+fn names_of_health_are_known(#[case] name: &str, #[case] is_known: bool) {
+    assert_eq!(Drivers::embedded().tells_health_as(name), is_known);
+}
