@@ -19,6 +19,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: device healthy again",
     "plugin: device in a reset",
     "plugin: device lost",
+    "plugin: device names not written",
     "plugin: device unhealthy",
     "plugin: devices came late",
     "plugin: devices not found",

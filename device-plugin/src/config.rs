@@ -10,6 +10,7 @@ use std::time::Duration;
 use neuron_core::topology::Policy;
 
 use crate::allocation::cross_resource::CrossResource;
+use crate::allocation::injection::DeviceInjection;
 use crate::handover::mode::HandoverMode;
 use crate::probe::Probe;
 
@@ -26,6 +27,10 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// How devices and cores are numbered inside containers.
     pub container_numbering: Numbering,
+    /// How device nodes come into a container.
+    pub device_injection: DeviceInjection,
+    /// The host's folder of Container Device Interface files, with [`DeviceInjection::Cdi`].
+    pub cdi_dir: PathBuf,
     /// Whether `aws.amazon.com/neurondevice`, the old name of devices, is advertised too.
     pub legacy_resource: bool,
     /// A catalog file whose types are merged over the embedded ones.
@@ -75,6 +80,8 @@ impl Config {
             kubelet_dir: PathBuf::from("/var/lib/kubelet"),
             listen: None,
             container_numbering: Numbering::Host,
+            device_injection: DeviceInjection::default(),
+            cdi_dir: PathBuf::from("/var/run/cdi"),
             legacy_resource: false,
             catalog: None,
             policy: Policy::default(),

@@ -48,6 +48,7 @@ mod run;
 pub mod status;
 
 pub use allocation::cross_resource::CrossResource;
+pub use allocation::injection::DeviceInjection;
 pub use branches::BRANCHES;
 pub use config::{Config, HealthOptions, Numbering, UnknownHealth};
 pub use handover::mode::HandoverMode;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use neuron_core::topology::Policy;
-use neuron_device_plugin::{Config, CrossResource, HandoverMode, HealthOptions, Numbering, UnknownHealth};
+use neuron_device_plugin::{
+    Config, CrossResource, DeviceInjection, HandoverMode, HealthOptions, Numbering, UnknownHealth,
+};
 use runtime::{LogFormat, System};
 
 /// Advertises a node's AWS Neuron devices to kubelet.
@@ -29,6 +31,13 @@ struct Arguments {
     /// How devices and cores are numbered inside containers: host or renumbered (from 0).
     #[arg(long, env = "NEURON_CONTAINER_NUMBERING", default_value_t)]
     container_numbering: Numbering,
+    /// How device nodes come into a container: device-specs (their paths) or cdi (names that the container runtime looks up; needs
+    /// containerd 1.7 with enable_cdi, or 2.0).
+    #[arg(long, env = "NEURON_DEVICE_INJECTION", default_value_t)]
+    device_injection: DeviceInjection,
+    /// The host's folder of Container Device Interface files, for --device-injection=cdi.
+    #[arg(long, env = "NEURON_CDI_DIR", default_value = "/var/run/cdi")]
+    cdi_dir: PathBuf,
     /// Advertise aws.amazon.com/neurondevice too, the old name of devices.
     #[arg(long, env = "NEURON_LEGACY_RESOURCE")]
     legacy_resource: bool,
@@ -89,6 +98,8 @@ impl Arguments {
             kubelet_dir: self.kubelet_dir,
             listen: self.listen,
             container_numbering: self.container_numbering,
+            device_injection: self.device_injection,
+            cdi_dir: self.cdi_dir,
             legacy_resource: self.legacy_resource,
             catalog: self.catalog,
             policy: self.policy,
@@ -99,7 +110,7 @@ impl Arguments {
             host_proc: self.host_proc,
             poll: Duration::from_secs(self.poll_seconds),
             health: HealthOptions {
-                ignored: self.health_ignore.into_iter().collect(),
+                ignored: self.health_ignore.into_iter().filter(|name| !name.is_empty()).collect(),
                 unknown: self.unknown_health,
             },
             settle: Duration::from_secs(self.settle_seconds),

@@ -8,12 +8,16 @@ use std::sync::Arc;
 use anyhow::Context;
 use kube::Client;
 use neuron_core::catalog::Catalog;
+use neuron_core::driver::Drivers;
 use neuron_core::topology::rules;
-use runtime::System;
 use runtime::system::Address;
+use runtime::{System, reached};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocation::cdi::write_cdi;
 use crate::allocation::engine::Engine;
+use crate::allocation::injection::DeviceInjection;
 use crate::config::Config;
 use crate::hardware::discovery::Discovery;
 use crate::hardware::held_lnc::HeldLnc;
@@ -68,6 +72,9 @@ async fn load_catalog(system: &System, file: Option<&Path>) -> anyhow::Result<Co
     Ok(Cow::Owned(catalog))
 }
 
+/// What the status calls the names of devices.
+const CDI: &str = "device names";
+
 /// What the parts share.
 struct Plugin {
     system: System,
@@ -107,6 +114,15 @@ impl Plugin {
             Arc::clone(&status),
         );
         let upkeep = Arc::new(upkeep);
+        let ignored = config.health.ignored.iter().map(String::as_str);
+        let unknown: Vec<&str> = ignored.filter(|name| !Drivers::embedded().tells_health_as(name)).collect();
+        if !unknown.is_empty() {
+            let names = unknown.join(",");
+            let note = format!(
+                "--health-ignore names {names}, which no known driver reports: it has no effect; correct it"
+            );
+            status.note("health", &note);
+        }
         let plugin = Plugin {
             system,
             config,
@@ -157,6 +173,7 @@ impl Plugin {
         let found = async {
             self.engine.handover.start().await;
             self.find_devices().await;
+            self.name_devices().await;
             self.upkeep.adopt().await;
         };
         if parts.beside(stop, found).await?.is_none() {
@@ -195,6 +212,20 @@ impl Plugin {
             Some(ended) => Err(PartEnded::Broke(ended)),
             None => Ok(()),
         }
+    }
+
+    /// Writes the file by which container runtimes find devices by their names, before any container is given one.
+    async fn name_devices(&self) {
+        let Config { device_injection, cdi_dir, root, poll, .. } = &self.config;
+        let machine = self.engine.machine();
+        let Some(machine) = machine.filter(|_| *device_injection == DeviceInjection::Cdi) else { return };
+        let write = || write_cdi(&self.system, cdi_dir, root, &machine.topology);
+        while let Err(error) = write().await {
+            reached("plugin: device names not written");
+            self.status.problem(CDI, &error.to_string());
+            sleep(*poll).await;
+        }
+        self.status.fine(CDI);
     }
 
     async fn find_devices(&self) {

@@ -9,8 +9,10 @@ use neuron_core::topology::Topology;
 use runtime::reached;
 use tokio::time::Instant;
 
+use crate::allocation::cdi::by_name;
 use crate::allocation::engine::Engine;
 use crate::allocation::export::export;
+use crate::allocation::injection::DeviceInjection;
 use crate::allocation::refusal::AllocationRefusal;
 use crate::config::Numbering;
 use crate::events::pod_reference;
@@ -101,6 +103,10 @@ impl Engine {
         let (devices_of_container, told_lnc) = (admitted.devices, machine.told_lnc());
         let response =
             export(&self.root, topology, self.numbering, unit, cores, devices_of_container, told_lnc);
+        let response = match self.injection {
+            DeviceInjection::DeviceSpecs => response,
+            DeviceInjection::Cdi => by_name(response),
+        };
         // Planted: of two pods that ask for as much at one time the second is told what the first has.
         #[cfg(planted)]
         let response = if runtime::is_planted("answer-repeated") {

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::allocation::cross_resource::{CrossResource, Withdrawn};
+use crate::allocation::injection::DeviceInjection;
 use crate::config::{Config, Numbering};
 use crate::events::Events;
 use crate::handover::Handover;
@@ -66,6 +67,7 @@ pub struct Engine {
     pub(super) root: PathBuf,
     pub(super) node: String,
     pub(super) numbering: Numbering,
+    pub(super) injection: DeviceInjection,
     state: Mutex<State>,
 }
 
@@ -139,6 +141,7 @@ impl Engine {
             root: config.root.clone(),
             node: config.node_name.clone(),
             numbering: config.container_numbering,
+            injection: config.device_injection,
             state: Mutex::default(),
         }
     }

@@ -8,9 +8,10 @@ use fake_neuron::{Health, Machine};
 use neuron_device_plugin::HealthOptions;
 use rstest::rstest;
 use serde_json::Value;
+use testkit_support::eventually;
 
 use crate::manual_kubelet::{ManualKubelet, registered};
-use crate::node::Node;
+use crate::node::{Node, get};
 
 const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron2";
 
@@ -152,4 +153,16 @@ async fn a_device_that_is_healthy_again_is_reported_so_once_kubelet_offers_it() 
     node.report("that it is waited for", |report| report["devices"][3]["reason"] == waits).await;
     kubelet.offers(&["neuron0", "neuron1", "neuron2", "neuron3", "neuron4", "neuron5"]);
     node.report("it healthy", |report| health(report) == "Healthy").await;
+}
+
+#[tokio::test]
+async fn a_name_to_ignore_that_no_driver_knows_is_told() {
+    let mut node = Node::new("inf2.24xlarge");
+    let ignored = ["link_efs", "link_efa", "reset"].map(str::to_owned).into();
+    node.config.health = HealthOptions { ignored, ..HealthOptions::default() };
+    let address = node.listen();
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    let note = "health: --health-ignore names link_efs, which no known driver reports: it has no effect; correct it\n";
+    eventually("the note", async || get(address, "/healthz").await?.contains(note).then_some(())).await;
 }

@@ -12,6 +12,7 @@ mod driver_layouts;
 mod exports;
 mod handover;
 mod health;
+mod injection;
 mod lease;
 mod ledger;
 mod logs;

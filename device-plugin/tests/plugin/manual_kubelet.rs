@@ -135,7 +135,7 @@ impl ManualKubelet {
         assert_eq!(all.len(), different.len(), "a socket was registered twice: {all:?}");
     }
 
-    async fn devices(&self) -> DevicePluginClient<Channel> {
+    pub(crate) async fn devices(&self) -> DevicePluginClient<Channel> {
         let socket = self.node_dir.join("device-plugins").join(self.sockets().pop().unwrap());
         DevicePluginClient::new(connect(&socket).await.unwrap())
     }
