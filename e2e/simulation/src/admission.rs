@@ -95,10 +95,13 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
 }
 
 /// Whether a container of the pod has what the record of another one says that waits: kubelet admitted the pod before that one, and no
-/// question says who asks. What the pod's other containers need may then be somebody else's. From Kubernetes 1.37 on kubelet tells which
-/// pods it has, but may not answer.
+/// question says who asks. What the pod's other containers need may then be somebody else's. A kubelet that tells its pods is asked which
+/// it has.
 fn was_taken_for_another(machine: &Machine, refused: &RefusedPod<'_>) -> bool {
     let RefusedPod { truth, pod, books, .. } = refused;
+    if truth.kubelets_tell_pods && !truth.is_disturbed("kubelet", &pod.node, LATELY) {
+        return false;
+    }
     let own: Units =
         books.iter().filter(|((uid, _), _)| *uid == pod.uid).flat_map(|(_, units)| units.clone()).collect();
     let waits = |other: &&PodTruth| other.uid != pod.uid && truth.containers_of(other).next().is_none();

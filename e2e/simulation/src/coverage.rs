@@ -74,6 +74,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("plugin: already connected", "the plugin's sockets have ever new names"),
     ("plugin: checkpoint not read", "plans can garble a checkpoint, seeds do not yet"),
     ("plugin: device file found by name", "the fake machines have the layout of a driver that is known"),
+    ("plugin: device names not written", "the simulated plugins hand out paths"),
     ("plugin: devices came late", "every type is in the catalog"),
     ("plugin: devices still coming", "every type is in the catalog"),
     ("plugin: entry ignored", "a machine is replaced by one of its own kind, whose ids are the same"),

@@ -32,8 +32,10 @@ pub(crate) const LNC_EDITED: &str = "LNC edited";
 /// With these a plugin serves no device, or none once it is started again.
 pub(crate) const OF_ALL_DEVICES: [&str; 3] = [DRIVER_GONE, DRIVER_GONE_NODES_STAY, LNC_EDITED];
 
+/// A device of which nothing is there.
+const LOST: &str = "lost";
 /// What can be wrong with a device.
-pub(crate) const OF_DEVICES: [&str; 4] = ["lost", "unhealthy", "hangs", "reset"];
+pub(crate) const OF_DEVICES: [&str; 4] = [LOST, "unhealthy", "hangs", "reset"];
 
 /// What can be wrong with a machine, and whether seeds draw it. Where a type has two LNCs, a plugin that is started again while nobody
 /// holds cores goes over to the other one: then the ids of cores are others, which the observer cannot follow.
@@ -111,6 +113,12 @@ pub(crate) fn set_machine(faults: &mut Faults, fault: &MachineFault<'_>) -> Resu
     Ok(())
 }
 
+/// Whether the machine shows no device: then a plugin that starts does not know whether the driver is yet to come.
+pub(crate) fn shows_no_device(faults: &Faults, node: &str, machine: &Machine) -> bool {
+    let lost = faults.broken(node).iter().filter(|(_, fault)| fault == LOST).count();
+    is_driver_gone(faults, node) || lost == usize::from(machine.devices())
+}
+
 fn is_driver_gone(faults: &Faults, node: &str) -> bool {
     [DRIVER_GONE, DRIVER_GONE_NODES_STAY].into_iter().any(|fault| faults.is_there(node, fault))
 }
@@ -130,8 +138,8 @@ fn show_device(
     let lose = || lost.iter().for_each(|path| files.remove_all(&in_root(path)));
     let write = |entries: &[Entry]| write(files, entries).map_err(|error| error.to_string());
     match (fault, breaks) {
-        ("lost", true) => lose(),
-        ("lost", false) => write(&restored)?,
+        (LOST, true) => lose(),
+        (LOST, false) => write(&restored)?,
         ("hangs", hangs) => files.set_hung(&in_root(&lost[2]), hangs),
         ("reset", true) => {
             let reset = restored.iter().filter(|entry| entry.path.ends_with("/reset"));

@@ -22,10 +22,6 @@ pub(crate) fn judge_node(
     object: &Value,
     settled: &[&PodTruth],
 ) -> Option<(String, String)> {
-    // Of a machine that shows no device a plugin that has started since says nothing: the driver may not be loaded.
-    if node.broken.len() == usize::from(machine.cores()) {
-        return None;
-    }
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let text =
         object.pointer("/metadata/annotations").and_then(|all| all.get(NODE_REPORT)).and_then(Value::as_str);

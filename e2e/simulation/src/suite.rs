@@ -260,7 +260,12 @@ impl Suite for Neuron {
         object: &Value,
         settled: &[&PodTruth],
     ) -> Option<(String, String)> {
-        node_report::judge_node(&*Machine::of(node.node).ok()?, truth, node, object, settled)
+        let machine = Machine::of(node.node).ok()?;
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if hardware::shows_no_device(&self.faults(), name, &machine) {
+            return None;
+        }
+        node_report::judge_node(&machine, truth, node, object, settled)
     }
 
     fn judge_text(&self, waiting: &WaitingPod<'_>) -> Option<String> {

@@ -82,7 +82,7 @@ fn a_poll_that_does_not_return_is_a_violation_with_the_events_before_it() -> any
     let_go.store(true, Ordering::Relaxed);
     assert_eq!(summary.unknown, ["stuck: extender: a poll does not return"]);
     let seen = &summary.violations.0[&summary.unknown[0]];
-    assert_eq!(seen.text, "a poll of extender has not returned for 1s");
+    assert_eq!(seen.text, "extender: a poll has not returned for 1s");
     assert!((120_000..130_000).contains(&seen.first), "{seen:?}");
     assert!(seen.last_events.iter().any(|event| event.ends_with("extender: starts on control")), "{seen:?}");
     Ok(())

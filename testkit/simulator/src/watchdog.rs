@@ -15,6 +15,13 @@ pub struct Stuck {
     pub how: How,
 }
 
+impl Stuck {
+    /// Whether its thread goes on polling.
+    pub(crate) fn is_in_a_poll(&self) -> bool {
+        matches!(self.how, How::PollDoesNotReturn { .. })
+    }
+}
+
 /// How a simulation can be stuck.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum How {

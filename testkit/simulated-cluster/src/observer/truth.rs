@@ -27,6 +27,8 @@ pub struct Truth {
     pub containers: BTreeMap<(String, String, String), ContainerTruth>,
     /// Containers that ended within [`UNSEEN`], and when; as `containers`.
     pub ended: BTreeMap<(String, String, String), (ContainerTruth, Duration)>,
+    /// Whether kubelets tell their own pods, as from Kubernetes 1.37 on.
+    pub kubelets_tell_pods: bool,
     /// Units that are broken, by node.
     pub broken: BTreeMap<String, Units>,
     /// Until when two processes of a program run side by side, by the program's name.

@@ -92,6 +92,7 @@ impl World {
         conditions.set_rates(Whose::Cluster, plan.settings.cluster_api);
         let plans = nodes.iter().map(|node: &Node| (node.name.clone(), node.plan.clone())).collect();
         let watcher = Arc::new(Watcher::new(simulation.clone(), Arc::clone(&suite), plans));
+        watcher.state().truth.kubelets_tell_pods = version == Version::V1_37;
         watcher.observe(&api);
         let harness = scheduler_host.process("harness");
         let api_host = Arc::new(ApiServerHost {

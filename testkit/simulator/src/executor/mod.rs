@@ -59,6 +59,14 @@ pub(crate) struct Executor<F: Future> {
     began: Instant,
     batch: Vec<u64>,
     idle: Idle,
+    instant: AtOneInstant,
+}
+
+/// Counts polls between which no time passes.
+#[derive(Default)]
+struct AtOneInstant {
+    elapsed: Duration,
+    polls: u64,
 }
 
 /// Finds out that nothing will ever happen again: then time jumps from one of its own alarms to the next.
@@ -93,6 +101,7 @@ impl<F: Future> Executor<F> {
             began: Instant::now(),
             batch: Vec::new(),
             idle: Idle { alarm: Box::pin(sleep(ALARM)), polled: false },
+            instant: AtOneInstant::default(),
             shared,
         }
     }
@@ -147,7 +156,6 @@ impl<F: Future> Executor<F> {
     }
 
     fn poll_batches(&mut self) -> Poll<F::Output> {
-        let mut polls = 0;
         loop {
             let elapsed = self.began.elapsed();
             self.shared.clock.set_elapsed(elapsed);
@@ -158,10 +166,12 @@ impl<F: Future> Executor<F> {
             }
             self.idle.polled = true;
             let batch = std::mem::take(&mut self.batch);
-            // Time passes when nothing is ready.
-            polls += batch.len() as u64;
-            if polls > MOST_AT_ONE_INSTANT {
-                self.watchdog.time_stands_still(polls);
+            if self.instant.elapsed != elapsed {
+                self.instant = AtOneInstant { elapsed, polls: 0 };
+            }
+            self.instant.polls += batch.len() as u64;
+            if self.instant.polls > MOST_AT_ONE_INSTANT {
+                self.watchdog.time_stands_still(self.instant.polls);
             }
             for id in &batch {
                 if *id != MAIN {

@@ -89,7 +89,8 @@ where
     let stuck = watchdog.wait(&ended, limit);
     let stuck = stuck.map(|(part, how)| Stuck { part: shared.parts.name(part).to_string(), how });
     let (result, branches, panics) = match simulated {
-        Ok(thread) if stuck.is_none() => thread.join().unwrap_or_default(),
+        // A thread whose poll does not return has no end.
+        Ok(thread) if !stuck.as_ref().is_some_and(Stuck::is_in_a_poll) => thread.join().unwrap_or_default(),
         _ => Default::default(),
     };
     let Shared { trace, parts, clock, .. } = &*shared;
