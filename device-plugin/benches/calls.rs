@@ -179,9 +179,12 @@ async fn measure() {
         kubelet.0.borrow().iter().find(|(name, _)| name == NEURONCORE).map(|(_, socket)| socket.clone())
     });
     let socket = kubelet_dir.join("device-plugins").join(socket.await);
-    let plugin_client = DevicePluginClient::new(connect(&socket).await.expect("the plugin's socket"));
-    let mut bench = Bench { plugin: plugin_client, checkpoint };
-    report(&mut bench).await;
+    let mut client = DevicePluginClient::new(connect(&socket).await.expect("the plugin's socket"));
+    // As kubelet does: a plugin whose list nobody takes serves on another socket.
+    let mut lists = client.list_and_watch(Empty {}).await.expect("a stream").into_inner();
+    let kept = tokio::spawn(async move { while let Ok(Some(_)) = lists.message().await {} });
+    report(&mut Bench { plugin: client, checkpoint }).await;
+    kept.abort();
     shutdown.cancel();
     plugin.join().expect("the plugin's thread").expect("the plugin's end");
 }
