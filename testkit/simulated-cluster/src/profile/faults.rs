@@ -190,7 +190,7 @@ impl Generated {
         };
         let mut events = Vec::new();
         if is_frozen && matches!(on, Place::Node(_)) {
-            let what = What::Freeze { part: part.clone(), on: on.clone(), seconds: seconds.min(120) };
+            let what = What::Freeze { part: part.clone(), on, seconds: seconds.min(120) };
             events.push(Event { at, what });
         }
         events.push(Event { at: at + 1, what: What::Second { part, on, seconds } });
