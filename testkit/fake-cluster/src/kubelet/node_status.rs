@@ -94,6 +94,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                         // It may have been written all the same: kubelet reads the Node before each status.
                         if let Ok(Some(node)) = nodes.get_opt(&shared.config.node).await {
                             written = shown(&node);
+                            let allocatable = node.status.and_then(|status| status.allocatable);
+                            *locked(&shared.reported_allocatable) = allocatable.unwrap_or_default();
                         }
                         shared.devices_changed.notify_one();
                     }
