@@ -255,7 +255,7 @@ impl World {
             recorded: pod.record,
             started: pod.seen == Some(State::Runs),
             may_run: pod.seen == Some(State::Runs),
-            is_kubelets: true,
+            may_be_asked_for: true,
         };
         let slots: Vec<Slot> = live.map(slot).collect();
         let pods = &self.pods;

@@ -47,10 +47,10 @@ impl Engine {
             if told.is_none() {
                 told = self.told_who_asks(&machine, &question).await;
             }
-            let asked = Asked { machine: &machine, told: told.as_ref() };
-            let (recorded, is_late) = self.recorded(&asked, &question);
+            let known = Known { machine: &machine, told: told.as_ref() };
+            let (recorded, is_late) = self.recorded(&known, &question);
             // Where the pods cannot be read for long any linked set will do; none at all is worth asking for them again.
-            let choose = |question| self.choose(&asked, question, CoreSet::EMPTY);
+            let choose = |question| self.choose(&known, question, CoreSet::EMPTY);
             let is_guess = || Instant::now() >= unread_deadline && choose(&question).is_some();
             let is_enough = || is_live && !is_late && (is_read || is_guess());
             if recorded.is_some() || Instant::now() >= deadline || is_enough() {
@@ -59,11 +59,11 @@ impl Engine {
                 let trusting = Question { trust: Trust::Kubelet, ..question };
                 let set = recorded
                     .or_else(|| choose(&question))
-                    .or_else(|| self.recorded(&asked, &trusting).0)
+                    .or_else(|| self.recorded(&known, &trusting).0)
                     .or_else(|| choose(&trusting))
-                    .or_else(|| self.choose_promised(&asked, &question));
+                    .or_else(|| self.choose_promised(&known, &question));
                 let Some(set) = set else { return Ok(Vec::new()) };
-                let set = self.not_open(&asked, &question, set).await;
+                let set = self.not_open(&known, &question, set).await;
                 return Ok(ids_of(topology, unit, set));
             }
             if is_live {
@@ -105,19 +105,19 @@ impl Engine {
     }
 
     /// The ledger with the slots, of which those wait that kubelet may be asking for.
-    fn current_for(&self, asked: &Asked<'_>) -> (MutexGuard<'_, State>, Vec<Slot>) {
-        let (state, mut slots) = self.current(asked.machine);
-        if let Some(told) = asked.told {
-            slots.iter_mut().for_each(|slot| slot.is_kubelets = told.has(&slot.kubelet_uid));
+    fn current_for(&self, known: &Known<'_>) -> (MutexGuard<'_, State>, Vec<Slot>) {
+        let (state, mut slots) = self.current(known.machine);
+        if let Some(told) = known.told {
+            slots.iter_mut().for_each(|slot| slot.may_be_asked_for = told.has(&slot.kubelet_uid));
         }
         (state, slots)
     }
 
     /// The recorded set to prefer, and if there is none, whether one may yet be: kubelet offers what a pod holds that it knows to have
     /// ended.
-    fn recorded(&self, asked: &Asked<'_>, question: &Question) -> (Option<CoreSet>, bool) {
-        let (state, slots) = self.current_for(asked);
-        let unhealthy = asked.machine.topology.cores_of(asked.machine.unhealthy());
+    fn recorded(&self, known: &Known<'_>, question: &Question) -> (Option<CoreSet>, bool) {
+        let (state, slots) = self.current_for(known);
+        let unhealthy = known.machine.topology.cores_of(known.machine.unhealthy());
         let offer = state.ledger.offer(&slots, question, unhealthy);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
         let is_late = offer.is_none()
@@ -129,10 +129,10 @@ impl Engine {
     /// The set, or another one where a process of a gone pod still has some of it open: the Allocate for that would have to wait, and
     /// might be refused. The first where all have, and where a pod may be asking that gets more than this: its record is right as a
     /// whole.
-    async fn not_open(&self, asked: &Asked<'_>, question: &Question, set: CoreSet) -> CoreSet {
-        let topology = &asked.machine.topology;
+    async fn not_open(&self, known: &Known<'_>, question: &Question, set: CoreSet) -> CoreSet {
+        let topology = &known.machine.topology;
         let is_part = {
-            let (state, slots) = self.current_for(asked);
+            let (state, slots) = self.current_for(known);
             state.ledger.may_get_more(&slots, question)
         };
         if self.handover.mode != HandoverMode::Wait || is_part {
@@ -148,7 +148,7 @@ impl Engine {
             let of_device = topology.cores_of(DeviceSet::single(process.device));
             let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
             open = open.union(had.intersection(of_device));
-            match self.choose(asked, question, open) {
+            match self.choose(known, question, open) {
                 Some(other) => preferred = other,
                 None => return set,
             }
@@ -157,30 +157,30 @@ impl Engine {
 
     /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves
     /// a set to each of them. What an init container hands down has to be among what comes after it.
-    fn choose(&self, asked: &Asked<'_>, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
-        let (state, slots) = self.current_for(asked);
+    fn choose(&self, known: &Known<'_>, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
+        let (state, slots) = self.current_for(known);
         let taken = state.ledger.taken(&slots, question).union(avoided);
         let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
-        best_beside(asked.machine, question, taken, pod.as_ref())
+        best_beside(known.machine, question, taken, pod.as_ref())
     }
 
     /// The best linked set that nobody holds, though a record promises it to a pod that waits: another pod took what the asking one's
     /// record says. Without it kubelet would take any ids, which are refused or break more promises. Whoever gets nothing now has its
     /// record corrected, or is told.
-    fn choose_promised(&self, asked: &Asked<'_>, question: &Question) -> Option<CoreSet> {
-        let (state, slots) = self.current_for(asked);
+    fn choose_promised(&self, known: &Known<'_>, question: &Question) -> Option<CoreSet> {
+        let (state, slots) = self.current_for(known);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
         let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
-        let set = best_beside(asked.machine, question, held, pod.as_ref())?;
+        let set = best_beside(known.machine, question, held, pod.as_ref())?;
         reached("plugin: set preferred that is promised to another pod");
         Some(set)
     }
 }
 
 /// What is known of a question beside what it says.
-struct Asked<'a> {
+struct Known<'a> {
     machine: &'a Machine,
     /// What kubelet has told of its pods since it asked; none where it was not asked, or does not tell.
     told: Option<&'a Told>,

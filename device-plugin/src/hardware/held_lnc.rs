@@ -43,7 +43,7 @@ impl HeldLnc {
     ) -> Option<HeldLnc> {
         let held = checkpoint.held().await;
         let is_whole = cross_resource == CrossResource::Refuse || !held.devices;
-        let last_device = held.offered.1.and(held.offered.0).filter(|_| is_whole);
+        let last_device = held.highest_device_offered.filter(|_| held.offers_cores && is_whole);
         let report = match last {
             Ok(report) => report,
             Err(reason) => return HeldLnc::without_api(&held, last_device, node, reason),

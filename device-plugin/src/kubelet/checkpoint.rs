@@ -48,8 +48,10 @@ pub struct Held {
     pub highest_core: Option<u8>,
     /// Whether a pod has ids of whole devices.
     pub devices: bool,
-    /// The highest id of a device, and of a logical core, that kubelet offers. It lists healthy ones alone.
-    pub offered: (Option<u8>, Option<u8>),
+    /// The highest id of a device that kubelet offers, 0 to 63. It lists healthy ones alone.
+    pub highest_device_offered: Option<u8>,
+    /// Whether it offers any core.
+    pub offers_cores: bool,
 }
 
 /// Why the file says nothing.
@@ -190,7 +192,8 @@ impl Held {
             if unit_of(&name).is_some() {
                 let highest = ids.iter().flatten().filter_map(core).max();
                 let device = ids.iter().flatten().filter_map(device).max();
-                held.offered = (held.offered.0.max(device), held.offered.1.max(highest));
+                held.highest_device_offered = held.highest_device_offered.max(device);
+                held.offers_cores |= highest.is_some();
                 held.highest_core = held.highest_core.max(highest);
             }
         }

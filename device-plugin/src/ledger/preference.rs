@@ -205,6 +205,6 @@ impl Ledger {
 
     /// Whether kubelet may yet ask for a slot.
     fn waits(&self, slot: &Slot) -> bool {
-        slot.is_kubelets && !slot.started && self.entry_of(slot).is_none()
+        slot.may_be_asked_for && !slot.started && self.entry_of(slot).is_none()
     }
 }

@@ -58,7 +58,7 @@ pub struct Slot {
     /// Whether the container has started, and so is not to be asked for unless it starts again.
     pub started: bool,
     /// Whether kubelet may be asking for it: it has told of the pod, or has not been asked.
-    pub is_kubelets: bool,
+    pub may_be_asked_for: bool,
     /// Whether it may still have what it has had: it runs, or is no init container and may have started again since. One that may not
     /// has nothing that kubelet's checkpoint does not name.
     pub may_run: bool,
@@ -119,7 +119,7 @@ fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
             count: container.count(resource),
             recorded: None,
             started: node_pod.started.contains(&container.name),
-            is_kubelets: true,
+            may_be_asked_for: true,
             may_run: match container.role {
                 Role::Init => node_pod.running.contains(&container.name),
                 Role::Sidecar | Role::App => node_pod.started.contains(&container.name),

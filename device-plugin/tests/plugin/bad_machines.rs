@@ -101,6 +101,23 @@ async fn a_machine_of_a_known_type_without_a_good_device_is_one_of_that_type(
 }
 
 #[tokio::test]
+async fn a_device_that_can_be_read_at_last_must_be_one_of_the_type() {
+    let dir = tempfile::tempdir().unwrap();
+    let _machine = machine("inf2.xlarge", dir.path());
+    let core_count = dir.path().join(DEVICES).join("neuron0/core_count");
+    write(&core_count, "many");
+    let found = look(dir.path(), None).await.unwrap();
+    write(&core_count, "8");
+    let other = found.with(found.look().await);
+    let why = format!(
+        "0: R/{DEVICES}/neuron0/core_count holds \"8\", expected as many cores as a device of the instance type has"
+    );
+    assert_eq!(faults(&other, dir.path()), [why]);
+    write(&core_count, "2");
+    assert_eq!(faults(&found.with(found.look().await), dir.path()), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn no_driver_and_another_type_than_said() {
     let dir = tempfile::tempdir().unwrap();
     let text =

@@ -1,6 +1,7 @@
 //! Devices by the names of the Container Device Interface.
 
 use std::fs;
+use std::path::PathBuf;
 
 use kubelet_api::deviceplugin::v1beta1::{AllocateRequest, ContainerAllocateRequest};
 use neuron_device_plugin::DeviceInjection;
@@ -10,12 +11,18 @@ use testkit_support::eventually;
 use crate::manual_kubelet::{ManualKubelet, node_object};
 use crate::node::{Node, asks, get};
 
-#[tokio::test]
-async fn devices_are_named_for_the_container_runtime_before_anybody_is_given_one() {
+/// A node whose plugin names devices, and the folder where it does.
+async fn node_with_names() -> (Node, PathBuf) {
     let mut node = Node::new("inf2.24xlarge");
     let folder = node.config.kubelet_dir.join("cdi");
     (node.config.device_injection, node.config.cdi_dir) = (DeviceInjection::Cdi, folder.clone());
     node_object(&node).await;
+    (node, folder)
+}
+
+#[tokio::test]
+async fn devices_are_named_for_the_container_runtime_before_anybody_is_given_one() {
+    let (node, folder) = node_with_names().await;
     let kubelet = ManualKubelet::start(&node);
     let _plugin = node.plugin();
     kubelet.registered(1).await;
@@ -35,10 +42,7 @@ async fn devices_are_named_for_the_container_runtime_before_anybody_is_given_one
 
 #[tokio::test]
 async fn where_the_names_cannot_be_written_nobody_is_offered_devices_and_healthz_says_why() {
-    let mut node = Node::new("inf2.24xlarge");
-    let folder = node.config.kubelet_dir.join("cdi");
-    (node.config.device_injection, node.config.cdi_dir) = (DeviceInjection::Cdi, folder.clone());
-    node_object(&node).await;
+    let (mut node, folder) = node_with_names().await;
     let (address, kubelet) = (node.listen(), ManualKubelet::start(&node));
     fs::write(&folder, "a file").unwrap();
     let _plugin = node.plugin();

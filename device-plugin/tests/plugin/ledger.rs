@@ -41,7 +41,7 @@ pub(crate) fn slot(pod: &str, resource: Resource, count: u32, recorded: &str) ->
         recorded: (!recorded.is_empty()).then(|| set(recorded)),
         started: false,
         may_run: false,
-        is_kubelets: true,
+        may_be_asked_for: true,
     }
 }
 

@@ -171,7 +171,7 @@ fn of_pods_that_differ_in_what_else_they_ask_for_kubelet_tells_which_one_asks() 
     assert!(node.ledger.is_unsure(&node.slots, &question));
     assert_eq!(node.offered(1, "0,1,2,3,4,5,6,7", ""), Some(set("0")));
     // kubelet has `q` alone: what `p` is promised stays its own.
-    node.slots[0].is_kubelets = false;
+    node.slots[0].may_be_asked_for = false;
     assert!(!node.ledger.is_unsure(&node.slots, &question));
     assert_eq!(node.offered(1, "0,1,2,3,4,5,6,7", ""), Some(set("4")));
     assert_eq!(node.ledger.taken(&node.slots, &question), set("0"));

@@ -116,3 +116,27 @@ impl Conditions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_that_overlap_end_each_by_itself() {
+        let conditions = Conditions::default();
+        let of = |internal| ApiRates { internal, ..ApiRates::default() };
+        let now = || conditions.rates(Whose::Suite).internal;
+        conditions.set_rates(Whose::Suite, of(0.1));
+        let first = conditions.override_rates(Whose::Suite, of(0.5));
+        let second = conditions.override_rates(Whose::Suite, of(0.9));
+        assert_eq!(now(), 0.9);
+        conditions.restore_rates(first);
+        assert_eq!(now(), 0.9, "the second lasts");
+        conditions.restore_rates(second);
+        assert_eq!(now(), 0.1);
+        let last = conditions.override_rates(Whose::Suite, of(0.5));
+        conditions.set_rates(Whose::Suite, of(0.0));
+        conditions.restore_rates(last);
+        assert_eq!(now(), 0.0, "a rest ends them all");
+    }
+}
