@@ -57,7 +57,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
         return judge_process(machine, refused, &units, process);
     }
     if message.contains(" holds ") {
-        if is_own_and_freed(refused, resource) {
+        if is_own_and_freed(refused, resource) || is_own_and_unwritten(refused, resource) {
             return None;
         }
         let own = own_of_other(refused, resource);
@@ -193,15 +193,30 @@ fn is_own_and_freed(refused: &RefusedPod<'_>, resource: &str) -> bool {
     is_named && books.keys().all(|(uid, _)| *uid != pod.uid) && ask_other(refused, resource).next().is_some()
 }
 
+/// Whether the holder is a container that kubelet has not written down, and the refused pod has one that asks for both resources: kubelet
+/// writes those down together, and may be left with nothing but what the container got under the other name.
+fn is_own_and_unwritten(refused: &RefusedPod<'_>, resource: &str) -> bool {
+    let asks_for_both = containers(refused).any(|container| {
+        let counts = counts(container);
+        counts.len() == 2 && counts.iter().any(|(asked, _)| asked.name() == resource)
+    });
+    asks_for_both
+        && refused
+            .message
+            .contains(" cannot be given: a container that kubelet has not written down yet holds ")
+}
+
 /// The refused pod's containers that ask for another resource than this.
 fn ask_other(refused: &RefusedPod<'_>, resource: &str) -> impl Iterator<Item = String> {
-    let object = &refused.pod.object;
-    let containers = ["/spec/initContainers", "/spec/containers"]
-        .into_iter()
-        .flat_map(|pointer| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
-    let ask_other = containers
+    let ask_other = containers(refused)
         .filter(move |container| counts(container).iter().any(|(other, _)| other.name() != resource));
     ask_other.filter_map(|container| Some(container.get("name")?.as_str()?.to_owned()))
+}
+
+fn containers<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = &'a Value> {
+    let object = &refused.pod.object;
+    let lists = ["/spec/initContainers", "/spec/containers"].into_iter();
+    lists.flat_map(|pointer| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten())
 }
 
 /// Whether the pods that a text names as holders have any of what it says that they hold.

@@ -279,3 +279,20 @@ fn a_refused_pod_may_hold_what_another_container_of_it_was_given_under_the_other
     assert_eq!(judged(NEURONCORE, &BTreeMap::new()), None, "kubelet has freed them already");
     assert!(judged(NEURON, &BTreeMap::new()).is_some());
 }
+
+#[test]
+fn a_container_may_be_left_with_nothing_but_what_it_got_under_its_other_name() {
+    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+    let machine = Machine::of(&node).unwrap();
+    let text = "neuron10 of aws.amazon.com/neuron cannot be given: a container that kubelet has not written down yet holds neuron10; ..";
+    let judged = |limits: serde_json::Value| {
+        let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
+        let pod = PodTruth { object: Arc::new(object), ..pod("p", "u", "Failed") };
+        let (truth, held) = (Truth { now: NOW, ..Truth::default() }, Units::new());
+        let books = BTreeMap::new();
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message: text, held, books };
+        judge_refusal(&machine, &refused, &Units::new())
+    };
+    assert_eq!(judged(json!({NEURON: "1", NEURONCORE: "3"})), None);
+    assert!(judged(json!({NEURON: "1"})).is_some(), "it asks for devices alone");
+}
