@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let row =
         Row { command: command(arguments), real_seconds: began.elapsed().as_secs_f64(), plan: None, summary };
     let row = match row.summary.unknown.first().cloned() {
-        Some(signature) => failed(arguments, plan, &signature, row)?,
+        Some(signature) => failed(arguments, plan, &signature, row),
         None => row,
     };
     show(arguments.output, &row)?;
@@ -119,12 +119,7 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
 }
 
 /// Keeps the plan of what failed, made smaller.
-fn failed(
-    arguments: &SimulateArguments,
-    plan: Option<Plan>,
-    signature: &str,
-    row: Row,
-) -> anyhow::Result<Row> {
+fn failed(arguments: &SimulateArguments, plan: Option<Plan>, signature: &str, row: Row) -> Row {
     let until = Duration::from_secs(row.summary.seconds + 1);
     let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), until));
     let plan = if arguments.shrink_for.is_zero() {
@@ -138,7 +133,18 @@ fn failed(
         print::progress(format_args!("{signature}: the plan is made smaller for {:?}", arguments.shrink_for));
         smaller(plan, signature, arguments.shrink_for, || arguments.options()).plan
     };
-    Ok(Row { plan: Some(keep(&arguments.keep_failures, &plan)?), ..row })
+    with_plan(row, keep(&arguments.keep_failures, &plan))
+}
+
+/// What failed is told whether or not its plan could be kept.
+fn with_plan(row: Row, kept: anyhow::Result<PathBuf>) -> Row {
+    match kept {
+        Ok(path) => Row { plan: Some(path), ..row },
+        Err(error) => {
+            print::progress(format_args!("{error:#}; the plan is not kept, name another --keep-failures"));
+            row
+        }
+    }
 }
 
 /// Writes a plan to a file of its own: other plans of its seed stay.
@@ -163,6 +169,18 @@ mod tests {
     use simulated_cluster::profile::Profile;
 
     use super::*;
+
+    #[test]
+    fn a_violation_is_told_though_its_plan_cannot_be_kept() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let plan =
+            Seeded::new(7, Profile::Calm, ["trn1.2xlarge"], Duration::from_secs(60)).plan(&Neuron::default());
+        let mut summary = Summary::default();
+        summary.unknown.push("liveness: a pod waits".to_owned());
+        let row = Row { command: String::new(), real_seconds: 1.0, plan: None, summary };
+        let row = with_plan(row, keep(&file.path().join("folder"), &plan));
+        assert_eq!((row.plan, &*row.summary.unknown[0]), (None, "liveness: a pod waits"));
+    }
 
     #[test]
     fn a_kept_plan_overwrites_no_other() {
