@@ -1,4 +1,5 @@
-//! Nothing sleeps unseen: which faults, refusals and recovery branches a simulation should reach, and which of them it did not.
+//! Nothing sleeps unseen: which faults, refusals, recovery branches and judgements a simulation should reach, and which of them it
+//! did not.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +106,10 @@ pub fn reached(summaries: &[Summary]) -> BTreeMap<String, u64> {
     for summary in summaries {
         let faults = summary.faults.iter().map(|(name, count)| (format!("fault: {name}"), *count));
         let branches = summary.branches.iter().map(|(name, count)| (name.clone(), *count));
-        for (name, count) in branches.chain(faults) {
+        let judged = simulated_cluster::JUDGEMENTS
+            .iter()
+            .map(|name| (judgement(name), summary.judged.get(*name).copied().unwrap_or_default()));
+        for (name, count) in branches.chain(faults).chain(judged) {
             *reached.entry(name).or_default() += count;
         }
     }
@@ -134,7 +138,12 @@ fn all() -> impl Iterator<Item = String> {
         fake_cluster::BRANCHES,
         runtime::BRANCHES,
     ];
-    branches.into_iter().flatten().map(|name| (*name).to_owned()).chain(faults())
+    let judged = simulated_cluster::JUDGEMENTS.iter().map(|name| judgement(name));
+    branches.into_iter().flatten().map(|name| (*name).to_owned()).chain(faults()).chain(judged)
+}
+
+fn judgement(name: &str) -> String {
+    format!("judged: {name}")
 }
 
 /// Every kind of fault.
@@ -210,7 +219,9 @@ mod tests {
         let mut summary = Summary::default();
         let unreached_by_none = unreached(&[summary.clone()]);
         assert!(unreached_by_none.contains(&"fault: kill extender".to_owned()));
+        assert!(unreached_by_none.contains(&"judged: refusals".to_owned()));
         summary.faults.insert("kill extender".to_owned(), 1);
-        assert_eq!(unreached(&[summary]).len(), unreached_by_none.len() - 1);
+        summary.judged.insert("refusals".to_owned(), 1);
+        assert_eq!(unreached(&[summary]).len(), unreached_by_none.len() - 2);
     }
 }

@@ -1,9 +1,9 @@
-//! What must hold of a node's report in a cluster at rest: it says which devices are broken and what each pod has. Called by the
-//! suite.
+//! What must hold of a node in a cluster at rest: kubelet offers what is healthy, and the report says which devices are broken and
+//! what each pod has. Called by the suite.
 
 use std::time::Duration;
 
-use neuron_core::names::NODE_REPORT;
+use neuron_core::names::{NEURON, NEURONCORE, NODE_REPORT};
 use neuron_core::report::NodeReport;
 use serde_json::Value;
 use simulated_cluster::observer::{PodTruth, Truth};
@@ -37,6 +37,9 @@ pub(crate) fn judge_node(
         let text = format!("{:?} are broken, its report says {unhealthy:?}", node.broken);
         return Some(("a node's report does not say which devices are broken".to_owned(), text));
     }
+    if let Some(text) = wrong_counts(machine, object, &node.broken) {
+        return Some(("a node does not offer what is healthy".to_owned(), text));
+    }
     let wrong = settled.iter().find_map(|pod| {
         let holder = report.holders.iter().find(|holder| holder.uid == pod.uid);
         let said: Units = holder.iter().flat_map(|holder| holder.cores.iter().map(u32::from)).collect();
@@ -53,5 +56,26 @@ pub(crate) fn judge_node(
         let text = format!("its report has holders of {unheld:?}, which nobody holds");
         (!may_lag && !unheld.is_empty())
             .then(|| ("a node's report has what nobody holds as held".to_owned(), text))
+    })
+}
+
+/// What kubelet offers that differs from what the machine has.
+fn wrong_counts(machine: &Machine, object: &Value, broken: &Units) -> Option<String> {
+    let devices = u32::from(machine.devices());
+    let broken_devices = machine.devices_of(broken).len();
+    let (cores, broken_cores) = (u32::from(machine.cores()), broken.len());
+    let counts = [(NEURON, devices, broken_devices), (NEURONCORE, cores, broken_cores)];
+    counts.into_iter().find_map(|(resource, all, broken)| {
+        let offered = |kind: &str| {
+            let count = object.get("status")?.get(kind)?.get(resource)?.as_str()?;
+            count.parse::<u32>().ok()
+        };
+        let healthy = u32::try_from(broken).ok().and_then(|broken| all.checked_sub(broken));
+        let (capacity, allocatable) = (offered("capacity"), offered("allocatable"));
+        (capacity != Some(all) || allocatable != healthy).then(|| {
+            format!(
+                "of {resource} it offers {allocatable:?} of {capacity:?}; the machine has {all}, {broken} of them broken"
+            )
+        })
     })
 }

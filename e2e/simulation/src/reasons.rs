@@ -9,7 +9,7 @@ use simulated_cluster::suite::{Units, WaitingPod};
 use crate::judge::{counts, judge_pod};
 use crate::machine::Machine;
 use crate::naive::{can_be_placed, steps};
-use crate::texts::{Facts, after, numbers};
+use crate::texts::{Facts, after, fresh, numbers};
 
 /// Texts that a cluster at rest has no reason for: every node is known by its label and its report, no pod has a claim.
 const OF_NO_REST: &[&str] = &[
@@ -65,7 +65,11 @@ fn too_small(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
         let in_all = rest.split_once("; the node has ").map(|(_, rest)| rest);
         let Some([total]) = in_all.and_then(|rest| numbers(rest, [""])) else { return true };
         let as_devices = rest.starts_with("devices");
-        !nodes.iter().any(|facts| facts.all(as_devices) == total && never_fits(&facts.machine, waiting.pod))
+        let asked = after(rest, " asked ").next().and_then(|rest| numbers(rest, [""]));
+        asked != Some([fresh(waiting.pod, as_devices)])
+            || !nodes
+                .iter()
+                .any(|facts| facts.all(as_devices) == total && never_fits(&facts.machine, waiting.pod))
     };
     after(waiting.message, "the node is too small: Neuron ")
         .any(is_wrong)

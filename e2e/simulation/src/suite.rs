@@ -34,6 +34,8 @@ use crate::{
 const ROOT: &str = "/";
 /// What a label says whose type is another one; a machine of the first says the second.
 const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
+/// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
+const WHOLE_NODES: &str = "wholeNodes";
 /// The extender's port.
 const PORT: u16 = 12345;
 
@@ -110,13 +112,14 @@ impl Suite for Neuron {
         async move { neuron_device_plugin::run(system, config, start.client, shutdown).await }.boxed()
     }
 
-    fn extenders(&self, service: Ipv4Addr, _: &Settings) -> Vec<ExtenderConfig> {
+    fn extenders(&self, service: Ipv4Addr, settings: &Settings) -> Vec<ExtenderConfig> {
         let managed = |name: &str| ManagedResource { name: name.to_owned(), ignored_by_scheduler: false };
         vec![ExtenderConfig {
             filter_verb: Some("filter".to_owned()),
             bind_verb: Some("bind".to_owned()),
             managed_resources: vec![managed(NEURON), managed(NEURONCORE)],
             http_timeout: Duration::from_secs(5),
+            node_cache_capable: settings.programs.get(WHOLE_NODES) != Some(&1),
             ..ExtenderConfig::new(format!("http://{service}:{PORT}"))
         }]
     }
@@ -155,6 +158,7 @@ impl Suite for Neuron {
             ("poll", draws.u64(1000..=5000)),
             ("apiTimeout", draws.u64(500..=4000)),
             ("handoverLimit", draws.u64(0..=8000)),
+            (WHOLE_NODES, u64::from(draws.u8(..4) == 0)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -270,12 +274,12 @@ impl Suite for Neuron {
 
     fn judge_text(&self, waiting: &WaitingPod<'_>) -> Option<String> {
         let facts = facts(waiting);
-        texts::judge(&facts, waiting.message).or_else(|| reasons::judge(&facts, waiting))
+        texts::judge(&facts, waiting.pod, waiting.message).or_else(|| reasons::judge(&facts, waiting))
     }
 
     fn judge_told(&self, told: &WaitingPod<'_>) -> Option<String> {
         let facts = facts(told);
-        texts::judge_types(&facts, told.message).or_else(|| reasons::judge_lasting(&facts, told))
+        texts::judge_types(&facts, told.pod, told.message).or_else(|| reasons::judge_lasting(&facts, told))
     }
 
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {

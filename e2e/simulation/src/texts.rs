@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
+use neuron_core::names::Resource;
+use serde_json::Value;
 use simulated_cluster::suite::Units;
 
 use crate::machine::Machine;
+use crate::naive::{Step, steps};
 
 /// What is so on a node.
 pub(crate) struct Facts {
@@ -17,14 +20,17 @@ pub(crate) struct Facts {
 }
 
 /// What is wrong with the text, if anything is: kube-scheduler joins the reasons of all nodes, so each must be true of one.
-pub(crate) fn judge(nodes: &[Facts], message: &str) -> Option<String> {
+pub(crate) fn judge(nodes: &[Facts], pod: &Value, message: &str) -> Option<String> {
     let is_true_of_one = |is_true: &dyn Fn(&Facts) -> bool| nodes.iter().any(is_true);
     for (unit, as_devices) in [("device", true), ("core", false)] {
         for rest in after(message, &format!("not enough free: Neuron {unit}s asked ")) {
             let alone = numbers(rest, ["", ", free ", " of "]).map(|[asked, free, of]| [asked, 0, free, of]);
             let with = |devices| numbers(rest, ["", " beside ", devices, " of "]);
             let figures = alone.or_else(|| with(" device, free ")).or_else(|| with(" devices, free "));
-            let Some([asked, beside, free, total]) = figures else { continue };
+            let Some([asked, beside, free, total]) = figures else { return Some(not_understood(rest)) };
+            if asked != fresh(pod, as_devices) || (beside > 0 && beside != fresh(pod, true)) {
+                return Some(format!("the pod does not ask for so many {unit}s"));
+            }
             let is_so = |facts: &Facts| {
                 let too_many = asked + facts.cores_of_devices(beside) > free;
                 too_many && facts.free(as_devices) == free && facts.all(as_devices) == total
@@ -34,9 +40,20 @@ pub(crate) fn judge(nodes: &[Facts], message: &str) -> Option<String> {
             }
         }
         for rest in after(message, "no linked set of ") {
+            // The other name is looked at in its turn.
+            let other = if as_devices { "core" } else { "device" };
+            let after_count = rest.trim_start_matches(|character: char| character.is_ascii_digit());
+            if after_count.starts_with(&format!(" free Neuron {other}s: ")) {
+                continue;
+            }
             let middle = format!(" free Neuron {unit}s: ");
             let end = " free, the largest linked set has ";
-            let Some([_, free, largest]) = numbers(rest, ["", &middle, end]) else { continue };
+            let Some([asked, free, largest]) = numbers(rest, ["", &middle, end]) else {
+                return Some(not_understood(rest));
+            };
+            if !asks(pod, as_devices, asked) {
+                return Some(format!("no container asks for so many {unit}s"));
+            }
             let is_so =
                 |facts: &Facts| facts.free(as_devices) == free && facts.largest(as_devices) >= largest;
             if !is_true_of_one(&is_so) {
@@ -44,16 +61,23 @@ pub(crate) fn judge(nodes: &[Facts], message: &str) -> Option<String> {
             }
         }
     }
-    judge_types(nodes, message)
+    judge_types(nodes, pod, message)
 }
 
 /// What is wrong with what the text says of instance types, which does not depend on what is free.
-pub(crate) fn judge_types(nodes: &[Facts], message: &str) -> Option<String> {
+pub(crate) fn judge_types(nodes: &[Facts], pod: &Value, message: &str) -> Option<String> {
     let is_true_of_one = |is_true: &dyn Fn(&Facts) -> bool| nodes.iter().any(is_true);
     for (unit, as_devices) in [("device", true), ("core", false)] {
         for rest in after(message, "Instance type ") {
-            let Some((name, rest)) = rest.split_once(" does not support requests for ") else { continue };
-            let Some([count]) = numbers(rest, [&format!("{unit}: ")]) else { continue };
+            let Some((name, rest)) = rest.split_once(" does not support requests for ") else {
+                return Some(not_understood(rest));
+            };
+            // The other name is looked at in its turn.
+            let Some(rest) = rest.strip_prefix(&format!("{unit}: ")) else { continue };
+            let Some([count]) = numbers(rest, [""]) else { return Some(not_understood(rest)) };
+            if !asks(pod, as_devices, count) {
+                return Some(format!("no container asks for so many {unit}s"));
+            }
             let is_so =
                 |facts: &Facts| facts.machine.model.name == name && !facts.machine.gives(count, as_devices);
             if !is_true_of_one(&is_so) {
@@ -100,6 +124,22 @@ impl Facts {
     }
 }
 
+/// How many devices or cores a pod needs that no init container hands down.
+pub(crate) fn fresh(pod: &Value, as_devices: bool) -> u32 {
+    let of_unit = |step: &&Step| (step.resource == Resource::Device) == as_devices;
+    steps(pod).iter().filter(of_unit).map(|step| step.count.saturating_sub(step.handed_down)).sum()
+}
+
+/// Whether a container asks for so many devices or cores.
+fn asks(pod: &Value, as_devices: bool, count: u32) -> bool {
+    steps(pod).iter().any(|step| (step.resource == Resource::Device) == as_devices && step.count == count)
+}
+
+/// A text that says something in words that are not known here would never be judged.
+pub(crate) fn not_understood(rest: &str) -> String {
+    format!("its words are not understood: {:?}", rest.chars().take(80).collect::<String>())
+}
+
 /// What follows each time that `words` stand in the text.
 pub(crate) fn after<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = &'a str> {
     text.match_indices(words).map(move |(at, _)| &text[at + words.len()..])
@@ -119,43 +159,57 @@ pub(crate) fn numbers<const N: usize>(mut text: &str, words: [&str; N]) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use neuron_core::names::{NEURON, NEURONCORE};
+    use serde_json::json;
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
 
-    /// What is wrong with a text where these cores of a trn1.32xlarge (16 devices, 32 cores) are taken.
-    fn wrong(taken: std::ops::Range<u32>, message: &str) -> Option<String> {
+    /// What is wrong with a text about a pod that asks for so many devices and cores where these cores of a trn1.32xlarge (16 devices,
+    /// 32 cores) are taken.
+    fn wrong(taken: std::ops::Range<u32>, (devices, cores): (u32, u32), message: &str) -> Option<String> {
         let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
-        judge(&[Facts { machine, held: taken.collect(), broken: Units::new() }], message)
+        let limits = json!({NEURON: devices.to_string(), NEURONCORE: cores.to_string()});
+        let pod = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
+        judge(&[Facts { machine, held: taken.collect(), broken: Units::new() }], &pod, message)
     }
 
     #[test]
     fn texts_are_true_or_not() {
         let told =
             |text: &str| format!("0/1 nodes are available: 1 {text}. preemption: 0/1 nodes are available");
-        for (taken, text, is_true) in [
-            (0..8, "not enough free: Neuron devices asked 16, free 12 of 16", true),
-            (0..8, "not enough free: Neuron devices asked 16, free 11 of 16", false),
-            (0..1, "not enough free: Neuron cores asked 32, free 31 of 32", true),
-            (0..1, "not enough free: Neuron cores asked 32, free 32 of 32", false),
-            (0..8, "not enough free: Neuron cores asked 10 beside 8 devices, free 24 of 32", true),
-            (0..8, "not enough free: Neuron cores asked 8 beside 1 device, free 24 of 32", false),
-            (0..8, "not enough free: Neuron cores asked 10 beside 8 devices, free 23 of 32", false),
-            (0..2, "no linked set of 16 free Neuron devices: 15 free, the largest linked set has 8", true),
-            (0..2, "no linked set of 16 free Neuron devices: 16 free, the largest linked set has 8", false),
-            (
-                0..0,
-                "Instance type trn1.32xlarge does not support requests for device: 7. Please request ..",
-                true,
-            ),
-            (
-                0..0,
-                "Instance type trn1.32xlarge does not support requests for device: 8. Please request ..",
-                false,
-            ),
-            (0..0, "Insufficient aws.amazon.com/neuron", true),
+        let not_enough = "not enough free: Neuron";
+        let unlinked = "no linked set of 16 free Neuron devices";
+        let no_type = "Instance type trn1.32xlarge does not support requests for";
+        for (taken, asked, text, is_true) in [
+            (0..8, (16, 0), format!("{not_enough} devices asked 16, free 12 of 16"), true),
+            (0..8, (16, 0), format!("{not_enough} devices asked 16, free 11 of 16"), false),
+            (0..8, (15, 0), format!("{not_enough} devices asked 16, free 12 of 16"), false),
+            (0..8, (16, 0), format!("{not_enough} devices asked many, free 12"), false),
+            (0..1, (0, 32), format!("{not_enough} cores asked 32, free 31 of 32"), true),
+            (0..1, (0, 32), format!("{not_enough} cores asked 32, free 32 of 32"), false),
+            (0..8, (8, 10), format!("{not_enough} cores asked 10 beside 8 devices, free 24 of 32"), true),
+            (0..8, (4, 10), format!("{not_enough} cores asked 10 beside 8 devices, free 24 of 32"), false),
+            (0..8, (1, 8), format!("{not_enough} cores asked 8 beside 1 device, free 24 of 32"), false),
+            (0..8, (8, 10), format!("{not_enough} cores asked 10 beside 8 devices, free 23 of 32"), false),
+            (0..2, (16, 0), format!("{unlinked}: 15 free, the largest linked set has 8"), true),
+            (0..2, (16, 0), format!("{unlinked}: 16 free, the largest linked set has 8"), false),
+            (0..2, (8, 0), format!("{unlinked}: 15 free, the largest linked set has 8"), false),
+            (0..2, (16, 0), format!("{unlinked}: 15 are free"), false),
+            (0..0, (7, 0), format!("{no_type} device: 7. Please request .."), true),
+            (0..0, (8, 0), format!("{no_type} device: 8. Please request .."), false),
+            (0..0, (6, 0), format!("{no_type} device: 7. Please request .."), false),
+            (0..0, (7, 0), format!("{no_type} device: seven. Please request .."), false),
+            (0..0, (1, 0), "Insufficient aws.amazon.com/neuron".to_owned(), true),
         ] {
-            assert_eq!(wrong(taken, &told(text)).is_none(), is_true, "{text}");
+            assert_eq!(wrong(taken, asked, &told(&text)).is_none(), is_true, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_handed_down_is_not_asked_for_again() {
+        let asking = |count: u32| json!({"resources": {"limits": {NEURON: count.to_string()}}});
+        let pod = json!({"spec": {"initContainers": [asking(4)], "containers": [asking(8), asking(1)]}});
+        assert_eq!((fresh(&pod, true), fresh(&pod, false)), (9, 0));
     }
 }

@@ -37,3 +37,4 @@ pub use self::names::SCHEDULER;
 pub use self::run::{RunOptions, STUCK, Summary, TellProgress, run};
 pub use self::seeded::Seeded;
 pub use self::suite::Suite;
+pub use self::watcher::JUDGEMENTS;

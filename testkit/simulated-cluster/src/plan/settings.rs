@@ -28,7 +28,7 @@ pub struct Settings {
     pub status_seconds: u32,
     /// Whether kubelets take the worst of what Kubernetes leaves open.
     pub adversarial: bool,
-    /// The programs' own time-outs and the like, in milliseconds, as the suite calls them.
+    /// The programs' own time-outs, in milliseconds, and switches, 0 or 1, as the suite calls them.
     pub programs: BTreeMap<String, u64>,
 }
 

@@ -24,6 +24,19 @@ use crate::observer::{Mirror, Truth, Violation, Violations};
 use crate::plan::NodePlan;
 use crate::suite::{RefusedPod, Suite};
 
+/// Judgements that every longer simulation comes to, by the names under which a [`Summary`](crate::Summary) counts them: what never
+/// was judged would pass whatever it is.
+pub const JUDGEMENTS: &[&str] = &[
+    "bindings",
+    "bound pods at rest",
+    "events about pods",
+    "nodes at rest",
+    "refusals",
+    "texts",
+    "texts as they were said",
+    "waiting pods",
+];
+
 /// Sees everything.
 pub(crate) struct Watcher {
     simulation: Simulation,
