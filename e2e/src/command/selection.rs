@@ -13,8 +13,8 @@ use super::suggest::did_you_mean;
 /// The part of a command line that chooses scenarios.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
-    /// Names of scenarios, beginnings of names, or scenario files (`FILE.yaml`, of the fault tier in a folder `faults`); all of
-    /// the tier if none is given.
+    /// Names of scenarios, beginnings of names, or scenario files (`FILE.yaml`, of the fault tier in a folder `faults` or
+    /// `endurance`); all of the tier if none is given.
     #[arg(value_name = "SCENARIO|FILE")]
     scenarios: Vec<String>,
     /// Where pods are placed (`placement`, what happens without it), what breaks meanwhile (`faults`), or both; named

@@ -67,6 +67,10 @@ pub trait Cluster {
     /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up.
     fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
+    /// Kills a part as a system does that runs out of memory, one that is just away excepted, and waits for nothing: what keeps it
+    /// running starts it again.
+    fn kill(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
+
     /// Takes a node down with everything on it, brings it back and returns when its devices are allocatable again; with
     /// `hardware_anew` the files of its hardware are gone first.
     fn reboot(&self, node: usize, hardware_anew: bool) -> impl Future<Output = anyhow::Result<()>>;

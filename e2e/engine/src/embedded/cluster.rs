@@ -130,6 +130,30 @@ impl Cluster for Embedded {
         self.start(part, node).await
     }
 
+    async fn kill(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => {
+                self.proxy.set_target(None);
+                self.extender.take()?.kill().await?;
+                sleep(RESTART).await;
+                self.proxy.set_target(Some(self.extender.start()?));
+            }
+            Part::Plugin => {
+                let node = self.node(node)?;
+                node.kill_plugin().await?;
+                sleep(RESTART).await;
+                node.start_plugin();
+            }
+            Part::Scheduler => {
+                ensure!(self.stop_scheduler().await, "the scheduler is stopped");
+                sleep(RESTART).await;
+                self.start_scheduler();
+            }
+            _ => bail!("{} can be restarted, not killed", part.name()),
+        }
+        Ok(())
+    }
+
     async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
         self.node(node)?.reboot(hardware_anew).await?;
         self.until_allocatable(node).await

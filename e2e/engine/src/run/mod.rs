@@ -1,9 +1,10 @@
 //! Carries a scenario out on any [`Cluster`] and says what came of it. Called by the command line and the tests.
 //!
-//! [`run`] goes through the steps (`steps`; those that fall into the middle of others in `interleaved`), waits until what
+//! [`run`] goes through the steps (`steps`; those that fall into the middle of others in `interleaved`, and `churn`), waits until what
 //! there is to see holds still (`waits`), and collects the outcome ([`collect`]).
 
 pub mod apply;
+mod churn;
 pub mod collect;
 mod interleaved;
 mod objects;

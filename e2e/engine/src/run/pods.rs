@@ -36,9 +36,9 @@ impl<C: Cluster> Run<'_, C> {
         }
     }
 
-    pub(super) async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
+    /// Waits until the document shows the pod as it stays: a running one with its record corrected, if kubelet chose otherwise.
+    pub(super) async fn settled(&self, name: &str) -> anyhow::Result<PodOutcome> {
         let mut before = PodOutcome::default();
-        // The document shows a running pod with its record corrected, if kubelet chose otherwise.
         until(self.cluster, &format!("pod {name} to settle before it is deleted"), async || {
             let now = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
             let has_settled =
@@ -47,6 +47,11 @@ impl<C: Cluster> Run<'_, C> {
             Ok(has_settled)
         })
         .await?;
+        Ok(before)
+    }
+
+    pub(super) async fn delete(&mut self, name: &str) -> anyhow::Result<()> {
+        let before = self.settled(name).await?;
         self.gone.insert(name.to_owned(), PodOutcome { deleted: true, ..before });
         let pods = self.pods();
         let node = pods.get(name).await?.spec.and_then(|spec| spec.node_name);

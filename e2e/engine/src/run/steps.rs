@@ -80,6 +80,7 @@ impl<C: Cluster> Run<'_, C> {
                 }
             }
             Step::During(during) => self.during(during).await?,
+            Step::Churn(churn) => self.churn(churn).await?,
             Step::Reboot(Reboot { node, hardware_anew }) => {
                 let place = self.scenario.place_of(node)?;
                 self.all_settled(place).await?;

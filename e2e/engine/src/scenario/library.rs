@@ -23,7 +23,10 @@ pub fn all(catalog: &CatalogSource) -> Result<Vec<Scenario>, ScenarioError> {
     Ok(scenarios)
 }
 
-/// The scenarios of a file on disk, which are of the fault tier if the file is in a folder named `faults`, as in
+/// Folders whose files are of the fault tier. Those of `endurance`, which take minutes, are no part of the program.
+const OF_FAULTS: [&str; 2] = ["faults", "endurance"];
+
+/// The scenarios of a file on disk, which are of the fault tier if the file is in a folder named `faults` or `endurance`, as in
 /// `e2e/scenarios/`. They are named after the file.
 ///
 /// # Errors
@@ -33,7 +36,8 @@ pub fn read(path: &Path, catalog: &CatalogSource) -> Result<Vec<Scenario>, Scena
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().and_then(Path::file_name);
-    let tier = if folder.is_some_and(|name| name == "faults") { Tier::Faults } else { Tier::Placement };
+    let is_of_faults = folder.is_some_and(|name| OF_FAULTS.iter().any(|known| name == *known));
+    let tier = if is_of_faults { Tier::Faults } else { Tier::Placement };
     let in_file =
         |error: ScenarioError| ScenarioError::InFile { path: path.to_owned(), why: error.to_string() };
     let scenarios = parse(&name, &text, catalog).map_err(in_file)?;

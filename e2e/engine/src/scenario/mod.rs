@@ -2,6 +2,7 @@
 //! reads it, [`crate::run`] carries it out. Nothing here knows which cluster runs it.
 
 mod catalog;
+mod churn;
 mod error;
 mod expand;
 mod expected;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::catalog::{CatalogFileError, CatalogSource};
+pub use self::churn::Churn;
 pub use self::error::ScenarioError;
 pub use self::expected::{Expected, ExpectedSets};
 pub use self::hold::{Hold, Moment, Verb};
@@ -86,7 +88,11 @@ impl Scenario {
     /// The names of pods that it deletes by force.
     pub fn force_deleted(&self) -> impl Iterator<Item = &str> {
         fn names(step: &Step) -> &[String] {
-            if let Step::ForceDelete(names) = step { names } else { &[] }
+            match step {
+                Step::ForceDelete(names) => names,
+                Step::Churn(churn) => &churn.force_delete,
+                _ => &[],
+            }
         }
         self.all_steps().into_iter().flat_map(names).map(String::as_str)
     }

@@ -5,6 +5,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::churn::Churn;
 use super::hold::Hold;
 use super::part::{DeviceState, Part};
 
@@ -52,6 +53,8 @@ pub enum Step {
     Hold(Hold),
     /// Carries steps out while pods are being placed.
     During(During),
+    /// Lets pods come and go by chance while parts are killed.
+    Churn(Churn),
     /// Restarts a node.
     Reboot(Reboot),
     /// Restarts a node's plugin so that one dies between its registration and the first list that kubelet reads.
@@ -79,6 +82,7 @@ impl Step {
             Step::Apply(manifests) | Step::ApplyTogether(manifests) => (manifests, &[]),
             Step::Hold(hold) => (&hold.apply, &hold.steps),
             Step::During(during) => (&during.apply, &during.steps),
+            Step::Churn(churn) => (&churn.pods, &[]),
             _ => (&[], &[]),
         }
     }
@@ -103,6 +107,7 @@ impl Step {
             Step::Hold(_) => "hold",
             Step::ForceDelete(_) => "force-delete",
             Step::During(_) => "during",
+            Step::Churn(_) => "churn",
             Step::Reboot(_) => "reboot",
             Step::RestartUnlisted(_) => "restart-unlisted",
             Step::AdvanceClock(_) => "advance-clock",

@@ -14,12 +14,19 @@ use super::scheduling::Route;
 /// Its Deployment and its Service.
 const EXTENDER: &str = "k8s-neuron-scheduler";
 const PORT: u16 = 12345;
+/// Selector of its pods.
+const EXTENDER_PODS: &str = "component=k8s-neuron-scheduler";
 
 impl KindCluster {
     /// Stops the extender and waits until it no longer runs.
     pub(in crate::kind) async fn stop_extender(&self) -> anyhow::Result<()> {
         self.close_proxy(&mut *self.forward.lock().await);
         self.driver.scale(SYSTEM, EXTENDER, 0).await
+    }
+
+    /// Kills the extender and waits for nothing.
+    pub(in crate::kind) async fn kill_extender(&self) -> anyhow::Result<()> {
+        self.driver.kill_pods(SYSTEM, EXTENDER_PODS, None).await
     }
 
     /// Starts the extender and waits until it serves.

@@ -43,6 +43,11 @@ impl KindCluster {
         plugin_switch().take_off(&self.driver, node).await
     }
 
+    /// Kills the plugin of a node and waits for nothing.
+    pub(crate) async fn kill_plugin(&self, node: &str) -> anyhow::Result<()> {
+        self.driver.kill_pods(SYSTEM, PLUGIN_PODS, Some(node)).await
+    }
+
     /// Lets the plugin run on the node and waits until kubelet advertises what it reports.
     pub(crate) async fn start_plugin(&self, node: &str) -> anyhow::Result<()> {
         self.let_plugin_run(node).await?;

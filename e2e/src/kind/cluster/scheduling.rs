@@ -40,6 +40,8 @@ pub(crate) enum Route {
 }
 
 const MY: &str = "my-scheduler";
+/// Selector of its pods.
+const MY_PODS: &str = "component=my-scheduler";
 const CONFIG_MAP: &str = "my-scheduler-config";
 
 impl KindCluster {
@@ -115,6 +117,17 @@ impl KindCluster {
         match scheduling {
             Scheduling::MyScheduler => self.driver.scale(SYSTEM, MY, 0).await,
             Scheduling::Default => self.driver.stop_part(ControlPlanePart::Scheduler).await,
+        }
+    }
+
+    /// Kills the scheduler and waits for nothing; the default one, which kubelet would start ever later, is started again.
+    pub(crate) async fn kill_scheduler(&self, scheduling: Scheduling) -> anyhow::Result<()> {
+        match scheduling {
+            Scheduling::MyScheduler => self.driver.kill_pods(SYSTEM, MY_PODS, None).await,
+            Scheduling::Default => {
+                self.driver.stop_part(ControlPlanePart::Scheduler).await?;
+                self.driver.start_part(ControlPlanePart::Scheduler).await
+            }
         }
     }
 

@@ -105,6 +105,15 @@ impl Cluster for Stage<'_> {
         }
     }
 
+    async fn kill(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => self.cluster.kill_extender().await,
+            Part::Plugin => self.cluster.kill_plugin(self.node_name(node)?).await,
+            Part::Scheduler => self.cluster.kill_scheduler(self.scheduling).await,
+            _ => bail!("{} can be restarted, not killed", part.name()),
+        }
+    }
+
     async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
         self.cluster.reboot(self.node_name(node)?, hardware_anew).await
     }

@@ -71,6 +71,6 @@ impl Cluster {
 }
 
 /// `containerd://0123` as containerd itself calls it.
-fn bare(container_id: &str) -> &str {
+pub(super) fn bare(container_id: &str) -> &str {
     container_id.rsplit('/').next().unwrap_or(container_id)
 }

@@ -3,10 +3,11 @@
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::Cluster;
+use super::containers::bare;
 use crate::WAIT;
 use crate::status::is_ready;
 
@@ -31,6 +32,33 @@ impl Cluster {
             Ok(pods.len() == replicas.unsigned_abs() as usize && pods.iter().all(is_ready))
         })
         .await
+    }
+
+    /// Kills the containers of these pods, on one node or all, and deletes the pods at once: of a container that is killed often
+    /// kubelet starts the next one ever later. Waits for nothing, and takes what has just ended for killed.
+    ///
+    /// # Errors
+    /// A node or the API server does not answer.
+    pub async fn kill_pods(&self, namespace: &str, selector: &str, node: Option<&str>) -> anyhow::Result<()> {
+        let api: Api<Pod> = Api::namespaced(self.client(), namespace);
+        let listed = api.list(&ListParams::default().labels(selector)).await;
+        for pod in listed.with_context(|| format!("listing pods {selector}"))?.items {
+            let name = pod.metadata.name.unwrap_or_default();
+            let on = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+            if on.is_empty() || node.is_some_and(|node| node != on) {
+                continue;
+            }
+            let statuses = pod.status.and_then(|status| status.container_statuses).unwrap_or_default();
+            for id in statuses.into_iter().filter_map(|status| status.container_id) {
+                let kill = format!("ctr -n k8s.io tasks kill --signal SIGKILL {} || :", bare(&id));
+                self.exec(&on, &kill).await.with_context(|| format!("killing {name} on {on}"))?;
+            }
+            match api.delete(&name, &DeleteParams::default().grace_period(0)).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                deleted => drop(deleted.with_context(|| format!("deleting pod {name}"))?),
+            }
+        }
+        Ok(())
     }
 
     /// Waits until every pod of a workload, such as `deployment/coredns`, is ready in its newest form.

@@ -1,0 +1,29 @@
+//! The step `churn`: pods come and go by chance while parts are killed. Part of the scenario file's form; carried out by
+//! [`crate::run`].
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Target;
+
+/// Pods that come and go while parts are killed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Churn {
+    /// Decides in which order the pods come, and when those of `force-delete` go.
+    pub seed: u64,
+    /// How many pods there are at one time, at most.
+    pub at_once: usize,
+    /// Seconds of the cluster's time from one kill to the next.
+    pub kill_every: u64,
+    /// What is killed, in turn: what keeps these parts running starts them again, and nobody waits for it.
+    pub kill: Vec<Target>,
+    /// The pods. Those that are named nowhere below end by themselves, and are removed then.
+    pub pods: Vec<Value>,
+    /// Names of pods that are deleted once they run.
+    #[serde(default)]
+    pub delete: Vec<String>,
+    /// Names of pods that are deleted by force within seconds, whatever they have come to.
+    #[serde(default)]
+    pub force_delete: Vec<String>,
+}
