@@ -8,6 +8,7 @@ pub mod needs;
 pub mod session;
 mod stage;
 pub mod standing;
+pub mod updates;
 
 use kind_driver::Owner;
 

@@ -1,11 +1,14 @@
-//! What kubelet says which container has which devices, asked over its podresources socket.
+//! What kubelet says which container has which devices, and which it offers, asked over its podresources socket.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
-use kubelet_api::podresources::v1::{ListPodResourcesRequest, MAX_MESSAGE_BYTES};
+use kubelet_api::podresources::v1::{
+    AllocatableResourcesRequest, ListPodResourcesRequest, MAX_MESSAGE_BYTES,
+};
+use tokio::process::Child;
 use tonic::transport::Channel;
 
 use crate::socket;
@@ -50,4 +53,36 @@ pub async fn of(channel: Channel, resource: &str) -> anyhow::Result<Assignments>
         }
     }
     Ok(assigned)
+}
+
+/// A connection with a node's kubelet that is asked again and again what it offers, which disturbs nothing there.
+pub struct Offers {
+    kubelet: PodResourcesListerClient<Channel>,
+    _connection: Child,
+}
+
+impl Offers {
+    /// Dials the kubelet of this node.
+    ///
+    /// # Errors
+    /// Nobody answers there.
+    pub async fn of(node: &str) -> anyhow::Result<Self> {
+        let (channel, connection) = socket::dial(node, SOCKET).await?;
+        let kubelet = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(Self { kubelet, _connection: connection })
+    }
+
+    /// How many ids of each of these resources kubelet offers now.
+    ///
+    /// # Errors
+    /// kubelet is away or slow.
+    pub async fn counts<const N: usize>(&mut self, resources: [&str; N]) -> anyhow::Result<[usize; N]> {
+        let asked = self.kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
+        let answer = tokio::time::timeout(TIMEOUT, asked).await.context("kubelet does not answer")??;
+        let devices = answer.into_inner().devices;
+        Ok(resources.map(|resource| {
+            let ours = devices.iter().filter(|devices| devices.resource_name == resource);
+            ours.map(|devices| devices.device_ids.len()).sum()
+        }))
+    }
 }

@@ -16,7 +16,7 @@ const FAKE_ROOT_PATCH: &str = include_str!("../../../../deploy/fake-root-patch.y
 /// The namespace of everything that is not a scenario's pod.
 pub(crate) const SYSTEM: &str = "kube-system";
 /// The device plugin's DaemonSet.
-pub(super) const PLUGIN_DAEMON_SET: &str = "neuron-device-plugin";
+pub(crate) const PLUGIN_DAEMON_SET: &str = "neuron-device-plugin";
 /// What is installed beside the device plugin.
 const PARTS: [&str; 3] = ["deployment/k8s-neuron-scheduler", "deployment/my-scheduler", FAKE];
 const FAKE: &str = "daemonset/fake-neuron";
