@@ -17,6 +17,7 @@ fn variant(refusal: &Refusal) -> &'static str {
         Refusal::NeverTogether { .. } => "never together",
         Refusal::Unhealthy { .. } => "unhealthy",
         Refusal::HandDownNotSafe { .. } => "hand-down not safe",
+        Refusal::NotDecided { .. } => "not decided",
     }
 }
 
@@ -67,6 +68,7 @@ fn a_placement_is_refused() {
             handed_down: 4,
             permanent: true,
         },
+        Refusal::NotDecided { containers: 19 },
     ];
     let line = |refusal: &Refusal| {
         let lasts = if refusal.is_permanent() { "for ever" } else { "for now" };

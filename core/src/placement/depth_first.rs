@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashSet;
 
+use super::budget::Budget;
 use super::free_runs::{self, Demand};
 use super::hand_down::HandDown;
 use super::keys::{PartialPlacement, Scorer};
@@ -13,9 +14,9 @@ use super::problem::{Move, Problem};
 use crate::ids::CoreSet;
 use crate::names::Resource;
 
-/// Any placement, as one move for each step of the plan; nothing only if there is none, or none is found within so many
-/// tries. With a scorer the moves that look best by the keys are tried first, else those with the lowest ids.
-pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, max_tries: u32) -> Option<Vec<Move>> {
+/// Any placement, as one move for each step of the plan; nothing only if there is none, or the budget is spent. With a scorer the
+/// moves that look best by the keys are tried first, else those with the lowest ids.
+pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, budget: &Budget) -> Option<Vec<Move>> {
     let steps = &problem.plan.steps;
     let cores_per_device = u32::from(problem.topology.cores_per_device());
     let order = largest_first(problem);
@@ -38,7 +39,7 @@ pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, max_tries
         failed: FxHashSet::default(),
         moves: Vec::with_capacity(order.len()),
         order,
-        tries_left: max_tries,
+        budget,
     };
     if !search.descend(HandDown::default(), PartialPlacement::default()) {
         return None;
@@ -80,7 +81,7 @@ struct DepthFirst<'p> {
     inside_devices: Vec<bool>,
     failed: FxHashSet<State>,
     moves: Vec<Move>,
-    tries_left: u32,
+    budget: &'p Budget,
 }
 
 /// All that decides whether the rest of a pod can be placed. Each state that fails is searched once, so that refusals
@@ -104,9 +105,9 @@ impl DepthFirst<'_> {
         if !may_succeed || self.failed.contains(&state) {
             return false;
         }
-        let tries = u32::try_from(self.problem.moves(at)).unwrap_or(u32::MAX);
-        let Some(tries_left) = self.tries_left.checked_sub(tries) else { return false };
-        self.tries_left = tries_left;
+        if self.budget.take(self.problem.moves(at)).is_none() {
+            return false;
+        }
         for index in self.ranked(at, handed_down, placed) {
             let Some(made) = self.problem.attempt(at, index, &handed_down, placed.hardware) else { continue };
             self.moves.push(made);
@@ -117,6 +118,9 @@ impl DepthFirst<'_> {
                 return true;
             }
             self.moves.pop();
+            if self.budget.is_spent() {
+                return false;
+            }
         }
         self.failed.insert(state);
         false

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::budget::Budget;
 use super::plan::{Plan, free_of, total_of};
 use super::problem::KubeletsChoice;
 use super::{MAX_CONTAINERS, Refusal, is_possible};
@@ -23,8 +24,8 @@ pub(super) enum WhenEmpty {
 }
 
 impl WhenEmpty {
-    /// The answer about `request`.
-    pub(super) fn of(request: &PodRequest, topology: &Arc<Topology>) -> WhenEmpty {
+    /// The answer about `request`. Where not even the empty node is decided, no other is searched.
+    pub(super) fn of(request: &PodRequest, topology: &Arc<Topology>, budget: &Budget) -> WhenEmpty {
         if let Err(refusal) = check_containers(request) {
             return WhenEmpty::Never(refusal);
         }
@@ -35,12 +36,16 @@ impl WhenEmpty {
         if !plan.enough_is_free(&empty) {
             return WhenEmpty::TooSmall;
         }
-        never_together(request, &plan, &empty).map_or(WhenEmpty::Fits, WhenEmpty::Never)
+        let never = never_together(request, &plan, &empty, budget);
+        if budget.is_spent() {
+            return WhenEmpty::Never(not_decided(request));
+        }
+        never.map_or(WhenEmpty::Fits, WhenEmpty::Never)
     }
 
     /// Why `request`, about which this is the answer and which does not fit, is refused: of several reasons the one first
     /// that only another request can cure.
-    pub(super) fn diagnose(&self, request: &PodRequest, occupancy: &Occupancy) -> Refusal {
+    pub(super) fn diagnose(&self, request: &PodRequest, occupancy: &Occupancy, budget: &Budget) -> Refusal {
         let plan = Plan::of(request);
         match self {
             WhenEmpty::Never(refusal) => return refusal.clone(),
@@ -49,17 +54,25 @@ impl WhenEmpty {
             }
             WhenEmpty::Fits => {}
         }
-        unhealthy(request, occupancy)
+        let reason = unhealthy(request, occupancy, budget)
             .or_else(|| not_enough(&plan, occupancy))
-            .or_else(|| hand_down_not_safe(request, &plan, occupancy, false))
-            .or_else(|| not_linked(request, occupancy))
-            .unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
+            .or_else(|| hand_down_not_safe(request, &plan, (occupancy, budget), false))
+            .or_else(|| not_linked(request, occupancy, budget));
+        // What was found by a search that was given up may not be so. What is free is counted, not searched for.
+        if budget.is_spent() {
+            return not_enough(&plan, occupancy).unwrap_or_else(|| not_decided(request));
+        }
+        reason.unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
     }
 }
 
-/// Why `request`, which does not fit, is refused.
-pub(super) fn diagnose(request: &PodRequest, occupancy: &Occupancy) -> Refusal {
-    WhenEmpty::of(request, occupancy.topology()).diagnose(request, occupancy)
+/// Why `request`, which does not fit or was not found to within the budget, is refused.
+pub(super) fn diagnose(request: &PodRequest, occupancy: &Occupancy, budget: &Budget) -> Refusal {
+    WhenEmpty::of(request, occupancy.topology(), budget).diagnose(request, occupancy, budget)
+}
+
+fn not_decided(request: &PodRequest) -> Refusal {
+    Refusal::NotDecided { containers: request.containers.len() }
 }
 
 /// Checked before anything else: all else takes time that grows with the containers.
@@ -107,12 +120,12 @@ fn shortage(plan: &Plan, in_question: &Occupancy, node: &Occupancy) -> Refusal {
     }
 }
 
-fn never_together(request: &PodRequest, plan: &Plan, empty: &Occupancy) -> Option<Refusal> {
-    if is_possible(request, empty, KubeletsChoice::Any) {
+fn never_together(request: &PodRequest, plan: &Plan, empty: &Occupancy, budget: &Budget) -> Option<Refusal> {
+    if is_possible(request, empty, KubeletsChoice::Any, budget) {
         return None;
     }
-    hand_down_not_safe(request, plan, empty, true).or_else(|| {
-        let unplaced = first_unplaced(request, empty)?;
+    hand_down_not_safe(request, plan, (empty, budget), true).or_else(|| {
+        let unplaced = first_unplaced(request, empty, budget)?;
         Some(Refusal::NeverTogether {
             instance_type: empty.topology().instance_type().to_owned(),
             container: unplaced.name().to_owned(),
@@ -122,11 +135,11 @@ fn never_together(request: &PodRequest, plan: &Plan, empty: &Occupancy) -> Optio
     })
 }
 
-fn unhealthy(request: &PodRequest, occupancy: &Occupancy) -> Option<Refusal> {
+fn unhealthy(request: &PodRequest, occupancy: &Occupancy, budget: &Budget) -> Option<Refusal> {
     let fits_with = |healed: DeviceSet| {
         let mut healthier = occupancy.clone();
         healthier.set_unhealthy(occupancy.unhealthy().difference(healed));
-        is_possible(request, &healthier, KubeletsChoice::Any)
+        is_possible(request, &healthier, KubeletsChoice::Any, budget)
     };
     let mut needed = occupancy.unhealthy();
     if needed.is_empty() || !fits_with(needed) {
@@ -147,13 +160,13 @@ fn unhealthy(request: &PodRequest, occupancy: &Occupancy) -> Option<Refusal> {
 fn hand_down_not_safe(
     request: &PodRequest,
     plan: &Plan,
-    occupancy: &Occupancy,
+    (occupancy, budget): (&Occupancy, &Budget),
     permanent: bool,
 ) -> Option<Refusal> {
-    if !is_possible(request, occupancy, KubeletsChoice::Good) {
+    if !is_possible(request, occupancy, KubeletsChoice::Good, budget) {
         return None;
     }
-    let unplaced = first_unplaced(request, occupancy)?;
+    let unplaced = first_unplaced(request, occupancy, budget)?;
     let index = unplaced.before.containers.len();
     let step =
         plan.steps.iter().find(|step| step.container == index && step.resource == unplaced.resource)?;
@@ -166,9 +179,9 @@ fn hand_down_not_safe(
     })
 }
 
-fn not_linked(request: &PodRequest, occupancy: &Occupancy) -> Option<Refusal> {
-    let unplaced = first_unplaced(request, occupancy)?;
-    let fits = |count: &u32| is_possible(&unplaced.with(*count), occupancy, KubeletsChoice::Any);
+fn not_linked(request: &PodRequest, occupancy: &Occupancy, budget: &Budget) -> Option<Refusal> {
+    let unplaced = first_unplaced(request, occupancy, budget)?;
+    let fits = |count: &u32| is_possible(&unplaced.with(*count), occupancy, KubeletsChoice::Any, budget);
     Some(Refusal::NotLinked {
         container: (request.containers.len() > 1).then(|| unplaced.name().to_owned()),
         resource: unplaced.resource,
@@ -209,7 +222,11 @@ impl Unplaced<'_> {
 /// The first request, in kubelet's order, that does not fit beside those before it; nothing if the pod fits after
 /// all. Whatever fits still does without its last request, so the first one is looked for by halves: each look is a
 /// search of its own.
-fn first_unplaced<'a>(request: &'a PodRequest, occupancy: &Occupancy) -> Option<Unplaced<'a>> {
+fn first_unplaced<'a>(
+    request: &'a PodRequest,
+    occupancy: &Occupancy,
+    budget: &Budget,
+) -> Option<Unplaced<'a>> {
     let both = |index: usize| Resource::ALL.map(|resource| (index, resource));
     let mut requests: Vec<(usize, Resource)> = (0..request.containers.len()).flat_map(both).collect();
     requests.retain(|&(index, resource)| request.containers[index].count(resource) > 0);
@@ -220,7 +237,7 @@ fn first_unplaced<'a>(request: &'a PodRequest, occupancy: &Occupancy) -> Option<
     };
     let fits = |at: &(usize, Resource)| {
         let tried = unplaced(at);
-        is_possible(&tried.with(tried.requested()), occupancy, KubeletsChoice::Any)
+        is_possible(&tried.with(tried.requested()), occupancy, KubeletsChoice::Any, budget)
     };
     requests.get(requests.partition_point(fits)).map(unplaced)
 }

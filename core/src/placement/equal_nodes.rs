@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::budget::Budget;
 use super::diagnose::WhenEmpty;
 use super::problem::KubeletsChoice;
 use super::{Refusal, any_free_for_one, is_possible};
@@ -13,6 +14,9 @@ use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
+/// Nodes of one call whose searches may be given up. What others answer is then not searched for.
+const GIVEN_UP: usize = 8;
+
 /// Whether one pod fits, for any number of nodes.
 #[derive(Debug)]
 pub struct EqualNodes<'r> {
@@ -20,6 +24,8 @@ pub struct EqualNodes<'r> {
     /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers.
     topologies: Vec<(Arc<Topology>, WhenEmpty)>,
     answers: FxHashMap<Equal, Result<(), Refusal>>,
+    /// Searches that may be given up before no other is begun: each has taken its whole budget.
+    questions_left: usize,
 }
 
 /// All of a node that decides the answer.
@@ -34,7 +40,7 @@ struct Equal {
 impl<'r> EqualNodes<'r> {
     /// Nothing is known yet.
     pub fn new(request: &'r PodRequest) -> Self {
-        Self { request, topologies: Vec::new(), answers: FxHashMap::default() }
+        Self { request, topologies: Vec::new(), answers: FxHashMap::default(), questions_left: GIVEN_UP }
     }
 
     /// What the pod requests.
@@ -57,11 +63,17 @@ impl<'r> EqualNodes<'r> {
         // What an empty node refuses every node does, and needs no search: such a pod waits for ever, and is asked about
         // again and again.
         if !matches!(when_empty, WhenEmpty::Fits) {
-            return Err(when_empty.diagnose(request, occupancy));
+            return Err(when_empty.diagnose(request, occupancy, &Budget::of_question()));
         }
-        let answer = || match is_possible(request, occupancy, KubeletsChoice::Any) {
-            true => Ok(()),
-            false => Err(when_empty.diagnose(request, occupancy)),
+        let left = &mut self.questions_left;
+        let answer = || {
+            let budget = if *left > 0 { Budget::of_question() } else { Budget::of(0) };
+            let answer = match is_possible(request, occupancy, KubeletsChoice::Any, &budget) {
+                true => Ok(()),
+                false => Err(when_empty.diagnose(request, occupancy, &budget)),
+            };
+            *left = left.saturating_sub(usize::from(budget.is_spent()));
+            answer
         };
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
         self.answers.entry(equal).or_insert_with(answer).clone()
@@ -70,7 +82,8 @@ impl<'r> EqualNodes<'r> {
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
         let known = self.topologies.iter().position(|(known, _)| Arc::ptr_eq(known, topology));
         known.unwrap_or_else(|| {
-            self.topologies.push((Arc::clone(topology), WhenEmpty::of(self.request, topology)));
+            self.topologies
+                .push((Arc::clone(topology), WhenEmpty::of(self.request, topology, &Budget::of_question())));
             self.topologies.len() - 1
         })
     }

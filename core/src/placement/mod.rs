@@ -2,6 +2,7 @@
 //! Called by the extender for filter and bind, by the device plugin for its preference, and by the tests.
 
 mod branch_and_bound;
+mod budget;
 mod depth_first;
 mod diagnose;
 mod equal_nodes;
@@ -19,6 +20,7 @@ pub use self::keys::Keys;
 pub use self::refusal::Refusal;
 pub use self::turn::{Given, Turn, best_set_of_pod};
 
+use self::budget::Budget;
 use self::free_sets::{FreeSets, any_free};
 use self::keys::{PartialPlacement, Scorer};
 use self::plan::Amount;
@@ -113,10 +115,15 @@ impl Placement {
 /// Why the node cannot take the pod, in the words that the pod's FailedScheduling event shows.
 pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, Refusal> {
     diagnose::check_containers(request)?;
-    let refused = || diagnose::diagnose(request, occupancy);
-    let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(refused)?;
+    let refused = |budget| diagnose::diagnose(request, occupancy, budget);
+    let budget = Budget::of_question();
+    let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(|| refused(&budget))?;
     let mut scorer = Scorer::new(occupancy);
-    let mut moves = depth_first::find(&problem, Some(&mut scorer), u32::MAX).ok_or_else(refused)?;
+    let good = depth_first::find(&problem, Some(&mut scorer), &budget);
+    // What `fits` has found is found again, though perhaps not a good one.
+    let any_budget = Budget::of_question();
+    let any = || depth_first::find(&problem, None, &any_budget);
+    let mut moves = good.or_else(any).ok_or_else(|| refused(&any_budget))?;
     if request.containers.len() <= MAX_CONTAINERS_FOR_BEST {
         moves = branch_and_bound::best(&problem, &mut scorer, moves);
     }
@@ -153,10 +160,11 @@ pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, R
 /// The same refusal as [`place`].
 pub fn fits(request: &PodRequest, occupancy: &Occupancy) -> Result<(), Refusal> {
     diagnose::check_containers(request)?;
-    if is_possible(request, occupancy, KubeletsChoice::Any) {
+    let budget = Budget::of_question();
+    if is_possible(request, occupancy, KubeletsChoice::Any, &budget) {
         return Ok(());
     }
-    Err(diagnose::diagnose(request, occupancy))
+    Err(diagnose::diagnose(request, occupancy, &budget))
 }
 
 /// The best candidate set of `count` of the resource that contains the cores `must` and otherwise lies in the free
@@ -179,11 +187,17 @@ pub fn best_set(
     best.map(|set| set.cores)
 }
 
-/// Whether the pod fits. One container that requests one resource, the common case, allocates nothing.
-fn is_possible(request: &PodRequest, occupancy: &Occupancy, kubelets_choice: KubeletsChoice) -> bool {
+/// Whether the pod fits, unless the budget is spent: then it may all the same. One container that requests one resource, the common
+/// case, allocates nothing.
+fn is_possible(
+    request: &PodRequest,
+    occupancy: &Occupancy,
+    kubelets_choice: KubeletsChoice,
+    budget: &Budget,
+) -> bool {
     any_free_for_one(request, occupancy).unwrap_or_else(|| {
         Problem::new(request, occupancy, kubelets_choice)
-            .is_some_and(|problem| depth_first::find(&problem, None, u32::MAX).is_some())
+            .is_some_and(|problem| depth_first::find(&problem, None, budget).is_some())
     })
 }
 

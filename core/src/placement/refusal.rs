@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::MAX_CONTAINERS;
+use super::budget::MOVES;
 use crate::ids::DeviceSet;
 use crate::names::Resource;
 
@@ -68,6 +69,11 @@ pub enum Refusal {
         /// The fewest devices that would do.
         devices: DeviceSet,
     },
+    /// The search was given up: among so many containers it takes too long to tell where they fit, or why not.
+    NotDecided {
+        /// How many containers request Neuron hardware.
+        containers: usize,
+    },
     /// kubelet chooses freely among ids that init containers hand down, and some choice would be no candidate set.
     HandDownNotSafe {
         /// The container that would get them.
@@ -91,7 +97,7 @@ impl Refusal {
             | Refusal::TooManyContainers { .. }
             | Refusal::NeverTogether { .. } => true,
             Refusal::NotEnough { permanent, .. } | Refusal::HandDownNotSafe { permanent, .. } => *permanent,
-            Refusal::NotLinked { .. } | Refusal::Unhealthy { .. } => false,
+            Refusal::NotLinked { .. } | Refusal::Unhealthy { .. } | Refusal::NotDecided { .. } => false,
         }
     }
 }
@@ -146,6 +152,11 @@ impl fmt::Display for Refusal {
                     if devices.len() == 1 { ("device", "it was") } else { ("devices", "they were") };
                 write!(f, "the pod would fit on unhealthy Neuron {noun} {devices} if {if_healthy} healthy")
             }
+            Refusal::NotDecided { containers } => write!(
+                f,
+                "not decided: where the {containers} Neuron containers of the pod fit was searched for in {MOVES} moves and not \
+                 found; ask in fewer containers or for counts of whole devices"
+            ),
             Refusal::HandDownNotSafe { container, resource, requested, handed_down, .. } => write!(
                 f,
                 "init containers from which kubelet could hand down an unlinked set: container {container} asks for {}, \

@@ -1,6 +1,7 @@
 //! One container's turn amid its pod's admission: the set to prefer for it so that the containers after it can have theirs, too.
 //! Asked by the device plugin where no record says.
 
+use super::budget::Budget;
 use super::depth_first;
 use super::keys::Scorer;
 use super::plan::Plan;
@@ -46,6 +47,6 @@ pub fn best_set_of_pod(occupancy: &Occupancy, turn: &Turn<'_>) -> Option<CoreSet
     let given = given.collect::<Option<Vec<(usize, CoreSet)>>>()?;
     let allowed = turn.must.union(turn.within);
     let problem = Problem::amid_admission(turn.request, occupancy, &given, (asking, turn.must, allowed))?;
-    let moves = depth_first::find(&problem, Some(&mut Scorer::new(occupancy)), MAX_TRIES)?;
+    let moves = depth_first::find(&problem, Some(&mut Scorer::new(occupancy)), &Budget::of(MAX_TRIES))?;
     Some(moves.get(asking)?.set.cores)
 }

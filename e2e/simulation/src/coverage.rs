@@ -70,6 +70,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "a record would have to be edited between a bind and its repetition",
     ),
     ("extender: refusals forgotten", "the extender is killed before it has refused so many pods"),
+    ("extender: refused, the search was given up", "pods have five containers at most"),
     ("extender: refused, too many containers", "pods have five containers at most"),
     ("plugin: LNC held", "seeds edit the LNC of types that have one alone, plans can do more"),
     ("plugin: already connected", "the plugin's sockets have ever new names"),

@@ -121,6 +121,7 @@ fn count(refusal: &Refusal) {
         Refusal::NeverTogether { .. } => reached("extender: refused, containers never fit together"),
         Refusal::Unhealthy { .. } => reached("extender: refused, devices are unhealthy"),
         Refusal::HandDownNotSafe { .. } => reached("extender: refused, what is handed down is not safe"),
+        Refusal::NotDecided { .. } => reached("extender: refused, the search was given up"),
     }
 }
 

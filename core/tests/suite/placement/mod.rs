@@ -1,5 +1,6 @@
 //! Placement: the worked examples, the refusals, what init containers hand down, and brute force beside it all.
 
+mod budget;
 mod equal_nodes;
 mod examples;
 mod hand_down;

@@ -1,0 +1,47 @@
+//! What answering one question about one node may cost. A pod's author chooses its containers, and what many of them ask for must not
+//! hold up other pods. Shared by all searches of the question.
+
+use std::cell::Cell;
+
+/// Moves that the searches of one question try at most, of which none takes a microsecond. Each state that a search remembers has cost a
+/// move, so that all of them stay below 64 MiB. No pod of up to four containers was seen to need so many (`tests/suite/placement/budget.rs`).
+pub(super) const MOVES: u32 = 200_000;
+
+/// Moves that are left.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<u32>,
+    spent: Cell<bool>,
+}
+
+impl Budget {
+    /// For one question.
+    pub(super) fn of_question() -> Self {
+        Self::of(MOVES)
+    }
+
+    /// So many moves.
+    pub(super) fn of(moves: u32) -> Self {
+        Self { left: Cell::new(moves), spent: Cell::new(false) }
+    }
+
+    /// Takes so many moves; none if there are not enough left, and from then on never again.
+    pub(super) fn take(&self, moves: usize) -> Option<()> {
+        let left = u32::try_from(moves).ok().and_then(|moves| self.left.get().checked_sub(moves));
+        match left.filter(|_| !self.spent.get()) {
+            Some(left) => {
+                self.left.set(left);
+                Some(())
+            }
+            None => {
+                self.spent.set(true);
+                None
+            }
+        }
+    }
+
+    /// Whether a search has been given up. What it did not find may be there.
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent.get()
+    }
+}
