@@ -9,6 +9,7 @@ mod healing;
 mod https;
 pub(crate) mod install;
 pub(crate) mod plugin;
+mod plugin_policy;
 mod rights;
 pub mod scheduling;
 

@@ -90,6 +90,10 @@ impl<'s> Running<'s> {
         let cluster = self.up(&options, images).await?;
         let mut member = Member { cluster, options, images, in_vain: 0 };
         let rows = self.serve(&mut member, place).await?;
+        if place == 0 {
+            let held = member.cluster.holds_plugin_to_its_node().await;
+            held.context("the rights of the device plugin")?;
+        }
         let (name, began) = (member.cluster.name().to_owned(), Instant::now());
         let is_deleted = !member.options.keep;
         member.cluster.down().await?;

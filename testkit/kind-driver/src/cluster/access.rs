@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 
 use crate::program;
 
@@ -23,6 +23,14 @@ impl Access {
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let file = Kubeconfig::read_from(&self.kubeconfig).context("the cluster's kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// A client with the rights of who bears this token, and no others.
+    pub(super) async fn client_with_token(&self, token: String) -> anyhow::Result<Client> {
+        let file = Kubeconfig::read_from(&self.kubeconfig).context("the cluster's kubeconfig")?;
+        let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
         Ok(Client::try_from(config)?)
     }
 

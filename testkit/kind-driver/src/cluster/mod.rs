@@ -107,6 +107,14 @@ impl Cluster {
         self.client.clone()
     }
 
+    /// A client with the rights of who bears this token, such as a pod's service account, and no others.
+    ///
+    /// # Errors
+    /// The cluster's kubeconfig cannot be read.
+    pub async fn client_with_token(&self, token: String) -> anyhow::Result<Client> {
+        self.access.client_with_token(token).await
+    }
+
     /// The path of its kubeconfig.
     pub fn kubeconfig(&self) -> &str {
         &self.access.kubeconfig
