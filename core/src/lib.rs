@@ -38,6 +38,7 @@
 //! | is a set allowed on a node? | [`topology`] |
 //! | what does a pod request? | [`request`] |
 //! | what does a pod get from a ResourceClaim instead? | [`claim`] |
+//! | which device models is a pod restricted to? | [`device_model`] |
 //! | which set does a pod get, or why none? | [`placement`] |
 //! | what is recorded on a pod, and reported of a node? | [`record`], [`report`] |
 //! | does a record count, and who holds what? | [`holders`] |
@@ -52,4 +53,4 @@ pub mod placement;
 mod pods;
 
 pub use nodes::{catalog, driver, occupancy, report, topology};
-pub use pods::{claim, pod, quantity, record, request};
+pub use pods::{claim, device_model, pod, quantity, record, request};

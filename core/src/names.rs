@@ -36,6 +36,8 @@ pub const POD_ANNOTATIONS: [&str; 7] = [
     NEURON_ALLOC_TIME,
     NEURON_RESOURCE_TYPE,
 ];
+/// Pod annotation of its author: the device models that the pod may run on.
+pub const DEVICE_MODEL: &str = "neuron-scheduler/device-model";
 /// Node annotation with the plugin's report of devices and holders.
 pub const NODE_REPORT: &str = "neuron-scheduler/devices";
 /// Lease by which a node's plugin says that it lives, with `-` and the node's name after it.

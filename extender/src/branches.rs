@@ -38,6 +38,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: node of a bind unknown",
     "extender: node watch disconnected",
     "extender: nodes listed again",
+    "extender: nodes prioritized",
     "extender: outcome of a binding left open",
     "extender: outcome of a binding unknown",
     "extender: pod bound elsewhere",
@@ -55,14 +56,17 @@ pub const BRANCHES: &[&str] = &[
     "extender: pod watch disconnected",
     "extender: pod with a claim refused at its bind",
     "extender: pods listed again",
+    "extender: preemption would not help on a node",
     "extender: record left to be corrected",
     "extender: record of a pod cannot count",
     "extender: records overlap",
     "extender: refusal put off between two watches",
     "extender: refusals forgotten",
     "extender: refused, a holder is unknown",
+    "extender: refused, another device model",
     "extender: refused, containers never fit together",
     "extender: refused, devices are unhealthy",
+    "extender: refused, no device model",
     "extender: refused, not enough is free",
     "extender: refused, the node is too small",
     "extender: refused, the node's report is not readable",
@@ -77,6 +81,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: reservation of a pod that is not bound here released",
     "extender: reservation of an unlisted pod removed",
     "extender: topology dropped",
+    "extender: victims added to those of kube-scheduler",
 ];
 
 #[cfg(test)]

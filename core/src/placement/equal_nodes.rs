@@ -30,11 +30,11 @@ pub struct EqualNodes<'r> {
 
 /// All of a node that decides the answer.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Equal {
-    /// Index in `topologies`.
-    topology: usize,
-    held: CoreSet,
-    unhealthy: DeviceSet,
+pub(super) struct Equal {
+    /// Index among the topologies met so far.
+    pub(super) topology: usize,
+    pub(super) held: CoreSet,
+    pub(super) unhealthy: DeviceSet,
 }
 
 impl<'r> EqualNodes<'r> {

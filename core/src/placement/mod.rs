@@ -12,11 +12,13 @@ mod hand_down;
 mod keys;
 mod plan;
 mod problem;
+mod rank;
 mod refusal;
 mod turn;
 
 pub use self::equal_nodes::EqualNodes;
 pub use self::keys::Keys;
+pub use self::rank::{Rank, Ranks};
 pub use self::refusal::Refusal;
 pub use self::turn::{Given, Turn, best_set_of_pod};
 

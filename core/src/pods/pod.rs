@@ -22,6 +22,9 @@ pub struct PodSpec {
     /// The scheduler that is to bind the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
+    /// How important the pod is, as its PriorityClass says; 0 without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
     /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Vec<Container>,
@@ -191,6 +194,8 @@ pub struct BoundPod {
     pub scheduled_at: Option<String>,
     /// Whether its phase is `Succeeded` or `Failed`, so that it holds nothing.
     pub terminal: bool,
+    /// How important it is; 0 without a PriorityClass.
+    pub priority: i32,
 }
 
 impl BoundPod {
@@ -227,6 +232,7 @@ impl BoundPod {
             annotations,
             scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
             terminal: matches!(phase, Some("Succeeded" | "Failed")),
+            priority: spec.priority.unwrap_or_default(),
         }
     }
 

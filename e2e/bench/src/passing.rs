@@ -21,6 +21,8 @@ const BODY_LIMIT: usize = 256 << 20;
 pub(super) fn router(client: Client) -> Router {
     Router::new()
         .route("/filter", post(filter))
+        // No node before another.
+        .route("/prioritize", post(|| async { Json([(); 0]) }))
         .route("/bind", post(bind))
         .route("/readyz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))

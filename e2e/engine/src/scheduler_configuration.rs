@@ -61,6 +61,9 @@ pub struct ExtenderEntry {
     /// The URL without the verb, such as `http://10.96.0.7:12345`.
     pub url_prefix: String,
     filter_verb: String,
+    prioritize_verb: String,
+    weight: i64,
+    preempt_verb: String,
     bind_verb: String,
     #[serde(rename = "enableHTTPS")]
     enable_https: bool,
@@ -156,6 +159,12 @@ mod tests {
         let mut config = SchedulerConfiguration::deployed().unwrap();
         config.extenders[0].url_prefix = "http://172.18.0.1:40001".to_owned();
         insta::assert_snapshot!(config.to_yaml().unwrap());
+    }
+
+    #[test]
+    fn the_embedded_scheduler_weighs_scores_as_the_deployed_one() {
+        let deployed = SchedulerConfiguration::deployed().unwrap();
+        assert_eq!(deployed.extenders[0].weight, crate::embedded::WEIGHT);
     }
 
     #[test]

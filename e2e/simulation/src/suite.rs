@@ -36,6 +36,8 @@ const ROOT: &str = "/";
 const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
 /// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
 const WHOLE_NODES: &str = "wholeNodes";
+/// What the extender's scores weigh, as in deploy/my-scheduler.yml.
+const WEIGHT: i64 = 5;
 /// The extender's port.
 const PORT: u16 = 12345;
 
@@ -116,6 +118,8 @@ impl Suite for Neuron {
         let managed = |name: &str| ManagedResource { name: name.to_owned(), ignored_by_scheduler: false };
         vec![ExtenderConfig {
             filter_verb: Some("filter".to_owned()),
+            prioritize_verb: Some("prioritize".to_owned()),
+            weight: WEIGHT,
             bind_verb: Some("bind".to_owned()),
             managed_resources: vec![managed(NEURON), managed(NEURONCORE)],
             http_timeout: Duration::from_secs(5),

@@ -14,7 +14,9 @@ mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use neuron_core::device_model::{DeviceModelError, DeviceModels};
 use neuron_core::ids::CoreSet;
+use neuron_core::placement::EqualNodes;
 use neuron_core::pod::BoundPod;
 use runtime::reached;
 
@@ -167,9 +169,30 @@ impl Index {
         }
     }
 
+    /// The device models that a pod's author wants, read from the annotation's text; none without one.
+    ///
+    /// # Errors
+    /// The text names something else.
+    pub(crate) fn device_models(&self, text: Option<&str>) -> Result<Option<DeviceModels>, DeviceModelError> {
+        text.map(|text| DeviceModels::parse(text, self.topologies.catalog())).transpose()
+    }
+
     /// The node as filter and bind see it; `None` if there is no such node.
     pub(crate) fn view(&self, node: &str) -> Option<&NodeView> {
         self.views.get(node)
+    }
+
+    /// Whether the pod fits the node once these pods, by UID, are gone.
+    pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes<'_>) -> bool {
+        let reserved = self.overlay.cores_on(node);
+        self.view(node).is_some_and(|view| view.fits_without(gone, reserved, pod).is_ok())
+    }
+
+    /// Priority and UID of the pods that hold devices of the node and are less important than that.
+    pub(crate) fn holders_below(&self, node: &str, priority: i32) -> Vec<(i32, &str)> {
+        let bound = self.bound.get(node).map(Vec::as_slice).unwrap_or_default();
+        let below = bound.iter().filter(|pod| pod.priority < priority);
+        below.map(|pod| (pod.priority, pod.uid.as_str())).collect()
     }
 
     /// Every node, by name.

@@ -1,12 +1,14 @@
 //! One node as filter and bind see it: settled once when its inputs change, then only read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use neuron_core::claim::Claim;
+use neuron_core::device_model::DeviceModels;
 use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, EqualNodes, Placement};
+use neuron_core::placement::{self, EqualNodes, Placement, Rank, Ranks};
 use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
@@ -88,7 +90,7 @@ impl NodeView {
                 };
                 State::Known {
                     occupancy: settled.occupancy.clone(),
-                    unknown_holder: unknown_holder(&settled),
+                    unknown_holder: unknown_holder(&settled, &BTreeSet::new()),
                     settled: Box::new(settled),
                 }
             }
@@ -137,6 +139,55 @@ impl NodeView {
             (Err(refusal), Some(_)) if refusal.is_permanent() => Err(refusal.into()),
             (_, Some(unknown_holder)) => Err(unknown_holder.clone()),
             (fits, None) => Ok(fits?),
+        }
+    }
+
+    /// Whether the pod would fit without these pods, by UID, and beside what is reserved.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub(super) fn fits_without(
+        &self,
+        gone: &BTreeSet<&str>,
+        reserved: CoreSet,
+        pod: &mut EqualNodes<'_>,
+    ) -> Result<(), NodeRefusal> {
+        let settled = match &self.state {
+            State::Known { settled, .. } => settled,
+            State::Unknown(refusal) => return Err(refusal.clone()),
+        };
+        if let Some(refusal) = unknown_holder(settled, gone) {
+            return Err(refusal);
+        }
+        let mut occupancy = Occupancy::empty(Arc::clone(settled.occupancy.topology()));
+        occupancy.set_unhealthy(settled.occupancy.unhealthy());
+        occupancy.hold(reserved);
+        for holding in settled.holdings.iter().filter(|holding| !gone.contains(holding.uid.as_str())) {
+            occupancy.hold(holding.cores);
+        }
+        Ok(pod.fits(&occupancy)?)
+    }
+
+    /// How well the node suits the pod; none if it does not fit now, or asks for nothing.
+    pub(crate) fn rank(&self, pod: &mut Ranks<'_>) -> Option<Rank> {
+        match self.known() {
+            Ok((occupancy, None)) => pod.rank(occupancy),
+            _ => None,
+        }
+    }
+
+    /// Whether the node is of a model that the pod's author wants.
+    ///
+    /// # Errors
+    /// It is of another one.
+    pub(crate) fn is_of(&self, models: &DeviceModels) -> Result<(), NodeRefusal> {
+        let topology = self.known()?.0.topology();
+        match models.place_of(topology) {
+            Some(_) => Ok(()),
+            None => Err(NodeRefusal::OtherModel {
+                wanted: models.text().to_owned(),
+                instance_type: topology.instance_type().to_owned(),
+            }),
         }
     }
 
@@ -196,8 +247,10 @@ impl NodeView {
     }
 }
 
-fn unknown_holder(settled: &Settled) -> Option<NodeRefusal> {
-    let mut pods: Vec<&str> = settled.unknown.iter().map(|holder| holder.pod.as_str()).collect();
+/// Pods of which nothing says what they hold, but for those that are gone.
+fn unknown_holder(settled: &Settled, gone: &BTreeSet<&str>) -> Option<NodeRefusal> {
+    let stay = settled.unknown.iter().filter(|holder| !gone.contains(holder.uid.as_str()));
+    let mut pods: Vec<&str> = stay.map(|holder| holder.pod.as_str()).collect();
     pods.sort_unstable();
     (!pods.is_empty()).then(|| NodeRefusal::UnknownHolder { pods: pods.join(", ") })
 }

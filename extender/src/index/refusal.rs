@@ -4,6 +4,8 @@
 use std::mem::{Discriminant, discriminant};
 
 use neuron_core::claim::Claim;
+use neuron_core::device_model::DeviceModelError;
+use neuron_core::names::DEVICE_MODEL;
 use neuron_core::placement::Refusal;
 use neuron_core::request::RequestError;
 use neuron_core::topology::NodeTopologyError;
@@ -43,6 +45,19 @@ pub(crate) enum NodeRefusal {
         /// The ResourceClaim's name.
         claim: String,
     },
+    /// The pod's author wants another device model.
+    #[error(
+        "the pod is restricted to device models {wanted} by its annotation {DEVICE_MODEL}, the node is a {instance_type}"
+    )]
+    OtherModel {
+        /// The annotation's text.
+        wanted: String,
+        /// The node's instance type.
+        instance_type: String,
+    },
+    /// The annotation by which the pod's author wants device models cannot be read.
+    #[error(transparent)]
+    Models(#[from] DeviceModelError),
     /// The watch shows no such node.
     #[error("the Neuron scheduler knows no node of this name")]
     UnknownNode,
@@ -86,6 +101,8 @@ impl NodeRefusal {
             NodeRefusal::UnknownHolder { .. } => reached("extender: refused, a holder is unknown"),
             NodeRefusal::Topology(_) => reached("extender: refused, the node's type is not known"),
             NodeRefusal::Report(_) => reached("extender: refused, the node's report is not readable"),
+            NodeRefusal::OtherModel { .. } => reached("extender: refused, another device model"),
+            NodeRefusal::Models(_) => reached("extender: refused, no device model"),
             NodeRefusal::Request(_) | NodeRefusal::Claimed { .. } | NodeRefusal::UnknownNode => {}
         }
     }
@@ -95,7 +112,11 @@ impl NodeRefusal {
         match self {
             NodeRefusal::Placement(refusal) => refusal.is_permanent(),
             NodeRefusal::Topology(error) => is_no_neuron_node(error),
-            NodeRefusal::Request(_) | NodeRefusal::Claimed { .. } | NodeRefusal::UnknownNode => true,
+            NodeRefusal::Request(_)
+            | NodeRefusal::Claimed { .. }
+            | NodeRefusal::OtherModel { .. }
+            | NodeRefusal::Models(_)
+            | NodeRefusal::UnknownNode => true,
             NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) => false,
         }
     }

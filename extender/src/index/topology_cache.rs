@@ -40,6 +40,11 @@ impl TopologyCache {
         Self { rules: rules(&catalog, policy), catalog, policy, topologies: BTreeMap::new() }
     }
 
+    /// The instance types that are known.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// The rules that the topologies follow.
     pub(crate) fn rules(&self) -> &str {
         &self.rules

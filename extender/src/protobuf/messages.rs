@@ -85,6 +85,8 @@ pub(crate) struct PodSpec {
     /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
     #[prost(message, repeated, tag = "20")]
     pub(crate) init_containers: Vec<Container>,
+    #[prost(int32, optional, tag = "25")]
+    pub(crate) priority: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -80,10 +80,11 @@ fn advertised(status: &messages::NodeStatus) -> Advertised {
 }
 
 fn pod_spec(spec: messages::PodSpec) -> pod::PodSpec {
-    let messages::PodSpec { containers, node_name, init_containers } = spec;
+    let messages::PodSpec { containers, node_name, init_containers, priority } = spec;
     pod::PodSpec {
         node_name: (!node_name.is_empty()).then_some(node_name),
         scheduler_name: None,
+        priority,
         init_containers: init_containers.into_iter().map(container).collect(),
         containers: containers.into_iter().map(container).collect(),
     }

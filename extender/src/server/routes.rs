@@ -19,8 +19,8 @@ use tracing::warn;
 
 use super::tls::Peer;
 use crate::index::Cluster;
-use crate::verbs::Filter;
 use crate::verbs::bind::Binder;
+use crate::verbs::{self, Filter, PreemptError};
 use crate::wire::{BindResult, BodyError, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
@@ -39,7 +39,11 @@ pub(crate) struct Shared {
 
 /// The extender's routes. `certificate_required`: the verbs need a client certificate.
 pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
-    let mut verbs = Router::new().route("/filter", post(filter)).route("/bind", post(bind));
+    let mut verbs = Router::new()
+        .route("/filter", post(filter))
+        .route("/prioritize", post(prioritize))
+        .route("/preempt", post(preempt))
+        .route("/bind", post(bind));
     if certificate_required {
         verbs = verbs.route_layer(from_fn(require_certificate));
     }
@@ -85,6 +89,38 @@ async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection
     };
     // The answer borrows from the body, so it is written before that goes.
     Json(answer).into_response()
+}
+
+/// kube-scheduler reads the scores from a bare array, in which there is no place for an error: it logs the status, and goes on
+/// without them.
+async fn prioritize(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let answer = received("prioritize", body);
+    let answer = answer.as_ref().map_err(ToString::to_string).and_then(|body| {
+        let args = parse("prioritize", body).map_err(|error| error.to_string())?;
+        verbs::prioritize(&shared.cluster, args).map_err(|error| error.to_string())
+    });
+    match answer {
+        Ok(scores) => Json(scores).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
+    }
+}
+
+/// As [`prioritize`]: without an answer kube-scheduler ends nobody, and tries again.
+async fn preempt(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let body = received("preempt", body);
+    let failed = |status: StatusCode, error: String| (status, error).into_response();
+    let args = body.as_ref().map_err(ToString::to_string);
+    let args = args.and_then(|body| parse("preempt", body).map_err(|error| error.to_string()));
+    match args {
+        Err(error) => failed(StatusCode::BAD_REQUEST, error),
+        Ok(args) => match verbs::preempt(&shared.cluster, args).await {
+            Ok(answer) => Json(answer).into_response(),
+            Err(error @ PreemptError::Body(_)) => failed(StatusCode::BAD_REQUEST, error.to_string()),
+            Err(error @ PreemptError::Indeterminate(_)) => {
+                failed(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            }
+        },
+    }
 }
 
 async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use neuron_core::claim::Claim;
+use neuron_core::device_model::{DeviceModelError, DeviceModels};
 use neuron_core::placement::EqualNodes;
 use neuron_core::request::{PodRequest, RequestError};
 use runtime::reached;
@@ -72,9 +73,11 @@ impl Filter {
         let claim = status.and_then(|status| status.extended_resource_claim_status.as_ref());
         let claim = claim.and_then(Claim::of);
         let request = PodRequest::of(&pod.spec).map(|request| request.without(claim.as_ref()));
+        let models = self.cluster.read(|index| index.device_models(pod.metadata.device_model()));
         let mut call = Call {
             cluster: &self.cluster,
             uid,
+            models: models.as_ref().map(Option::as_ref),
             equal_nodes: request.as_ref().map(EqualNodes::new),
             claim: claim.as_ref(),
             reasons: Reasons::default(),
@@ -149,6 +152,8 @@ struct Call<'c> {
     uid: &'c str,
     equal_nodes: Result<EqualNodes<'c>, &'c RequestError>,
     claim: Option<&'c Claim>,
+    /// The device models that the pod's author wants, if any.
+    models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown_holders: Vec<String>,
@@ -238,6 +243,9 @@ impl Call<'_> {
             .inspect_err(|_| reached("extender: filter of a pod with a claim refused"))?;
         if request.is_empty() {
             return Ok(());
+        }
+        if let Some(models) = self.models.map_err(Clone::clone)? {
+            view.is_of(models)?;
         }
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
         if is_reserved {

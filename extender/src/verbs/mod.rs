@@ -1,7 +1,11 @@
-//! What kube-scheduler asks: `/filter` and `/bind`. Called by the routes.
+//! What kube-scheduler asks: `/filter`, `/prioritize`, `/preempt` and `/bind`. Called by the routes.
 
 pub(crate) mod bind;
 mod filter;
+mod preempt;
+mod prioritize;
 mod refusal_log;
 
 pub(crate) use self::filter::Filter;
+pub(crate) use self::preempt::{PreemptError, preempt};
+pub(crate) use self::prioritize::prioritize;

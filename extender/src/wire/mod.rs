@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::node::RawNode;
 
-/// What kube-scheduler asks `/filter`.
+/// What kube-scheduler asks `/filter` and `/prioritize`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FilterArgs<'a> {
     #[serde(rename = "Pod", alias = "pod")]
@@ -64,6 +64,22 @@ pub(crate) struct PodMetadata {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) uid: String,
+    annotations: Option<ReadAnnotations>,
+}
+
+/// The annotations of a pod that its author writes and the extender reads.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ReadAnnotations {
+    #[serde(rename = "neuron-scheduler/device-model")]
+    device_model: Option<String>,
+}
+
+impl PodMetadata {
+    /// The device models that the pod's author wants, as written.
+    pub(crate) fn device_model(&self) -> Option<&str> {
+        self.annotations.as_ref()?.device_model.as_deref()
+    }
 }
 
 impl fmt::Display for PodMetadata {
@@ -103,6 +119,16 @@ impl FilterResult<'_> {
     }
 }
 
+/// The score of one node in the answer of `/prioritize`, which is a bare array of them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct NodeScore<'a> {
+    /// The node.
+    pub(crate) host: NodeName<'a>,
+    /// 0 to 10; more is better.
+    pub(crate) score: i64,
+}
+
 /// The full nodes that fit, as a Kubernetes NodeList.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct FittingNodes<'a> {
@@ -110,6 +136,73 @@ pub(crate) struct FittingNodes<'a> {
     pub(crate) metadata: BTreeMap<String, String>,
     /// The nodes as they came in.
     pub(crate) items: Vec<&'a RawValue>,
+}
+
+/// What kube-scheduler asks `/preempt`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PreemptArgs<'a> {
+    #[serde(rename = "Pod", alias = "pod")]
+    pub(crate) pod: Option<PodToPlace>,
+    /// By node, sent by schedulers with `nodeCacheCapable: false`.
+    #[serde(borrow, rename = "NodeNameToVictims", alias = "nodeNameToVictims", alias = "nodenametovictims")]
+    pub(crate) victims: Option<BTreeMap<NodeName<'a>, Victims>>,
+    /// By node, sent by schedulers with `nodeCacheCapable: true`.
+    #[serde(
+        borrow,
+        rename = "NodeNameToMetaVictims",
+        alias = "nodeNameToMetaVictims",
+        alias = "nodenametometavictims"
+    )]
+    pub(crate) meta_victims: Option<BTreeMap<NodeName<'a>, Option<MetaVictims>>>,
+}
+
+/// Whole pods that would be ended on one node.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Victims {
+    #[serde(rename = "Pods", alias = "pods")]
+    pods: Option<Vec<Victim>>,
+    #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations")]
+    violations: i64,
+}
+
+/// The part of such a pod that preempt reads.
+#[derive(Debug, Deserialize)]
+struct Victim {
+    metadata: PodMetadata,
+}
+
+/// Pods that would be ended on one node.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct MetaVictims {
+    #[serde(rename = "Pods", alias = "pods")]
+    pub(crate) pods: Option<Vec<MetaPod>>,
+    /// How many of their PodDisruptionBudgets would be violated, as kube-scheduler has counted.
+    #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations")]
+    violations: i64,
+}
+
+/// A pod by its UID.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct MetaPod {
+    #[serde(rename = "UID", alias = "uid")]
+    pub(crate) uid: String,
+}
+
+impl Victims {
+    /// The same by their UIDs.
+    pub(crate) fn meta(self) -> MetaVictims {
+        let pods = self.pods.unwrap_or_default().into_iter();
+        let pods = pods.map(|pod| MetaPod { uid: pod.metadata.uid }).collect();
+        MetaVictims { pods: Some(pods), violations: self.violations }
+    }
+}
+
+/// What `/preempt` answers.
+#[derive(Debug, Serialize)]
+pub(crate) struct PreemptResult<'a> {
+    /// The nodes that are left, by name.
+    #[serde(rename = "NodeNameToMetaVictims")]
+    pub(crate) meta_victims: BTreeMap<NodeName<'a>, MetaVictims>,
 }
 
 /// What kube-scheduler asks `/bind`.

@@ -9,6 +9,7 @@
 mod bind;
 mod claim;
 mod concurrent;
+mod device_model;
 mod events;
 mod faults;
 mod filter;
@@ -16,6 +17,8 @@ mod holders;
 mod http_client;
 mod logs;
 mod machine;
+mod preempt;
+mod prioritize;
 mod simulated;
 mod start;
 mod support;

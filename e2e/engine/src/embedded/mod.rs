@@ -45,6 +45,8 @@ const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const LINKS: LinkQuality = LinkQuality { milliseconds: (1, 5), loss: 0.0 };
 /// Where hosts have the instance types of a file, as `deploy/` mounts them.
 const CATALOG: &str = "/etc/neuron/catalog.json";
+/// What the extender's scores weigh, as in `deploy/my-scheduler.yml`.
+pub(crate) const WEIGHT: i64 = 5;
 
 /// What varies between runs of one scenario.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,6 +162,8 @@ impl Embedded {
         let managed = |name: &str| ManagedResource { name: name.to_owned(), ignored_by_scheduler: false };
         let extender = ExtenderConfig {
             filter_verb: Some("filter".into()),
+            prioritize_verb: Some("prioritize".into()),
+            weight: WEIGHT,
             bind_verb: Some("bind".into()),
             managed_resources: vec![managed(names::NEURON), managed(names::NEURONCORE)],
             http_timeout: Duration::from_secs(30),

@@ -1,0 +1,108 @@
+//! `/preempt`: of the nodes on which kube-scheduler would end pods for a pod, those where it then finds a set that its type allows, and
+//! which pods have to go for it. Writes nothing. Called by the routes.
+//!
+//! kube-scheduler counts devices and knows nothing of links: its victims may free enough that is not linked. Then others of lower
+//! priority are added, as few as help.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use neuron_core::placement::EqualNodes;
+use neuron_core::request::PodRequest;
+use runtime::reached;
+use tracing::{debug, info_span};
+
+use crate::index::{Cluster, Indeterminate, Index};
+use crate::wire::{BodyError, MetaPod, MetaVictims, NodeName, PreemptArgs, PreemptResult};
+
+/// Why nothing is answered: the answer has no place for an error.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PreemptError {
+    /// The call cannot be answered, whoever asks it when.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// It is not known what is free.
+    #[error(transparent)]
+    Indeterminate(#[from] Indeterminate),
+}
+
+/// The nodes of the call on which the pod fits once their victims are gone, with these and those that have to be added.
+///
+/// # Errors
+/// The call names no pod, or it is not known what pods hold.
+pub(crate) async fn preempt<'a>(
+    cluster: &Arc<Cluster>,
+    args: PreemptArgs<'a>,
+) -> Result<PreemptResult<'a>, PreemptError> {
+    let PreemptArgs { pod, victims, meta_victims } = args;
+    let pod = pod.ok_or(BodyError::Missing { verb: "preempt", field: "Pod" })?;
+    cluster.listed().await?;
+    let named: BTreeMap<NodeName<'a>, MetaVictims> = match meta_victims {
+        Some(named) => named.into_iter().filter_map(|(node, victims)| Some((node, victims?))).collect(),
+        None => {
+            victims.unwrap_or_default().into_iter().map(|(node, victims)| (node, victims.meta())).collect()
+        }
+    };
+    let request = PodRequest::of(&pod.spec).unwrap_or_default();
+    if request.is_empty() {
+        // What the pod asks for is none of the extender's.
+        return Ok(PreemptResult { meta_victims: named });
+    }
+    let span = info_span!("preempt", pod = pod.metadata.to_string());
+    let _entered = span.enter();
+    let (asked, priority) = (named.len(), pod.spec.priority.unwrap_or_default());
+    let kept: BTreeMap<NodeName<'a>, MetaVictims> = cluster.read(|index| {
+        if index.is_disconnected() {
+            return Err(Indeterminate::Disconnected);
+        }
+        // A text that names no model has no node.
+        let Ok(models) = index.device_models(pod.metadata.device_model()) else { return Ok(BTreeMap::new()) };
+        let mut equal_nodes = EqualNodes::new(&request);
+        let is_wanted = |node: &str| match &models {
+            Some(models) => index.view(node).is_some_and(|view| view.is_of(models).is_ok()),
+            None => true,
+        };
+        let with_all = |(node, victims): (NodeName<'a>, MetaVictims)| {
+            let victims = enough(index, &node.0, priority, victims, &mut equal_nodes)?;
+            Some((node, victims))
+        };
+        Ok(named.into_iter().filter(|(node, _)| is_wanted(&node.0)).filter_map(with_all).collect())
+    })?;
+    debug!(asked, nodes = kept.len(), "nodes take the pod once victims are gone");
+    if kept.len() < asked {
+        reached("extender: preemption would not help on a node");
+    }
+    Ok(PreemptResult { meta_victims: kept })
+}
+
+/// The victims, and as few others of lower priority as have to go for the pod to fit; none if it does not fit without all of them.
+fn enough(
+    index: &Index,
+    node: &str,
+    priority: i32,
+    mut victims: MetaVictims,
+    pod: &mut EqualNodes<'_>,
+) -> Option<MetaVictims> {
+    let named: Vec<String> = victims.pods.iter().flatten().map(|victim| victim.uid.clone()).collect();
+    let mut gone: BTreeSet<&str> = named.iter().map(String::as_str).collect();
+    if index.fits_without(node, &gone, pod) {
+        return Some(victims);
+    }
+    let mut others = index.holders_below(node, priority);
+    others.retain(|(_, uid)| !gone.contains(uid));
+    gone.extend(others.iter().map(|(_, uid)| uid));
+    if !index.fits_without(node, &gone, pod) {
+        return None;
+    }
+    // As kube-scheduler reprieves: the most important ones first.
+    others.sort_by(|(one, uid), (other, with)| other.cmp(one).then_with(|| uid.cmp(with)));
+    for (_, uid) in others {
+        gone.remove(uid);
+        if !index.fits_without(node, &gone, pod) {
+            gone.insert(uid);
+            victims.pods.get_or_insert_default().push(MetaPod { uid: uid.to_owned() });
+        }
+    }
+    reached("extender: victims added to those of kube-scheduler");
+    Some(victims)
+}

@@ -1,0 +1,69 @@
+//! `/prioritize`: how well each of the given nodes suits a pod, so that what is large and linked stays for who needs it. Writes
+//! nothing. Called by the routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use neuron_core::device_model::DeviceModels;
+use neuron_core::placement::{Rank, Ranks};
+use neuron_core::request::PodRequest;
+use runtime::reached;
+
+use crate::index::{Cluster, Index};
+use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore};
+
+/// The best score; the worst is 0 (docs/reference/kubernetes.md §1).
+const BEST: i64 = 10;
+
+/// How one node suits the pod: the place of its model among those wanted, then its rank.
+type Suits = (usize, Rank);
+
+/// A score for each given node, equal ones where nodes suit the pod equally well; all 0 for a pod that asks for no Neuron
+/// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile.
+///
+/// # Errors
+/// The call names no pod.
+pub(crate) fn prioritize<'a>(
+    cluster: &Arc<Cluster>,
+    args: FilterArgs<'a>,
+) -> Result<Vec<NodeScore<'a>>, BodyError> {
+    let FilterArgs { pod, nodes, node_names } = args;
+    let pod = pod.ok_or(BodyError::Missing { verb: "prioritize", field: "Pod" })?;
+    let of_nodes = || {
+        let nodes = nodes.and_then(|nodes| nodes.items).unwrap_or_default();
+        nodes.into_iter().map(|node| node.name).collect()
+    };
+    let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
+    let request = PodRequest::of(&pod.spec).unwrap_or_default();
+    let suits: Vec<Option<Suits>> = cluster.read(|index| {
+        let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
+        let mut ranks = Ranks::new(&request);
+        names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect()
+    });
+    let different: BTreeSet<&Suits> = suits.iter().flatten().collect();
+    if different.len() > 1 {
+        reached("extender: nodes prioritized");
+    }
+    let worst = different.len().saturating_sub(1);
+    let scores: BTreeMap<&Suits, i64> =
+        different.into_iter().enumerate().map(|(better, suits)| (suits, score(better, worst))).collect();
+    let score_of = |suits: &Option<Suits>| suits.as_ref().and_then(|suits| scores.get(suits)).copied();
+    let score = |(host, suits): (NodeName<'a>, _)| NodeScore { host, score: score_of(suits).unwrap_or(0) };
+    Ok(names.into_iter().zip(&suits).map(score).collect())
+}
+
+/// How the node suits the pod; none if it does not fit, or nothing is asked for.
+fn suits(index: &Index, node: &str, models: Option<&DeviceModels>, ranks: &mut Ranks<'_>) -> Option<Suits> {
+    let view = index.view(node)?;
+    let model = match models {
+        Some(models) => models.place_of(view.topology()?)?,
+        None => 0,
+    };
+    Some((model, view.rank(ranks)?))
+}
+
+/// The score where so many others are better, of the worst so many: the best has [`BEST`], the last of several 0.
+fn score(better: usize, worst: usize) -> i64 {
+    let [better, worst] = [better, worst].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    BEST - if worst == 0 { 0 } else { BEST.saturating_mul(better) / worst }
+}

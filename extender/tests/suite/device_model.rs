@@ -1,0 +1,64 @@
+//! A pod's author restricts it to device models, by `neuron-scheduler/device-model`.
+
+use serde_json::{Value, json};
+
+use crate::support::{World, pod};
+
+/// A pod of one device with this annotation.
+fn wants(models: &str) -> Value {
+    let mut pod = pod("wants", "neuron", 1);
+    pod["metadata"]["annotations"] = json!({"neuron-scheduler/device-model": models});
+    pod
+}
+
+async fn ask(world: &World, verb: &str, models: &str) -> Value {
+    let args = json!({"Pod": wants(models), "NodeNames": ["inf", "one", "two"]});
+    serde_json::from_str(&world.post(verb, args).await).unwrap()
+}
+
+async fn fleet() -> World {
+    World::with_nodes(&[("inf", "inf2.24xlarge"), ("one", "trn1.32xlarge"), ("two", "trn2.48xlarge")]).await
+}
+
+#[tokio::test]
+async fn only_nodes_of_the_models_are_left() {
+    let world = fleet().await;
+    let answer = ask(&world, "/filter", "Trainium,inf2.24xlarge").await;
+    assert_eq!(answer["NodeNames"], json!(["inf", "one"]));
+    let refused = "the pod is restricted to device models Trainium,inf2.24xlarge by its annotation \
+                   neuron-scheduler/device-model, the node is a trn2.48xlarge";
+    assert_eq!(answer["FailedAndUnresolvableNodes"], json!({"two": refused}), "nothing ever changes that");
+}
+
+#[tokio::test]
+async fn the_first_model_comes_first_whatever_its_size() {
+    let world = fleet().await;
+    let scores = async |models: &str| -> Vec<i64> {
+        let answer = ask(&world, "/prioritize", models).await;
+        answer.as_array().unwrap().iter().map(|node| node["Score"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(scores("Trainium2,Trainium,Inferentia2").await, [0, 5, 10]);
+    assert_eq!(scores("Inferentia2,Trainium").await, [10, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_word_that_is_no_model_has_no_node_and_says_which_are() {
+    let world = fleet().await;
+    let answer = ask(&world, "/filter", "Trainium,Tranium2").await;
+    assert_eq!(answer["NodeNames"], json!([]));
+    let said = answer["FailedAndUnresolvableNodes"]["one"].as_str().unwrap();
+    assert!(
+        said.contains("names \"Tranium2\", which is no device model; possible are Inferentia,"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_pod_without_neuron_is_not_restricted() {
+    let world = fleet().await;
+    let mut plain = wants("nonsense");
+    plain["spec"]["containers"][0]["resources"] = json!({});
+    let args = json!({"Pod": plain, "NodeNames": ["inf"]});
+    let answer: Value = serde_json::from_str(&world.post("/filter", args).await).unwrap();
+    assert_eq!(answer["NodeNames"], json!(["inf"]));
+}

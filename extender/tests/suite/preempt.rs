@@ -1,0 +1,116 @@
+//! Which victims are enough: kube-scheduler counts devices and knows no links.
+
+use http::Method;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use testkit_support::eventually;
+
+use crate::support::{World, bound, pod};
+
+/// An inf2.24xlarge, six devices in a row, of which 1, 3 and 5 are held by pods of these priorities; the pods' UIDs.
+async fn held(priorities: [i32; 3]) -> (World, [String; 3]) {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let mut uids = Vec::new();
+    for (device, priority) in [1, 3, 5].into_iter().zip(priorities) {
+        let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [device]}}});
+        let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
+        let mut holder = bound(pod(&format!("held-{device}"), "neuron", 1), "n1", annotations);
+        holder["spec"]["priority"] = json!(priority);
+        uids.push(world.create(holder).await.uid().unwrap());
+    }
+    let asks = pod("asks", "neuron", 3);
+    eventually("the three pods are seen", async || {
+        let args = json!({"Pod": asks, "NodeNames": ["n1"]});
+        world.post("/filter", args).await.contains("3 free, the largest linked set has 1").then_some(())
+    })
+    .await;
+    (world, uids.try_into().unwrap())
+}
+
+/// A pod of priority 100 that asks for three devices.
+fn asks() -> Value {
+    let mut pod = pod("asks", "neuron", 3);
+    pod["spec"]["priority"] = json!(100);
+    pod
+}
+
+/// The victims that are left on n1 of these; none if the node is not.
+async fn left(world: &World, victims: &[&String]) -> Option<Vec<String>> {
+    let victims: Vec<Value> = victims.iter().map(|uid| json!({"UID": uid})).collect();
+    let of_node = json!({"n1": {"Pods": victims, "NumPDBViolations": 0}});
+    let args = json!({"Pod": asks(), "NodeNameToVictims": null, "NodeNameToMetaVictims": of_node});
+    let answer: Value = serde_json::from_str(&world.post("/preempt", args).await).unwrap();
+    let left = answer["NodeNameToMetaVictims"].get("n1")?["Pods"].as_array().unwrap();
+    Some(left.iter().map(|pod| pod["UID"].as_str().unwrap().to_owned()).collect())
+}
+
+#[tokio::test]
+async fn victims_that_free_a_linked_set_stay_as_they_came() {
+    let (world, [one, three, five]) = held([0, 0, 0]).await;
+    assert_eq!(left(&world, &[&one]).await, Some(vec![one.clone()]));
+    assert_eq!(left(&world, &[&three]).await, Some(vec![three.clone()]));
+    // One more than is needed: kube-scheduler has its reasons.
+    assert_eq!(left(&world, &[&five, &three]).await, Some(vec![five, three]));
+}
+
+#[tokio::test]
+async fn the_least_important_pods_that_help_are_added() {
+    // Devices 0, 2, 4 and 5 are no row of three: of the others the one of lower priority goes.
+    let (world, [_, three, five]) = held([5, 1, 0]).await;
+    assert_eq!(left(&world, &[&five]).await, Some(vec![five.clone(), three]));
+    let (world, [one, _, five]) = held([1, 5, 0]).await;
+    assert_eq!(left(&world, &[&five]).await, Some(vec![five, one]));
+}
+
+#[tokio::test]
+async fn a_node_on_which_no_victim_helps_is_left_out() {
+    // The others are as important as the pod.
+    let (world, [_, _, five]) = held([100, 100, 0]).await;
+    assert_eq!(left(&world, &[&five]).await, None);
+    assert_eq!(left(&world, &[]).await, None);
+}
+
+#[tokio::test]
+async fn whole_victims_and_either_casing_are_read() {
+    let (world, [one, ..]) = held([0, 0, 0]).await;
+    let wanted = json!({"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": one}], "NumPDBViolations": 2}}});
+    let whole = json!({"n1": {"Pods": [{"metadata": {"uid": one}, "spec": {}}], "NumPDBViolations": 2}});
+    let meta = json!({"n1": {"pods": [{"uid": one}], "numPDBViolations": 2}});
+    for args in [
+        json!({"Pod": asks(), "NodeNameToVictims": whole, "NodeNameToMetaVictims": null}),
+        json!({"pod": asks(), "nodeNameToMetaVictims": meta}),
+    ] {
+        let answer: Value = serde_json::from_str(&world.post("/preempt", &args).await).unwrap();
+        assert_eq!(answer, wanted, "{args}");
+        let path = "/apis/neuron-scheduler/v1/schedule/preempt";
+        assert_eq!(serde_json::from_str::<Value>(&world.post(path, &args).await).unwrap(), wanted);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_without_neuron_keeps_its_nodes() {
+    let world = World::with_nodes(&[]).await;
+    let mut plain = pod("plain", "neuron", 1);
+    plain["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1"}});
+    let nodes = json!({"web": {"Pods": [{"UID": "a"}], "NumPDBViolations": 0}});
+    let args = json!({"Pod": plain, "NodeNameToMetaVictims": nodes});
+    let answer: Value = serde_json::from_str(&world.post("/preempt", args).await).unwrap();
+    assert_eq!(answer, json!({"NodeNameToMetaVictims": nodes}));
+}
+
+#[tokio::test]
+async fn nobody_is_ended_while_it_is_not_known_what_is_free() {
+    let (world, [one, ..]) = held([0, 0, 0]).await;
+    let nodes = json!({"n1": {"Pods": [{"UID": one}], "NumPDBViolations": 0}});
+    let args = json!({"Pod": asks(), "NodeNameToMetaVictims": nodes}).to_string();
+    world.faults.disconnect_watches(true);
+    world.api.set_available(false);
+    world.api.set_available(true);
+    eventually("the watch to be missed", async || {
+        let (status, text) = world.call(Method::POST, "/preempt", args.clone()).await;
+        (status == 503).then(|| assert!(text.contains("is disconnected"), "{text}"))
+    })
+    .await;
+    let (status, text) = world.call(Method::POST, "/preempt", "{}".to_owned()).await;
+    assert_eq!((status, &*text), (400, "the body of /preempt has no Pod; send one"));
+}
