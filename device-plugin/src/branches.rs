@@ -84,6 +84,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: socket vanished",
     "plugin: stream ended",
     "plugin: stream not opened",
+    "plugin: timer of a device file late",
     "plugin: upkeep tried again",
     "plugin: waits for a process of a gone pod",
     "plugin: waits for the end of a holder",

@@ -3,17 +3,22 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use neuron_core::ids::DeviceSet;
 use runtime::system::FileKind;
 use runtime::{System, reached};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::hardware::sysfs::{self, DEVICES, FileError};
 
 /// Time between two searches for a file that is not where it is expected.
 const SEARCH_AGAIN: Duration = Duration::from_secs(10);
+/// Longest operation on one of a device's files. Those of a broken one can hang for ever.
+const FILE_TIMEOUT: Duration = Duration::from_secs(1);
+/// A timer that fires so much too late says that this program waits for the processor.
+const LATE: Duration = Duration::from_millis(100);
 /// Entries below a device's folder that a search looks at, at most. A real folder has some 60 without its cores and counters.
 const SEARCHED: usize = 1000;
 
@@ -95,12 +100,12 @@ impl DeviceFiles {
     /// It cannot be looked at, or not in time.
     pub async fn is_there(&mut self, system: &System, path: &Path) -> Result<bool, FileError> {
         path.clone_into(&mut self.at);
-        sysfs::is_there(system, path).await
+        in_time(path, sysfs::is_there(system, path)).await
     }
 
     async fn read_at(&mut self, system: &System, path: PathBuf) -> Result<Option<String>, FileError> {
         self.at = path;
-        sysfs::read_if_there(system, &self.at).await
+        in_time(&self.at, sysfs::read_if_there(system, &self.at)).await
     }
 
     /// Looks at every folder below the device's but those of its cores, outer ones first: of two files of one name the outer counts.
@@ -125,6 +130,23 @@ impl DeviceFiles {
                     _ => {}
                 }
             }
+        }
+    }
+}
+
+/// What comes of an operation on one file within [`FILE_TIMEOUT`], in which this program had the processor.
+async fn in_time<T>(
+    path: &Path,
+    operation: impl Future<Output = Result<T, FileError>>,
+) -> Result<T, FileError> {
+    let mut operation = pin!(operation);
+    loop {
+        let deadline = Instant::now() + FILE_TIMEOUT;
+        match timeout_at(deadline, &mut operation).await {
+            Ok(done) => return done,
+            // Nor did the thread that reads have the processor. The operation has a limit of its own.
+            Err(_) if deadline.elapsed() > LATE => reached("plugin: timer of a device file late"),
+            Err(_) => return Err(FileError::Hangs { path: path.to_owned() }),
         }
     }
 }

@@ -14,8 +14,9 @@ use crate::hardware::device_files::DeviceFiles;
 use crate::hardware::driver::Driver;
 use crate::hardware::sysfs::{self, FileError};
 
-/// Longest look at one device. The files of a broken one can hang for ever.
-pub const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest look at one device. Each file has a limit of its own: a machine that is busy reads them slowly, one after the other, and its
+/// devices are well.
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What one look at a device has found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -14,6 +14,7 @@ use runtime::system::{
     Address, Connection, DeviceNumber, FileStatus, Files, Listener, LockFile, Platform, Sockets, Task,
 };
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// The machine. Clones are the same one.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ struct Counts {
     tasks: AtomicUsize,
     files: AtomicUsize,
     hangs: Mutex<Option<PathBuf>>,
+    /// How long each operation on a file takes at least.
+    slowness: Mutex<Duration>,
     /// The wall clock's time, if a test has set it.
     now: Mutex<Option<SystemTime>>,
 }
@@ -60,6 +63,11 @@ impl Watched {
         *self.counts.hangs.lock().unwrap() = folder;
     }
 
+    /// Makes every operation on a file take so long.
+    pub(crate) fn slow_down(&self, slowness: Duration) {
+        *self.counts.slowness.lock().unwrap() = slowness;
+    }
+
     fn operation<T: Send + 'static, R: Future<Output = io::Result<T>> + Send + 'static>(
         &self,
         path: &Path,
@@ -70,7 +78,13 @@ impl Watched {
             // As after the limit of time, which a test need not wait for.
             return async { Err(io::ErrorKind::TimedOut.into()) }.boxed();
         }
-        operation(self.machine.clone(), path.to_owned()).boxed()
+        let (operation, slowness) =
+            (operation(self.machine.clone(), path.to_owned()), *self.counts.slowness.lock().unwrap());
+        async move {
+            sleep(slowness).await;
+            operation.await
+        }
+        .boxed()
     }
 }
 

@@ -1,10 +1,14 @@
 //! What the plugin asks of the system that it was given: everything, and no more than it needs.
 
-use fake_neuron::{Machine, MachineSpec};
+use std::path::Path;
+use std::time::Duration;
+
+use fake_neuron::MachineSpec;
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::Policy;
 use neuron_device_plugin::hardware::discovery::Discovery;
 use neuron_device_plugin::hardware::health::DeviceHealth;
+use neuron_device_plugin::hardware::machine::Machine;
 use neuron_device_plugin::{HealthOptions, run};
 use testkit_support::eventually;
 use tokio::runtime::{Builder, Handle};
@@ -83,19 +87,35 @@ async fn a_checkpoint_that_cannot_be_read_is_tried_again_with_the_polls() {
     assert!(began.elapsed() > 5 * node.config.poll, "300 operations within {:?}", began.elapsed());
 }
 
+/// A trn1.32xlarge with healthy devices, as it is found.
+async fn found(root: &Path, watched: &Watched) -> Machine {
+    let spec =
+        MachineSpec { instance_type: "trn1.32xlarge".to_owned(), lnc: None, instance_id: None, driver: None };
+    let _machine = fake_neuron::Machine::up(&spec, root, Catalog::embedded()).unwrap();
+    let (system, health) = (watched.system(), HealthOptions::default());
+    let (catalog, policy) = (Catalog::embedded(), Policy::Documented);
+    let discovery =
+        Discovery { system: &system, root, catalog, policy, instance_type: None, health: &health };
+    discovery.look(None).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_look_at_the_health_of_a_device_is_five_operations() {
     let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-    let (system, root) = (watched.system(), dir.path());
-    let spec =
-        MachineSpec { instance_type: "trn1.32xlarge".to_owned(), lnc: None, instance_id: None, driver: None };
-    let _machine = Machine::up(&spec, root, Catalog::embedded()).unwrap();
-    let (catalog, policy) = (Catalog::embedded(), Policy::Documented);
-    let health = HealthOptions::default();
-    let discovery =
-        Discovery { system: &system, root, catalog, policy, instance_type: None, health: &health };
-    let found = discovery.look(None).await.unwrap();
+    let found = found(dir.path(), &watched).await;
     let before = watched.file_operations();
     assert!(found.look().await.iter().all(|(_, health)| *health == DeviceHealth::Healthy));
     assert_eq!(watched.file_operations() - before, 16 * 5);
+}
+
+/// Seen on a node whose processors were busy with something else: all devices were unhealthy for a moment.
+#[tokio::test(start_paused = true)]
+async fn files_that_are_read_slowly_one_after_the_other_do_not_hang() {
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let found = found(dir.path(), &watched).await;
+    watched.slow_down(Duration::from_millis(700));
+    assert!(found.look().await.iter().all(|(_, health)| *health == DeviceHealth::Healthy));
+    watched.slow_down(Duration::from_millis(1100));
+    let hangs = |health: &DeviceHealth| matches!(health, DeviceHealth::Unhealthy(fault) if fault.to_string().contains(" hangs: it could not be read in time"));
+    assert!(found.look().await.iter().all(|(_, health)| hangs(health)));
 }

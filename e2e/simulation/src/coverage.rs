@@ -91,6 +91,10 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("plugin: socket not made", "no fault touches the plugin's own files"),
     ("plugin: socket not removed", "no fault touches the plugin's own files"),
     ("plugin: socket not seen", "no fault touches the plugin's own files but to remove them"),
+    (
+        "plugin: timer of a device file late",
+        "a plugin would have to be frozen amid a read that takes no time",
+    ),
     ("fault: checkpoint garbled", "plans can, seeds do not yet: texts are not judged rightly then"),
     ("runtime: page too long", "a cluster of so few pods has no page of 32 MiB"),
 ];
