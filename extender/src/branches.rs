@@ -71,6 +71,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: refused, the node is too small",
     "extender: refused, the node's report is not readable",
     "extender: refused, the node's type is not known",
+    "extender: refused, the plugin is silent",
     "extender: refused, the search was given up",
     "extender: refused, the type gives no such count",
     "extender: refused, too many containers",

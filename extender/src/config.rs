@@ -12,6 +12,11 @@ use runtime::System;
 use crate::probe::Probe;
 use crate::server::tls::TlsFiles;
 
+/// Where the manifests put the device plugin.
+const PLUGIN_NAMESPACE: &str = "kube-system";
+/// Two renewals of a plugin: this long an update of it, or a busy API server, may take.
+const LEASE_GRACE: Duration = Duration::from_secs(20);
+
 /// How the extender behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -28,6 +33,10 @@ pub struct Config {
     /// How long a pod's record, its node's report and kubelet's choice may disagree before an event says so: they do for a
     /// moment whenever kubelet chose otherwise than recorded.
     pub event_delay: Duration,
+    /// The namespace of the device plugins, where each renews its Lease.
+    pub plugin_namespace: String,
+    /// How long after the end of its plugin's Lease a node still takes new pods; none: Leases are not looked at.
+    pub lease_grace: Option<Duration>,
     /// The files of HTTPS; without them HTTP is served.
     pub tls: Option<TlsFiles>,
     /// Looks into the running extender, for who judges its memory.
@@ -42,6 +51,8 @@ impl Default for Config {
             bind_deadline: Duration::from_secs(4),
             binding_timeout: Duration::from_secs(60),
             event_delay: Duration::from_secs(10),
+            plugin_namespace: PLUGIN_NAMESPACE.to_owned(),
+            lease_grace: Some(LEASE_GRACE),
             tls: None,
             probe: None,
         }
@@ -77,6 +88,12 @@ pub struct Arguments {
     /// Longest time for one bind, such as 4s or 500ms; keep it below kube-scheduler's httpTimeout
     #[arg(long, default_value = "4s", value_parser = duration, value_name = "DURATION")]
     pub bind_deadline: Duration,
+    /// Namespace of the device plugins, where each renews its Lease
+    #[arg(long, env = "NEURON_PLUGIN_NAMESPACE", default_value = PLUGIN_NAMESPACE, value_name = "NAMESPACE")]
+    pub plugin_namespace: String,
+    /// How long after the end of its plugin's Lease a node still takes new pods, such as 20s; off: Leases are not looked at
+    #[arg(long, env = "NEURON_LEASE_GRACE", default_value = "20s", value_parser = grace, value_name = "DURATION|off")]
+    pub lease_grace: Grace,
     /// Certificate of the server for HTTPS, PEM, with its chain; followed when it changes
     #[arg(long, env = "TLS_CERT", requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
@@ -101,6 +118,8 @@ impl Arguments {
             policy: self.policy,
             catalog: self.catalog.clone(),
             bind_deadline: self.bind_deadline,
+            plugin_namespace: self.plugin_namespace.clone(),
+            lease_grace: self.lease_grace.0,
             tls: self.tls_files(),
             ..Config::default()
         }
@@ -129,6 +148,17 @@ pub(crate) async fn catalog(system: &System, file: Option<&Path>) -> Result<Cata
     let read = |source| CatalogFileError::Read { path: path.to_owned(), source };
     let text = system.read_to_string(path).await.map_err(read)?;
     Catalog::from_json(&text).map_err(|source| CatalogFileError::Content { path: path.to_owned(), source })
+}
+
+/// A time, or none where it says `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace(pub Option<Duration>);
+
+fn grace(text: &str) -> Result<Grace, String> {
+    if text == "off" {
+        return Ok(Grace(None));
+    }
+    duration(text).map(|grace| Grace(Some(grace))).map_err(|error| format!("{error}, or off"))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

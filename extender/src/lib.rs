@@ -80,11 +80,16 @@ pub async fn serve(
         Some(files) => Some(LiveTls::open(&system, files).await?),
         None => None,
     };
-    let cluster = Arc::new(Cluster::new(Index::new(TopologyCache::new(catalog, config.policy))));
+    let index = Index::new(TopologyCache::new(catalog, config.policy));
+    let cluster = Arc::new(Cluster::new(index.with_lease_grace(config.lease_grace.unwrap_or_default())));
     let event_sizes = Arc::new(EventSizes::default());
     let mut tasks = TaskSet::new(system.clone());
     tasks.spawn(watches::watch_pods(system.clone(), client.clone(), cluster.clone()));
     tasks.spawn(watches::watch_nodes(system.clone(), client.clone(), cluster.clone()));
+    if config.lease_grace.is_some() {
+        let (client, namespace) = (client.clone(), config.plugin_namespace.clone());
+        tasks.spawn(watches::watch_leases(system.clone(), client, cluster.clone(), namespace));
+    }
     tasks.spawn(events::explain(
         system.clone(),
         client.clone(),

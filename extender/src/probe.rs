@@ -13,6 +13,8 @@ pub struct Sizes {
     pub nodes: usize,
     /// Topologies of nodes; nodes that are alike share one.
     pub topologies: usize,
+    /// Leases of device plugins.
+    pub leases: usize,
     /// Reservations, by pod and node.
     pub reservations: usize,
     /// Cores that count as taken, of all nodes: by holders, and by reservations.

@@ -1,14 +1,18 @@
-//! Keeps the cluster's index fed: one watch of pods, one of nodes. Started by [`crate::serve`].
+//! Keeps the cluster's index fed: one watch of pods, one of nodes, one of the device plugins' Leases. Started by [`crate::serve`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1;
-use kube::Client;
 use kube::runtime::watcher::Event;
-use runtime::{Collection, Disconnected, Protobuf, System};
+use kube::{Client, Resource as _};
+use neuron_core::names::PLUGIN_LEASE;
+use runtime::{Collection, Disconnected, Json, Protobuf, System};
+use tokio::time::Instant;
 
-use crate::index::{Change, Cluster, ObservedNode, ObservedPod};
+use crate::index::{Change, Cluster, ObservedLease, ObservedNode, ObservedPod};
 use crate::protobuf::messages::{Node, Pod};
 
 /// Pods that may hold hardware. A pod that ends leaves the selection, which the watch reports as a deletion.
@@ -47,6 +51,33 @@ pub(crate) async fn watch_nodes(system: System, client: Client, cluster: Arc<Clu
             cluster.write(|index| index.change_nodes(change));
         }
     }
+}
+
+/// Watches the Leases of device plugins, which are in this namespace, until the future is dropped.
+pub(crate) async fn watch_leases(system: System, client: Client, cluster: Arc<Cluster>, namespace: String) {
+    let path = Lease::url_path(&(), Some(&namespace));
+    let leases = Collection { path, ..Collection::of::<Lease>() };
+    // Other Leases have the name of no node.
+    let node = |lease: &Lease| node_of(lease).unwrap_or_default().to_owned();
+    let mut changes = Changes::new(node, |lease| observed(&lease));
+    let mut events = runtime::watch(&system, client, leases, Json);
+    while let Some(event) = events.next().await {
+        if let Some(change) = changes.of(event) {
+            cluster.write(|index| index.change_leases(change, Instant::now()));
+        }
+    }
+}
+
+/// The node whose plugin renews the Lease.
+fn node_of(lease: &Lease) -> Option<&str> {
+    lease.metadata.name.as_deref()?.strip_prefix(PLUGIN_LEASE)?.strip_prefix('-')
+}
+
+/// What counts of a plugin's Lease; none of another one, or one that says too little.
+fn observed(lease: &Lease) -> Option<ObservedLease> {
+    let (node, spec) = (node_of(lease)?.to_owned(), lease.spec.as_ref()?);
+    let lasts = Duration::from_secs(u64::try_from(spec.lease_duration_seconds?).ok()?);
+    Some(ObservedLease { node, renewed: spec.renew_time.as_ref()?.0.to_string(), lasts })
 }
 
 /// Whether the pod asks for Neuron hardware, gets it from a ResourceClaim or carries a record.

@@ -27,6 +27,7 @@ pub(crate) fn of_extender(
     let size = |what: &str, is, at_most| Size { what: format!("extender {what}"), is, at_most };
     vec![
         size("pods", sizes.pods, live),
+        size("leases", sizes.leases, machines.len()),
         size("reservations", sizes.reservations, live),
         size("cores that nobody has", cores_of_nobody(&sizes, truth, machines), 0),
         size("topologies", sizes.topologies, SLACK),

@@ -2,6 +2,7 @@
 //! the explainer through [`Cluster`].
 
 mod cluster;
+mod leases;
 mod node_view;
 mod observed;
 mod overlay;
@@ -13,14 +14,18 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
 use neuron_core::ids::CoreSet;
 use neuron_core::placement::EqualNodes;
 use neuron_core::pod::BoundPod;
 use runtime::reached;
+use tokio::time::Instant;
 
 pub(crate) use self::cluster::Cluster;
+use self::leases::Leases;
+pub(crate) use self::leases::ObservedLease;
 use self::node_view::IndexedNode;
 pub(crate) use self::node_view::NodeView;
 pub(crate) use self::observed::{Advertised, Change, ObservedNode, ObservedPod};
@@ -44,6 +49,7 @@ pub(crate) struct Index {
     /// Pods that are not bound, by UID.
     pending: BTreeMap<String, ObservedPod>,
     overlay: Overlay,
+    leases: Leases,
     unexplained: Unexplained,
     pod_watch: Watched,
     node_watch: Watched,
@@ -87,6 +93,7 @@ impl Index {
             node_of: BTreeMap::new(),
             pending: BTreeMap::new(),
             overlay: Overlay::default(),
+            leases: Leases::default(),
             unexplained: Unexplained::default(),
             pod_watch: Watched::default(),
             node_watch: Watched::default(),
@@ -182,6 +189,22 @@ impl Index {
         self.views.get(node)
     }
 
+    /// The same with plugins that count as living for so long after the end of their Lease.
+    pub(crate) fn with_lease_grace(mut self, grace: Duration) -> Self {
+        self.leases.grace = grace;
+        self
+    }
+
+    /// Takes in what the watch of the plugins' Leases shows.
+    pub(crate) fn change_leases(&mut self, change: Change<ObservedLease>, now: Instant) {
+        for node in self.leases.change(change, now) {
+            let ends = self.leases.ends(&node);
+            if let Some(view) = self.views.get_mut(&node) {
+                view.lease_ends = ends;
+            }
+        }
+    }
+
     /// Whether the pod fits the node once these pods, by UID, are gone.
     pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes<'_>) -> bool {
         let reserved = self.overlay.cores_on(node);
@@ -206,6 +229,7 @@ impl Index {
             pods: self.node_of.len() + self.pending.len(),
             nodes: self.nodes.len(),
             topologies: self.topologies.len(),
+            leases: self.leases.len(),
             reservations: self.overlay.len(),
             cores_taken: self.views().map(NodeView::cores_taken).sum(),
             unexplained: self.unexplained.nodes.len() + self.unexplained.pods.len(),
@@ -380,6 +404,7 @@ impl Index {
         let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
         let mut view = NodeView::new(node, pods);
         view.reserve(self.overlay.cores_on(name));
+        view.lease_ends = self.leases.ends(name);
         let before = self.views.get(name).and_then(|view| view.topology());
         // Topologies are shared, so the same one is the same allocation.
         self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);

@@ -13,6 +13,7 @@ use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
+use tokio::time::Instant;
 
 use super::{Advertised, NodeRefusal, ObservedNode, TopologyCache};
 
@@ -34,6 +35,8 @@ struct Hardware {
 pub(crate) struct NodeView {
     pub(crate) name: String,
     advertised: Advertised,
+    /// When the node's plugin counts as gone unless it renews its Lease; none if the node has none, or it is not followed.
+    pub(super) lease_ends: Option<Instant>,
     state: State,
 }
 
@@ -96,7 +99,7 @@ impl NodeView {
             }
             Err(refusal) => State::Unknown(refusal.clone()),
         };
-        Self { name: name.clone(), advertised: node.observed.advertised, state }
+        Self { name: name.clone(), advertised: node.observed.advertised, lease_ends: None, state }
     }
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
@@ -119,6 +122,17 @@ impl NodeView {
     pub(crate) fn admits_claim(&self, claim: Option<&Claim>) -> Result<(), NodeRefusal> {
         match claim {
             Some(claim) if self.advertised.any => Err(NodeRefusal::claimed(claim)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the node's plugin renews its Lease. A node without one is served.
+    ///
+    /// # Errors
+    /// It does not: kubelet may go on to advertise what nobody answers for.
+    pub(crate) fn has_a_living_plugin(&self, now: Instant) -> Result<(), NodeRefusal> {
+        match self.lease_ends {
+            Some(ends) if now > ends => Err(NodeRefusal::PluginSilent),
             _ => Ok(()),
         }
     }

@@ -45,6 +45,12 @@ pub(crate) enum NodeRefusal {
         /// The ResourceClaim's name.
         claim: String,
     },
+    /// The Lease of its device plugin has expired.
+    #[error(
+        "the node's Neuron device plugin has not renewed its Lease for too long; the node takes no new Neuron pod until it does: look at \
+         the plugin's pod there"
+    )]
+    PluginSilent,
     /// The pod's author wants another device model.
     #[error(
         "the pod is restricted to device models {wanted} by its annotation {DEVICE_MODEL}, the node is a {instance_type}"
@@ -101,6 +107,7 @@ impl NodeRefusal {
             NodeRefusal::UnknownHolder { .. } => reached("extender: refused, a holder is unknown"),
             NodeRefusal::Topology(_) => reached("extender: refused, the node's type is not known"),
             NodeRefusal::Report(_) => reached("extender: refused, the node's report is not readable"),
+            NodeRefusal::PluginSilent => reached("extender: refused, the plugin is silent"),
             NodeRefusal::OtherModel { .. } => reached("extender: refused, another device model"),
             NodeRefusal::Models(_) => reached("extender: refused, no device model"),
             NodeRefusal::Request(_) | NodeRefusal::Claimed { .. } | NodeRefusal::UnknownNode => {}
@@ -117,7 +124,7 @@ impl NodeRefusal {
             | NodeRefusal::OtherModel { .. }
             | NodeRefusal::Models(_)
             | NodeRefusal::UnknownNode => true,
-            NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) => false,
+            NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) | NodeRefusal::PluginSilent => false,
         }
     }
 

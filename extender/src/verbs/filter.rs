@@ -9,6 +9,7 @@ use neuron_core::placement::EqualNodes;
 use neuron_core::request::{PodRequest, RequestError};
 use runtime::reached;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info_span};
 
 use super::refusal_log::{Reasons, RefusalLog};
@@ -80,6 +81,7 @@ impl Filter {
             models: models.as_ref().map(Option::as_ref),
             equal_nodes: request.as_ref().map(EqualNodes::new),
             claim: claim.as_ref(),
+            now: Instant::now(),
             reasons: Reasons::default(),
             unknown_holders: Vec::new(),
             last_refusal: None,
@@ -154,6 +156,7 @@ struct Call<'c> {
     claim: Option<&'c Claim>,
     /// The device models that the pod's author wants, if any.
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
+    now: Instant,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown_holders: Vec<String>,
@@ -247,6 +250,7 @@ impl Call<'_> {
         if let Some(models) = self.models.map_err(Clone::clone)? {
             view.is_of(models)?;
         }
+        view.has_a_living_plugin(self.now)?;
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
         if is_reserved {
             reached("extender: filter of a pod with a reservation");

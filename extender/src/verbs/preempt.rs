@@ -10,6 +10,7 @@ use std::sync::Arc;
 use neuron_core::placement::EqualNodes;
 use neuron_core::request::PodRequest;
 use runtime::reached;
+use tokio::time::Instant;
 use tracing::{debug, info_span};
 
 use crate::index::{Cluster, Indeterminate, Index};
@@ -58,9 +59,12 @@ pub(crate) async fn preempt<'a>(
         // A text that names no model has no node.
         let Ok(models) = index.device_models(pod.metadata.device_model()) else { return Ok(BTreeMap::new()) };
         let mut equal_nodes = EqualNodes::new(&request);
-        let is_wanted = |node: &str| match &models {
-            Some(models) => index.view(node).is_some_and(|view| view.is_of(models).is_ok()),
-            None => true,
+        let now = Instant::now();
+        let is_wanted = |node: &str| {
+            index.view(node).is_some_and(|view| {
+                let is_of = |models| view.is_of(models).is_ok();
+                view.has_a_living_plugin(now).is_ok() && models.as_ref().is_none_or(is_of)
+            })
         };
         let with_all = |(node, victims): (NodeName<'a>, MetaVictims)| {
             let victims = enough(index, &node.0, priority, victims, &mut equal_nodes)?;

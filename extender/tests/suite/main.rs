@@ -15,6 +15,7 @@ mod faults;
 mod filter;
 mod holders;
 mod http_client;
+mod leases;
 mod logs;
 mod machine;
 mod preempt;
