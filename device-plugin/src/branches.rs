@@ -25,6 +25,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: devices not found",
     "plugin: devices still coming",
     "plugin: driver gone",
+    "plugin: end of another plugin noticed",
     "plugin: entry ignored",
     "plugin: event left out",
     "plugin: event not written",

@@ -2,12 +2,13 @@
 //! last. It begins again, with another socket, when kubelet restarts, the socket vanishes, kubelet's stream ends or kubelet
 //! no longer counts the devices as allocatable. Started by `run`, once for each resource.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::reached;
 use runtime::system::FileStatus;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::allocation::engine::Engine;
@@ -22,9 +23,11 @@ use crate::metrics::Metrics;
 use crate::resource::AdvertisedResource;
 use crate::status::Status;
 
-/// The time kubelet gets to notice the end of another plugin that has let go. Before 1.37 it drops a registration that comes
-/// while the older one ends, and need not tell.
-const END_NOTICED: Duration = Duration::from_secs(1);
+/// The most time that kubelet gets to notice the end of another plugin that has let go, and then to be done with it. Before 1.37 it
+/// drops a registration that comes while the older one ends, and need not tell.
+const END_NOTICED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
+/// Time between two looks at whether it has.
+const LOOK: Duration = Duration::from_millis(20);
 /// First and longest pause before a registration is tried again that failed or did not last. One that lasted as long as the
 /// longest pause did not fail.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
@@ -99,7 +102,7 @@ impl Registration {
                         Before::Nobody => {}
                         Before::LetGo => {
                             reached("plugin: another plugin let go");
-                            sleep(END_NOTICED).await;
+                            self.until_end_noticed().await;
                         }
                         Before::Frozen => {
                             reached("plugin: another plugin is frozen");
@@ -115,6 +118,26 @@ impl Registration {
                     wait = longer(wait);
                 }
             }
+        }
+    }
+
+    /// Waits until kubelet has noticed the end of the plugin before: then it offers nothing of the resource. What it offers nothing of
+    /// no pod can have, so this is kept short.
+    async fn until_end_noticed(&self) {
+        let noticed = async {
+            let Some(machine) = self.engine.machine() else { return pending().await };
+            while let Ok(offered) = self.pod_resources.allocatable(Duration::ZERO).await {
+                if offered.cores(&machine.topology, self.resource).is_empty() {
+                    return;
+                }
+                sleep(LOOK).await;
+            }
+            // It does not tell.
+            pending().await
+        };
+        if timeout(END_NOTICED.0, noticed).await.is_ok() {
+            reached("plugin: end of another plugin noticed");
+            sleep(END_NOTICED.1).await;
         }
     }
 
