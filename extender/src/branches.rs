@@ -63,6 +63,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: refusal put off between two watches",
     "extender: refusals forgotten",
     "extender: refused, a holder is unknown",
+    "extender: refused, a holder stays unknown",
     "extender: refused, another device model",
     "extender: refused, containers never fit together",
     "extender: refused, devices are unhealthy",

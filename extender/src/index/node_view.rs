@@ -145,14 +145,14 @@ impl NodeView {
     /// Whether the pod fits now.
     ///
     /// # Errors
-    /// Why it does not. A node with an unknown holder takes no pod, but where even the empty node would not take it, that is
-    /// the answer.
+    /// Why it does not. A node with an unknown holder takes no pod, but where what is known leaves no room, that is the answer: whatever
+    /// the holder has, there is no more.
     pub(crate) fn fits(&self, pod: &mut EqualNodes<'_>) -> Result<(), NodeRefusal> {
         let (occupancy, unknown_holder) = self.known()?;
         match (pod.fits(occupancy), unknown_holder) {
-            (Err(refusal), Some(_)) if refusal.is_permanent() => Err(refusal.into()),
-            (_, Some(unknown_holder)) => Err(unknown_holder.clone()),
-            (fits, None) => Ok(fits?),
+            (Err(refusal), _) => Err(refusal.into()),
+            (Ok(()), Some(unknown_holder)) => Err(unknown_holder.clone()),
+            (Ok(()), None) => Ok(()),
         }
     }
 

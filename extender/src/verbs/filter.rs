@@ -2,6 +2,7 @@
 //! may call it freely. Called by the routes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use neuron_core::claim::Claim;
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
@@ -15,6 +16,10 @@ use tracing::{Instrument as _, debug, info_span};
 use super::refusal_log::{Reasons, RefusalLog};
 use crate::index::{Cluster, Indeterminate, Index, NodeRefusal, NodeView};
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
+
+/// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second. After that it is
+/// refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
+const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
 
 /// Answers `/filter`. Clones share the cluster and what was logged.
 #[derive(Clone)]
@@ -111,10 +116,14 @@ impl Filter {
             }
             reached("extender: filter between two watches");
             Some(Indeterminate::BetweenWatches)
-        } else if !unknown_holders.is_empty() {
+        } else if unknown_holders.is_empty() {
+            self.refusals.is_known(uid);
+            None
+        } else if self.refusals.unknown_for(uid, still_waits) <= UNKNOWN_AT_MOST {
             reached("extender: filter met an unknown holder");
             Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
         } else {
+            reached("extender: refused, a holder stays unknown");
             None
         };
         match reason {

@@ -1,11 +1,13 @@
 //! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
-//! about a pod that waits several times a second. Used by filter.
+//! about a pod that waits several times a second. Remembers for how long a holder has been unknown to a pod, too. Used by filter.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use runtime::reached;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
 use crate::index::{Indeterminate, NodeRefusal, RefusalKind};
@@ -21,10 +23,19 @@ pub(super) struct RefusalLog {
 
 #[derive(Debug)]
 struct Logged {
-    /// The fingerprint of the reason, by the pod's UID.
-    by_pod: BTreeMap<String, u64>,
+    /// By the pod's UID.
+    by_pod: BTreeMap<String, Known>,
     /// The size at which pods that no longer wait are forgotten.
     prune_at: usize,
+}
+
+/// What is remembered of one pod.
+#[derive(Debug, Default)]
+struct Known {
+    /// The fingerprint of the last reason; none before it was logged.
+    fingerprint: Option<u64>,
+    /// Since when it has been for an unknown holder that no node takes the pod.
+    unknown_since: Option<Instant>,
 }
 
 /// Why the nodes of one call refuse a pod: the first refusal of each kind, and how many nodes gave one of that kind.
@@ -80,6 +91,18 @@ impl RefusalLog {
         }
     }
 
+    /// For how long it has been for an unknown holder that no node takes the pod.
+    pub(super) fn unknown_for(&self, uid: &str, still_waits: impl Fn(&str) -> bool) -> Duration {
+        self.with(uid, still_waits, |known| known.unknown_since.get_or_insert_with(Instant::now).elapsed())
+    }
+
+    /// It is known of every node whether it takes the pod.
+    pub(super) fn is_known(&self, uid: &str) {
+        if let Some(known) = self.lock().by_pod.get_mut(uid) {
+            known.unknown_since = None;
+        }
+    }
+
     /// A node takes the pod: its next refusal is news.
     pub(super) fn fits(&self, uid: &str) {
         self.lock().by_pod.remove(uid);
@@ -92,17 +115,25 @@ impl RefusalLog {
 
     /// Whether this was not the last reason for the pod.
     fn is_new(&self, uid: &str, fingerprint: u64, still_waits: impl Fn(&str) -> bool) -> bool {
+        self.with(uid, still_waits, |known| known.fingerprint.replace(fingerprint) != Some(fingerprint))
+    }
+
+    fn with<R>(
+        &self,
+        uid: &str,
+        still_waits: impl Fn(&str) -> bool,
+        change: impl FnOnce(&mut Known) -> R,
+    ) -> R {
         let mut logged = self.lock();
         if let Some(known) = logged.by_pod.get_mut(uid) {
-            return std::mem::replace(known, fingerprint) != fingerprint;
+            return change(known);
         }
         if logged.by_pod.len() >= logged.prune_at {
             reached("extender: refusals forgotten");
             logged.by_pod.retain(|uid, _| still_waits(uid));
             logged.prune_at = FEW.max(logged.by_pod.len() * 2);
         }
-        logged.by_pod.insert(uid.to_owned(), fingerprint);
-        true
+        change(logged.by_pod.entry(uid.to_owned()).or_default())
     }
 
     fn lock(&self) -> MutexGuard<'_, Logged> {

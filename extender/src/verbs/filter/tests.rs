@@ -84,3 +84,30 @@ async fn a_node_that_fits_is_given_at_once() {
     assert_eq!(answer(&cluster).await["NodeNames"], json!(["n1"]));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
+
+/// A pod without a record holds nobody knows what of the node.
+#[tokio::test(start_paused = true)]
+async fn after_half_a_minute_a_pod_is_refused_for_a_holder_that_stays_unknown() {
+    let cluster = cluster();
+    let spec: PodSpec = serde_json::from_value(spec()).unwrap();
+    let pod = BoundPod::new("default", "stray", "held", BTreeMap::new(), &spec, None);
+    let stray = ObservedPod { node: Some("n1".to_owned()), unschedulable: false, pod };
+    cluster.write(|index| index.change_pods(Change::Applied(stray)));
+    let filter = Filter::new(Arc::clone(&cluster));
+    let ask = async || {
+        let body = json!({"Pod": {"metadata": {"uid": "asks"}, "spec": self::spec()}, "NodeNames": ["n1"]});
+        let body = body.to_string();
+        serde_json::to_value(filter.filter(serde_json::from_str(&body).unwrap()).await).unwrap()
+    };
+    let why = "it is not known yet which devices pod default/stray holds; the node takes no new Neuron pod until its device plugin reports it";
+    for seconds in [0, 15, 15] {
+        sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(ask().await["Error"], format!("n1: {why}"));
+    }
+    sleep(Duration::from_secs(1)).await;
+    let answer = ask().await;
+    assert_eq!((&answer["FailedNodes"], &answer["Error"]), (&json!({"n1": why}), &json!("")), "{answer}");
+    // Once it is known whether the node takes the pod, another half minute may pass.
+    cluster.write(|index| index.change_pods(Change::Gone("held".to_owned())));
+    assert_eq!(ask().await["NodeNames"], json!(["n1"]));
+}
