@@ -74,6 +74,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: replaced by another plugin",
     "plugin: report not written",
     "plugin: report written again",
+    "plugin: runtime without device names",
     "plugin: serving again",
     "plugin: set chosen for a whole pod",
     "plugin: set not preferred, still open",

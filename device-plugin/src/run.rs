@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use kube::Client;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
 use neuron_core::catalog::Catalog;
 use neuron_core::driver::Drivers;
 use neuron_core::topology::rules;
 use runtime::system::Address;
 use runtime::{System, reached};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::allocation::cdi::write_cdi;
+use crate::allocation::cdi::{check_runtime, write_cdi};
 use crate::allocation::engine::Engine;
 use crate::allocation::injection::DeviceInjection;
 use crate::config::Config;
@@ -219,6 +220,16 @@ impl Plugin {
         let Config { device_injection, cdi_dir, root, poll, .. } = &self.config;
         let machine = self.engine.machine();
         let Some(machine) = machine.filter(|_| *device_injection == DeviceInjection::Cdi) else { return };
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        loop {
+            let node = timeout(self.config.api_timeout, nodes.get(&self.config.node_name)).await;
+            // Without the API server this is not known, and devices are served all the same.
+            let Ok(Ok(node)) = node else { break };
+            let Err(error) = check_runtime(&node) else { break };
+            reached("plugin: runtime without device names");
+            self.status.problem(CDI, &error.to_string());
+            sleep(*poll).await;
+        }
         let write = || write_cdi(&self.system, cdi_dir, root, &machine.topology);
         while let Err(error) = write().await {
             reached("plugin: device names not written");

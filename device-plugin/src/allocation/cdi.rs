@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::api::core::v1::Node;
 use kubelet_api::deviceplugin::v1beta1::{CdiDevice, ContainerAllocateResponse};
 use neuron_core::topology::Topology;
 use runtime::System;
@@ -38,6 +39,34 @@ pub fn by_name(mut response: ContainerAllocateResponse) -> ContainerAllocateResp
 pub struct CdiError {
     path: PathBuf,
     source: io::Error,
+}
+
+/// The node's container runtime passes over names of devices: its containers would run without any.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the container runtime {runtime} of this node does not know the Container Device Interface, so containers would run without their \
+     devices: use containerd 1.7 with enable_cdi, containerd 2.0 or CRI-O, or --device-injection=device-specs"
+)]
+pub struct RuntimeTooOld {
+    runtime: String,
+}
+
+/// Whether the runtime that the Node names, such as `containerd://1.6.20`, is known to pass over names of devices. Whether containerd 1.7
+/// has them enabled nobody tells.
+///
+/// # Errors
+/// It is.
+pub fn check_runtime(node: &Node) -> Result<(), RuntimeTooOld> {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    let runtime = info.map(|info| info.container_runtime_version.as_str()).unwrap_or_default();
+    let version = runtime.strip_prefix("containerd://").map(|version| version.trim_start_matches('v'));
+    let mut numbers = version.into_iter().flat_map(|version| version.split('.')).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (1, 7) => {
+            Err(RuntimeTooOld { runtime: runtime.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes the file that names every device of the machine, in place of what an earlier plugin wrote.
