@@ -34,6 +34,8 @@ pub const BRANCHES: &[&str] = &[
     "extender: filter of an unknown node",
     "extender: filter while a watch is disconnected",
     "extender: holder unknown",
+    "extender: lease watch disconnected",
+    "extender: leases listed again",
     "extender: node gone unseen",
     "extender: node of a bind unknown",
     "extender: node watch disconnected",

@@ -1,7 +1,8 @@
 //! The scheduler extender: places pods on linked Neuron devices.
 //!
-//! kube-scheduler asks `/filter` which nodes can take a pod and has `/bind` choose the devices, record them on
-//! the pod and bind it in one write. Pods are the record: whatever is known comes from watches of pods and nodes.
+//! kube-scheduler asks `/filter` which nodes can take a pod, `/prioritize` which of them suit it best and `/preempt` which pods have to
+//! go for it, and has `/bind` choose the devices, record them on the pod and bind it in one write. Pods are the record: whatever is known
+//! comes from watches of pods, nodes and the device plugins' Leases.
 //!
 //! It runs wherever there is a client of an API server; a program takes `runtime::client`, this example one in memory. All that
 //! it asks of the machine it asks the [`runtime::System`] that it is given.

@@ -3,13 +3,15 @@
 
 use std::cell::Cell;
 
-/// Moves that the searches of one question try at most, of which none takes a microsecond. Each state that a search remembers has cost a
-/// move, so that all of them stay below 64 MiB. No pod of up to four containers was seen to need so many (`tests/suite/placement/budget.rs`).
+/// Moves that the searches of one question try at most, some 20 ms of them. Each state that a search remembers has cost a move, so that
+/// all of them stay below 64 MiB. No pod of up to four containers was seen to need so many under policy `documented`
+/// (`tests/suite/placement/budget.rs`).
 pub(super) const MOVES: u32 = 200_000;
 
 /// Moves that are left.
 #[derive(Debug)]
 pub(super) struct Budget {
+    moves: u32,
     left: Cell<u32>,
     spent: Cell<bool>,
 }
@@ -22,7 +24,7 @@ impl Budget {
 
     /// So many moves.
     pub(super) fn of(moves: u32) -> Self {
-        Self { left: Cell::new(moves), spent: Cell::new(false) }
+        Self { moves, left: Cell::new(moves), spent: Cell::new(false) }
     }
 
     /// Takes so many moves; none if there are not enough left, and from then on never again.
@@ -38,6 +40,11 @@ impl Budget {
                 None
             }
         }
+    }
+
+    /// How many were taken; all of them where a search has been given up.
+    pub(super) fn used(&self) -> u32 {
+        if self.is_spent() { self.moves } else { self.moves - self.left.get() }
     }
 
     /// Whether a search has been given up. What it did not find may be there.

@@ -17,9 +17,31 @@ use crate::names::Resource;
 /// Any placement, as one move for each step of the plan; nothing only if there is none, or the budget is spent. With a scorer the
 /// moves that look best by the keys are tried first, else those with the lowest ids.
 pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, budget: &Budget) -> Option<Vec<Move>> {
+    let order = largest_first(problem);
+    // A chain that fits nowhere by itself fits nowhere beside others, which need not be moved about for that.
+    let is_alone = |chain: usize| order.iter().all(|&step| problem.plan.steps[step].chain == chain);
+    for chain in 0..problem.plan.chains {
+        let own = |step: &usize| problem.plan.steps[*step].chain == chain;
+        let steps: Vec<usize> = order.iter().copied().filter(own).collect();
+        if steps.len() > 1 && !is_alone(chain) {
+            search(problem, None, steps, budget)?;
+        }
+    }
+    let found = search(problem, scorer, order.clone(), budget)?;
+    let mut moves: Vec<(usize, Move)> = order.into_iter().zip(found).collect();
+    moves.sort_by_key(|(step, _)| *step);
+    Some(moves.into_iter().map(|(_, made)| made).collect())
+}
+
+/// A move for each of these steps of the plan, in this order; chains as a whole, one after the other.
+fn search(
+    problem: &Problem<'_>,
+    scorer: Option<&mut Scorer>,
+    order: Vec<usize>,
+    budget: &Budget,
+) -> Option<Vec<Move>> {
     let steps = &problem.plan.steps;
     let cores_per_device = u32::from(problem.topology.cores_per_device());
-    let order = largest_first(problem);
     let mut left = vec![Amount::default(); order.len()];
     for place in (1..order.len()).rev() {
         left[place - 1] = left[place].with(&steps[order[place]]);
@@ -41,12 +63,7 @@ pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, budget: &
         order,
         budget,
     };
-    if !search.descend(HandDown::default(), PartialPlacement::default()) {
-        return None;
-    }
-    let mut moves: Vec<(usize, Move)> = search.order.into_iter().zip(search.moves).collect();
-    moves.sort_by_key(|(step, _)| *step);
-    Some(moves.into_iter().map(|(_, made)| made).collect())
+    search.descend(HandDown::default(), PartialPlacement::default()).then_some(search.moves)
 }
 
 /// Steps chain by chain, the chain with the largest request first.
@@ -105,7 +122,7 @@ impl DepthFirst<'_> {
         if !may_succeed || self.failed.contains(&state) {
             return false;
         }
-        if self.budget.take(self.problem.moves(at)).is_none() {
+        if self.budget.take(self.problem.cost(at, &handed_down)).is_none() {
             return false;
         }
         for index in self.ranked(at, handed_down, placed) {

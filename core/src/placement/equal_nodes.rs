@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::budget::Budget;
+use super::budget::{Budget, MOVES};
 use super::diagnose::WhenEmpty;
 use super::problem::KubeletsChoice;
 use super::{Refusal, any_free_for_one, is_possible};
@@ -14,8 +14,9 @@ use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
-/// Nodes of one call whose searches may be given up. What others answer is then not searched for.
-const GIVEN_UP: usize = 8;
+/// Moves of all questions about one pod together, less than half a second of them. What nodes that come later answer is then not
+/// searched for.
+const MOVES_OF_CALL: u32 = 20 * MOVES;
 
 /// Whether one pod fits, for any number of nodes.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub struct EqualNodes<'r> {
     /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers.
     topologies: Vec<(Arc<Topology>, WhenEmpty)>,
     answers: FxHashMap<Equal, Result<(), Refusal>>,
-    /// Searches that may be given up before no other is begun: each has taken its whole budget.
-    questions_left: usize,
+    /// Of [`MOVES_OF_CALL`].
+    moves_left: u32,
 }
 
 /// All of a node that decides the answer.
@@ -40,7 +41,7 @@ pub(super) struct Equal {
 impl<'r> EqualNodes<'r> {
     /// Nothing is known yet.
     pub fn new(request: &'r PodRequest) -> Self {
-        Self { request, topologies: Vec::new(), answers: FxHashMap::default(), questions_left: GIVEN_UP }
+        Self { request, topologies: Vec::new(), answers: FxHashMap::default(), moves_left: MOVES_OF_CALL }
     }
 
     /// What the pod requests.
@@ -65,14 +66,14 @@ impl<'r> EqualNodes<'r> {
         if !matches!(when_empty, WhenEmpty::Fits) {
             return Err(when_empty.diagnose(request, occupancy, &Budget::of_question()));
         }
-        let left = &mut self.questions_left;
+        let left = &mut self.moves_left;
         let answer = || {
-            let budget = if *left > 0 { Budget::of_question() } else { Budget::of(0) };
+            let budget = Budget::of(MOVES.min(*left));
             let answer = match is_possible(request, occupancy, KubeletsChoice::Any, &budget) {
                 true => Ok(()),
                 false => Err(when_empty.diagnose(request, occupancy, &budget)),
             };
-            *left = left.saturating_sub(usize::from(budget.is_spent()));
+            *left -= budget.used();
             answer
         };
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
@@ -82,9 +83,42 @@ impl<'r> EqualNodes<'r> {
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
         let known = self.topologies.iter().position(|(known, _)| Arc::ptr_eq(known, topology));
         known.unwrap_or_else(|| {
-            self.topologies
-                .push((Arc::clone(topology), WhenEmpty::of(self.request, topology, &Budget::of_question())));
+            let budget = Budget::of(MOVES.min(self.moves_left));
+            self.topologies.push((Arc::clone(topology), WhenEmpty::of(self.request, topology, &budget)));
+            self.moves_left -= budget.used();
             self.topologies.len() - 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::request::{ContainerRequest, Role};
+    use crate::topology::Policy;
+
+    #[test]
+    fn nodes_that_come_after_the_moves_of_a_call_are_spent_are_not_searched() {
+        let container =
+            |name: &str| ContainerRequest { name: name.to_owned(), role: Role::App, devices: 4, cores: 0 };
+        let request = PodRequest { containers: vec![container("one"), container("other")] };
+        let model = Catalog::embedded().find("trn1.32xlarge").unwrap();
+        let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
+        // All unlike, and each with two free rows.
+        let nodes = (0..200u32).map(|bits| {
+            let mut node = Occupancy::empty(Arc::clone(&topology));
+            node.hold((0..8).filter(|core| bits >> core & 1 == 1).collect());
+            node
+        });
+        let mut equal_nodes = EqualNodes { moves_left: 500, ..EqualNodes::new(&request) };
+        let answers: Vec<_> = nodes.clone().map(|node| equal_nodes.fits(&node)).collect();
+        let decided = answers.iter().take_while(|answer| answer.is_ok()).count();
+        assert!((10..190).contains(&decided), "{decided}");
+        let given_up = Err(Refusal::NotDecided { containers: 2 });
+        assert!(answers[decided..].iter().all(|answer| *answer == given_up), "{answers:?}");
+        assert_eq!(equal_nodes.fits(&nodes.clone().next().unwrap()), Ok(()), "what was found stays");
+        let mut all = EqualNodes::new(&request);
+        assert!(nodes.clone().all(|node| all.fits(&node).is_ok()));
     }
 }

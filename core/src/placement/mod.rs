@@ -34,7 +34,7 @@ use crate::record::{Allocation, ContainerAllocation};
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
-/// Up to this many Neuron containers the placement is the best of all, above it a good first one.
+/// Up to this many Neuron containers the best placement is searched for, above it a good first one is taken.
 const MAX_CONTAINERS_FOR_BEST: usize = 3;
 
 /// The most containers of one pod that may request Neuron hardware, 128: as many as a node can have cores. A pod with
@@ -91,8 +91,8 @@ impl Placement {
     }
 }
 
-/// The best placement of the pod by the keys of docs/architecture.md §4. With more than three containers that request
-/// Neuron hardware it may be a good one instead of the best.
+/// The best placement of the pod by the keys of docs/architecture.md §4. With three large containers that request Neuron hardware, or
+/// more than three, it may be a good one instead of the best (docs/adr/0013-bounded-search.md).
 ///
 /// ```
 /// use std::sync::Arc;

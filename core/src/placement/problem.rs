@@ -9,6 +9,9 @@ use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
+/// Sets that are looked at in the time of one move.
+const LOOKS_OF_A_MOVE: usize = 64;
+
 /// A pod's steps on one node, with the free candidate sets of each.
 pub(super) struct Problem<'a> {
     pub(super) plan: Plan,
@@ -135,6 +138,13 @@ impl<'a> Problem<'a> {
     pub(super) fn moves(&self, step: usize) -> usize {
         let is_chosen = self.plan.steps[step].fresh() == 0 || self.given[step].is_some();
         if is_chosen { 1 } else { self.sets(step).sets.len() }
+    }
+
+    /// What it costs to try all moves of a step. Whether each choice that kubelet has is allowed is told by looking at all sets.
+    pub(super) fn cost(&self, step: usize, handed_down: &HandDown) -> usize {
+        let chooses = handed_down.is_open() || self.plan.steps[step].fresh() == 0;
+        let looks = if chooses { self.sets(step).sets.len() / LOOKS_OF_A_MOVE } else { 0 };
+        self.moves(step).saturating_mul(1 + looks)
     }
 
     /// The step's move of this index, below [`Problem::moves`], given what its chain has handed down and which cores the pod

@@ -14,8 +14,9 @@ use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
-/// Moves of one call's searches together. A node that comes after they are spent has no rank.
-const MOVES_OF_CALL: u32 = 400_000;
+/// Moves for one node, and for all of a call: a node that comes after these are spent has no rank.
+const MOVES_OF_NODE: u32 = 20_000;
+const MOVES_OF_CALL: u32 = 20 * MOVES_OF_NODE;
 
 /// How well a node suits a pod; of two the smaller is better.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,18 +34,13 @@ pub struct Ranks<'r> {
     request: &'r PodRequest,
     topologies: Vec<Arc<Topology>>,
     known: FxHashMap<Equal, Option<Rank>>,
-    budget: Budget,
+    moves_left: u32,
 }
 
 impl<'r> Ranks<'r> {
     /// Nothing is known yet.
     pub fn new(request: &'r PodRequest) -> Self {
-        Self {
-            request,
-            topologies: Vec::new(),
-            known: FxHashMap::default(),
-            budget: Budget::of(MOVES_OF_CALL),
-        }
+        Self { request, topologies: Vec::new(), known: FxHashMap::default(), moves_left: MOVES_OF_CALL }
     }
 
     /// The rank of a node with this occupancy; none where the pod does not fit, this was not found out in time, or the pod requests
@@ -55,8 +51,14 @@ impl<'r> Ranks<'r> {
         }
         let topology = self.index(occupancy.topology());
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
-        let (request, budget) = (self.request, &self.budget);
-        self.known.entry(equal).or_insert_with(|| rank(request, occupancy, budget)).clone()
+        let (request, left) = (self.request, &mut self.moves_left);
+        let rank = || {
+            let budget = Budget::of(MOVES_OF_NODE.min(*left));
+            let rank = rank(request, occupancy, &budget);
+            *left -= budget.used();
+            rank
+        };
+        self.known.entry(equal).or_insert_with(rank).clone()
     }
 
     fn index(&mut self, topology: &Arc<Topology>) -> usize {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::MAX_CONTAINERS;
-use super::budget::MOVES;
 use crate::ids::DeviceSet;
 use crate::names::Resource;
 
@@ -154,8 +153,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::NotDecided { containers } => write!(
                 f,
-                "not decided: where the {containers} Neuron containers of the pod fit was searched for in {MOVES} moves and not \
-                 found; ask in fewer containers or for counts of whole devices"
+                "not decided: there are too many ways to place the pod's {containers} Neuron containers; ask in fewer containers or for \
+                 whole devices"
             ),
             Refusal::HandDownNotSafe { container, resource, requested, handed_down, .. } => write!(
                 f,

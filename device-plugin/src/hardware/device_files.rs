@@ -16,7 +16,7 @@ use crate::hardware::sysfs::{self, DEVICES, FileError};
 /// Time between two searches for a file that is not where it is expected.
 const SEARCH_AGAIN: Duration = Duration::from_secs(10);
 /// Longest operation on one of a device's files. Those of a broken one can hang for ever.
-const FILE_TIMEOUT: Duration = Duration::from_secs(1);
+const DEVICE_FILE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A timer that fires so much too late says that this program waits for the processor.
 const LATE: Duration = Duration::from_millis(100);
 /// Entries below a device's folder that a search looks at, at most. A real folder has some 60 without its cores and counters.
@@ -72,7 +72,7 @@ impl DeviceFiles {
         if self.searched.is_some_and(|searched| searched.elapsed() < SEARCH_AGAIN) {
             return Ok(None);
         }
-        self.search(system).await;
+        self.search(system).await?;
         match self.found.get(name).cloned() {
             Some(found) => {
                 reached("plugin: device file found by name");
@@ -100,30 +100,35 @@ impl DeviceFiles {
     /// It cannot be looked at, or not in time.
     pub async fn is_there(&mut self, system: &System, path: &Path) -> Result<bool, FileError> {
         path.clone_into(&mut self.at);
-        in_time(path, sysfs::is_there(system, path)).await
+        while_running(path, sysfs::is_there(system, path)).await
     }
 
     async fn read_at(&mut self, system: &System, path: PathBuf) -> Result<Option<String>, FileError> {
         self.at = path;
-        in_time(&self.at, sysfs::read_if_there(system, &self.at)).await
+        while_running(&self.at, sysfs::read_if_there(system, &self.at)).await
     }
 
     /// Looks at every folder below the device's but those of its cores, outer ones first: of two files of one name the outer counts.
-    async fn search(&mut self, system: &System) {
+    ///
+    /// # Errors
+    /// A folder or file hangs.
+    async fn search(&mut self, system: &System) -> Result<(), FileError> {
         self.searched = Some(Instant::now());
         self.found.clear();
         let mut folders = VecDeque::from([self.folder.clone()]);
         let mut seen = 0;
         while let Some(folder) = folders.pop_front() {
             self.at.clone_from(&folder);
-            for name in system.names(&folder).await.unwrap_or_default() {
+            let names = async { Ok(system.names(&folder).await.unwrap_or_default()) };
+            for name in while_running(&folder, names).await? {
                 let Some(name) = name.to_str() else { continue };
                 seen += 1;
                 if seen > SEARCHED {
-                    return;
+                    return Ok(());
                 }
                 let path = folder.join(name);
-                match system.status(&path).await.map(|status| status.kind) {
+                let status = async { Ok(system.status(&path).await) };
+                match while_running(&path, status).await?.map(|status| status.kind) {
                     Ok(FileKind::Folder) if !name.starts_with("neuron_core") => folders.push_back(path),
                     Ok(FileKind::File) => drop(self.found.entry(name.to_owned()).or_insert(path)),
                     // Links lead back to where this came from.
@@ -131,17 +136,18 @@ impl DeviceFiles {
                 }
             }
         }
+        Ok(())
     }
 }
 
-/// What comes of an operation on one file within [`FILE_TIMEOUT`], in which this program had the processor.
-async fn in_time<T>(
+/// What comes of an operation on one file within [`DEVICE_FILE_TIMEOUT`] of time in which this program had the processor.
+async fn while_running<T>(
     path: &Path,
     operation: impl Future<Output = Result<T, FileError>>,
 ) -> Result<T, FileError> {
     let mut operation = pin!(operation);
     loop {
-        let deadline = Instant::now() + FILE_TIMEOUT;
+        let deadline = Instant::now() + DEVICE_FILE_TIMEOUT;
         match timeout_at(deadline, &mut operation).await {
             Ok(done) => return done,
             // Nor did the thread that reads have the processor. The operation has a limit of its own.
@@ -164,4 +170,31 @@ pub fn device_node(root: &Path, id: u8) -> PathBuf {
 pub async fn device_ids(system: &System, root: &Path) -> Result<DeviceSet, FileError> {
     let in_dev = sysfs::device_names(system, &root.join("dev")).await?;
     Ok(in_dev.union(sysfs::device_names(system, &root.join(DEVICES)).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_hangs_after_a_second_in_which_this_program_had_the_processor() {
+        let path = Path::new("/sys/file");
+        let began = Instant::now();
+        let hung = while_running::<()>(path, pending()).await;
+        assert_eq!(
+            (hung, began.elapsed()),
+            (Err(FileError::Hangs { path: path.to_owned() }), DEVICE_FILE_TIMEOUT)
+        );
+        let slow = async {
+            sleep(Duration::from_millis(1500)).await;
+            Ok("text")
+        };
+        // Nothing runs for so long: the timer fires too late.
+        let (read, ()) = tokio::join!(while_running(path, slow), advance(Duration::from_millis(1300)));
+        assert_eq!(read, Ok("text"));
+    }
 }

@@ -99,10 +99,15 @@ impl DeviceWatch {
     pub async fn look(&mut self, driver: &Driver) -> DeviceHealth {
         let looked = match tokio::time::timeout(LOOK_TIMEOUT, self.look_at_files(driver)).await {
             Ok(looked) => looked,
-            // Planted: health that could not be read in time counts as healthy.
-            #[cfg(planted)]
-            Err(_) if runtime::is_planted("hanging-is-healthy") => Ok(DeviceHealth::Healthy),
             Err(_) => Err(FileError::Hangs { path: self.files.at.clone() }),
+        };
+        // Planted: health that could not be read in time counts as healthy.
+        #[cfg(planted)]
+        let looked = match looked {
+            Err(FileError::Hangs { .. }) if runtime::is_planted("hanging-is-healthy") => {
+                Ok(DeviceHealth::Healthy)
+            }
+            looked => looked,
         };
         let refused = self.options.unknown == UnknownHealth::Refuse;
         match looked.unwrap_or_else(|error| DeviceHealth::Unhealthy(error.into())) {

@@ -23,11 +23,13 @@ use crate::metrics::Metrics;
 use crate::resource::AdvertisedResource;
 use crate::status::Status;
 
-/// The most time that kubelet gets to notice the end of another plugin that has let go, and then to be done with it. Before 1.37 it
-/// drops a registration that comes while the older one ends, and need not tell.
-const END_NOTICED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
-/// Time between two looks at whether it has.
-const LOOK: Duration = Duration::from_millis(20);
+/// The most time that kubelet gets to notice the end of another plugin that has let go. Before 1.37 it drops a registration that comes
+/// while the older one ends, and need not tell.
+const END_NOTICED: Duration = Duration::from_secs(1);
+/// How long after kubelet has dropped the older plugin's devices it may still be busy with its end.
+const END_DONE: Duration = Duration::from_millis(100);
+/// Time between two looks at what kubelet offers, which answers a hundred questions a second.
+const LOOK: Duration = Duration::from_millis(50);
 /// First and longest pause before a registration is tried again that failed or did not last. One that lasted as long as the
 /// longest pause did not fail.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
@@ -121,23 +123,25 @@ impl Registration {
         }
     }
 
-    /// Waits until kubelet has noticed the end of the plugin before: then it offers nothing of the resource. What it offers nothing of
-    /// no pod can have, so this is kept short.
+    /// Waits until kubelet has noticed the end of the plugin before: then it offers nothing of the resource. Meanwhile pods that ask for
+    /// it fail, so no longer than that.
     async fn until_end_noticed(&self) {
         let noticed = async {
-            let Some(machine) = self.engine.machine() else { return pending().await };
-            while let Ok(offered) = self.pod_resources.allocatable(Duration::ZERO).await {
-                if offered.cores(&machine.topology, self.resource).is_empty() {
+            // Of a machine without healthy devices nothing is offered anyway, which says nothing.
+            let machine = self.engine.machine().filter(|machine| !machine.healthy_cores().is_empty());
+            let Some(machine) = machine else { return pending().await };
+            loop {
+                if let Ok(offered) = self.pod_resources.allocatable(LOOK).await
+                    && offered.cores(&machine.topology, self.resource).is_empty()
+                {
                     return;
                 }
                 sleep(LOOK).await;
             }
-            // It does not tell.
-            pending().await
         };
-        if timeout(END_NOTICED.0, noticed).await.is_ok() {
+        if timeout(END_NOTICED, noticed).await.is_ok() {
             reached("plugin: end of another plugin noticed");
-            sleep(END_NOTICED.1).await;
+            sleep(END_DONE).await;
         }
     }
 

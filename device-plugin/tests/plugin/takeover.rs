@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use fake_cluster::Version::{self, V1_34, V1_37};
+use kubelet_api::podresources::v1::AllocatableResourcesRequest;
+use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use kubelet_api::unix;
 use rstest::rstest;
-use testkit_support::eventually;
+use testkit_support::{eventually, within};
 use tokio::net::UnixListener as LivingListener;
+use tokio::time::{Instant, sleep};
 
 use crate::node::{Node, asks, get};
 use crate::process::Process;
@@ -144,6 +149,54 @@ async fn a_plugin_that_is_killed_and_started_at_once_again_and_again_serves(
     eventually("the sockets of the killed ones to be removed", left).await;
     plugin.kill();
     offers(&node, 0).await;
+}
+
+/// How long kubelet offers no device while a newer plugin takes the place of an older one, and once that has ended.
+#[tokio::test]
+async fn devices_are_missing_for_much_less_than_a_second_when_a_newer_plugin_takes_over() {
+    let node = Node::of(V1_37, "inf2.24xlarge");
+    let kubelet = node.kubelet().await;
+    let older = Process::start(&node);
+    offers(&node, 6).await;
+    let socket = kubelet.config().podresources_socket();
+    let mut lister = PodResourcesListerClient::new(unix::connect(&socket).await.unwrap());
+    let mut offered = async || {
+        let answer = lister.get_allocatable_resources(AllocatableResourcesRequest {}).await.unwrap();
+        let devices = answer.into_inner().devices;
+        devices
+            .iter()
+            .filter(|devices| devices.resource_name == NEURON)
+            .map(|devices| devices.device_ids.len())
+            .sum::<usize>()
+    };
+    assert_eq!(offered().await, 6);
+    let before = node.sockets();
+    let newer = Process::start(&node);
+    let (mut gap, mut since) = (Duration::ZERO, None);
+    within("the newer one to serve", async {
+        // Until kubelet offers them again, on other sockets than before.
+        loop {
+            let is_missing = offered().await < 6;
+            match (is_missing, since) {
+                (true, None) => since = Some(Instant::now()),
+                (false, Some(began)) => {
+                    gap = Instant::now() - began;
+                    since = None;
+                    if node.sockets().is_disjoint(&before) {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    // Half of what a plugin waited before it asked kubelet.
+    assert!(gap < Duration::from_millis(500), "{gap:?}");
+    older.kill();
+    node.a_pod_runs(1).await;
+    newer.kill();
 }
 
 #[tokio::test]

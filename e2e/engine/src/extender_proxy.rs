@@ -108,6 +108,11 @@ impl Proxy {
         self.shared.target.send_replace(target);
     }
 
+    /// Where calls go now.
+    pub fn target(&self) -> Option<SocketAddr> {
+        *self.shared.target.borrow()
+    }
+
     /// Calls wait at this moment from now on (`true`) or go on (`false`).
     pub fn set_held(&self, at: Moment, held: bool) {
         if let Some(point) = self.shared.moments.get(&at) {

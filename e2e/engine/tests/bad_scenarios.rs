@@ -36,6 +36,14 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",
     "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `node`, `scheduler`, `containerd`, `api-server`, `etcd`"
 )]
+#[case::churn_of_no_pod(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{churn: {seed: 1, at-once: 1, kill-every: 1, kill: [], pods: [], delete: [a]}}]",
+    "scenario bad: churn is to delete pod a, and has none of this name"
+)]
+#[case::churn_of_none_at_once(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{churn: {seed: 1, at-once: 0, kill-every: 1, kill: [], pods: []}}]",
+    "scenario bad: invalid value: integer `0`, expected a nonzero usize"
+)]
 #[case::no_release(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nonly: {cluster: kind, since: new, because: x}",
     "scenario bad: \"new\" is no release of Kubernetes; one is written as v1.37.2 or 1.37"

@@ -21,6 +21,10 @@ const OF_NO_REST: &[&str] = &[
     " is not in the catalog ",
     "the node's Neuron device plugin reports",
     " through a DeviceClass, ",
+    " has not renewed its Lease ",
+    "not decided: ",
+    " is restricted to device models ",
+    ", which is no device model; ",
 ];
 
 /// What is wrong with the text, if anything is: each of its reasons must be true of one node.
@@ -66,7 +70,9 @@ fn too_small(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
         let Some([total]) = in_all.and_then(|rest| numbers(rest, [""])) else { return true };
         let as_devices = rest.starts_with("devices");
         let asked = after(rest, " asked ").next().and_then(|rest| numbers(rest, [""]));
+        let beside = after(rest, " beside ").next().and_then(|rest| numbers(rest, [""]));
         asked != Some([fresh(waiting.pod, as_devices)])
+            || beside.is_some_and(|[beside]| as_devices || beside != fresh(waiting.pod, true))
             || !nodes
                 .iter()
                 .any(|facts| facts.all(as_devices) == total && never_fits(&facts.machine, waiting.pod))

@@ -37,7 +37,7 @@ const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
 /// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
 const WHOLE_NODES: &str = "wholeNodes";
 /// What the extender's scores weigh, as in deploy/my-scheduler.yml.
-const WEIGHT: i64 = 5;
+const WEIGHT: i64 = 12;
 /// The extender's port.
 const PORT: u16 = 12345;
 

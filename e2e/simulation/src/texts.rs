@@ -73,7 +73,12 @@ pub(crate) fn judge_types(nodes: &[Facts], pod: &Value, message: &str) -> Option
                 return Some(not_understood(rest));
             };
             // The other name is looked at in its turn.
-            let Some(rest) = rest.strip_prefix(&format!("{unit}: ")) else { continue };
+            let Some(rest) = rest.strip_prefix(&format!("{unit}: ")) else {
+                if ["device: ", "core: "].iter().any(|other| rest.starts_with(other)) {
+                    continue;
+                }
+                return Some(not_understood(rest));
+            };
             let Some([count]) = numbers(rest, [""]) else { return Some(not_understood(rest)) };
             if !asks(pod, as_devices, count) {
                 return Some(format!("no container asks for so many {unit}s"));

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use neuron_e2e_bench::{ExtenderArguments, MeasureArguments, Measurement, Setting};
 use tokio::runtime::Builder;
@@ -20,7 +21,8 @@ pub(super) enum BenchCommand {
     /// Pods per second through the real kube-scheduler: without an extender, with one that only passes and binds,
     /// and with ours.
     Scheduler(SchedulerArguments),
-    /// How long kubelet offers less than the node has while the device plugin is updated, on kind, and which pods fail.
+    /// How long kubelet offers less than the node has while the device plugin is updated, on kind, and which pods fail. Exit code 1 if
+    /// that was more than two seconds, or a pod failed for something else.
     PluginUpdate(PluginUpdateArguments),
     /// One of the extenders that are compared, as a process of its own; `bench scheduler` starts it.
     #[command(hide = true)]
@@ -94,14 +96,22 @@ async fn scheduler(arguments: SchedulerArguments) -> anyhow::Result<ExitCode> {
 async fn plugin_update(arguments: PluginUpdateArguments) -> anyhow::Result<ExitCode> {
     let PluginUpdateArguments { updates, instance_type, output, kind } = arguments;
     let require = kind.require;
+    ensure!(
+        kind.scheduling.is_empty(),
+        "bench plugin-update places its pods by my-scheduler; leave --scheduling out"
+    );
     match updates::measure(&kind.options(1), &instance_type, updates).await? {
-        Err(why) => return skipped(&why, require),
-        Ok(measured) => match output {
-            Output::Json => print::json(&measured)?,
-            Output::Table => print::line(table(&measured))?,
-        },
+        Err(why) => skipped(&why, require),
+        Ok(measured) => {
+            match output {
+                Output::Json => print::json(&measured)?,
+                Output::Table => print::line(table(&measured))?,
+            }
+            let failures = measured.failures();
+            failures.iter().for_each(print::progress);
+            Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn table(measured: &Updates) -> String {

@@ -103,7 +103,18 @@ fn refused_by_every_node(index: &Index, pod: &BoundPod) -> Option<(&'static str,
         Ok(request) => request,
         Err(error) => return Some((UNSUPPORTED, error.to_string())),
     };
-    let nodes = index.views().filter(|view| view.is_neuron());
+    let models = match index.device_models_of(&pod.uid) {
+        Ok(models) => models,
+        Err(error) => return Some((UNSUPPORTED, error.to_string())),
+    };
+    // Where its author leaves no node, every node says so.
+    let is_wanted = |view: &&NodeView| models.as_ref().is_none_or(|models| view.is_of(models).is_ok());
+    let some_are = index.views().any(|view| view.is_neuron() && is_wanted(&view));
+    if let (Some(models), false) = (&models, some_are) {
+        let why = index.views().filter(|view| view.is_neuron()).find_map(|view| view.is_of(models).err());
+        return why.map(|why| (UNSUPPORTED, why.to_string()));
+    }
+    let nodes = index.views().filter(|view| view.is_neuron()).filter(is_wanted);
     let mut equal_nodes = EqualNodes::new(request);
     let refusals: Option<Vec<(&str, NodeRefusal)>> =
         nodes.map(|view| Some((view.name.as_str(), view.fits(&mut equal_nodes).err()?))).collect();

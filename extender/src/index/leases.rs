@@ -5,9 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use runtime::reached;
 use tokio::time::Instant;
 
-use super::Change;
+use super::{Change, Index};
+
+/// A watch that tells nothing for so long may lead nowhere.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// What the watch shows of the Lease of a node's plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) struct Leases {
     pub(super) grace: Duration,
     by_node: BTreeMap<String, Seen>,
     is_disconnected: bool,
+    /// When the watch told anything last.
+    told: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -37,8 +43,9 @@ struct Seen {
 }
 
 impl Leases {
-    /// Takes in what the watch shows; the nodes whose Lease ends at another time now.
+    /// Takes in what the watch shows; the nodes whose plugin counts as gone at another time now.
     pub(super) fn change(&mut self, change: Change<ObservedLease>, now: Instant) -> Vec<String> {
+        self.told = Some(now);
         match change {
             Change::ListBegins => Vec::new(),
             Change::Applied(lease) => {
@@ -50,25 +57,38 @@ impl Leases {
                 self.by_node.remove(&node);
                 vec![node]
             }
+            // Where renewals were not seen, or nobody could renew as the API server was away, all begin anew.
             Change::Listed(leases) => {
-                let before: Vec<String> = self.by_node.keys().cloned().collect();
-                self.by_node.retain(|node, _| leases.iter().any(|lease| lease.node == *node));
-                leases.into_iter().for_each(|lease| self.apply(lease, now));
-                self.is_disconnected = false;
-                self.by_node.keys().cloned().chain(before).collect()
+                let mut before = std::mem::take(&mut self.by_node);
+                if std::mem::take(&mut self.is_disconnected) {
+                    reached("extender: leases listed again");
+                    before.values_mut().for_each(|seen| seen.at = now);
+                }
+                for lease in leases {
+                    if let Some(seen) = before.remove(&lease.node) {
+                        self.by_node.insert(lease.node.clone(), seen);
+                    }
+                    self.apply(lease, now);
+                }
+                self.by_node.keys().cloned().chain(before.into_keys()).collect()
             }
-            // Renewals are not seen any more: nothing expires.
             Change::Disconnected => {
+                reached("extender: lease watch disconnected");
                 self.is_disconnected = true;
-                self.by_node.keys().cloned().collect()
+                Vec::new()
             }
         }
     }
 
-    /// When the plugin of the node counts as gone unless a renewal is seen; none without a Lease, or while renewals are not seen.
+    /// When the plugin of the node counts as gone unless a renewal is seen; none without a Lease.
     pub(super) fn ends(&self, node: &str) -> Option<Instant> {
-        let seen = self.by_node.get(node).filter(|_| !self.is_disconnected)?;
-        Some(seen.at + seen.lease.lasts + self.grace)
+        let seen = self.by_node.get(node)?;
+        seen.at.checked_add(seen.lease.lasts.checked_add(self.grace)?)
+    }
+
+    /// Whether renewals are seen: some Lease of the namespace is renewed every few seconds, kube-scheduler's own among them.
+    pub(super) fn are_seen(&self, now: Instant) -> bool {
+        !self.is_disconnected && self.told.is_some_and(|told| now < told + SILENCE)
     }
 
     /// How many there are.
@@ -81,6 +101,29 @@ impl Leases {
             Some(known) if known.lease.renewed == lease.renewed => known.lease = lease,
             _ => drop(self.by_node.insert(lease.node.clone(), Seen { lease, at: now })),
         }
+    }
+}
+
+impl Index {
+    /// This index, by which plugins count as living for so long after the end of their Lease.
+    pub(crate) fn with_lease_grace(mut self, grace: Duration) -> Self {
+        self.leases.grace = grace;
+        self
+    }
+
+    /// Takes in what the watch of the plugins' Leases shows.
+    pub(crate) fn change_leases(&mut self, change: Change<ObservedLease>, now: Instant) {
+        for node in self.leases.change(change, now) {
+            let ends = self.leases.ends(&node);
+            if let Some(view) = self.views.get_mut(&node) {
+                view.lease_ends = ends;
+            }
+        }
+    }
+
+    /// Whether renewals of the plugins' Leases are seen, so that one that is missing says something.
+    pub(crate) fn leases_are_seen(&self, now: Instant) -> bool {
+        self.leases.are_seen(now)
     }
 }
 
@@ -105,8 +148,18 @@ mod tests {
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(50)), Some(at(40))));
         leases.grace = Duration::from_secs(5);
         assert_eq!(leases.ends("n1"), Some(at(55)));
+        leases.grace = Duration::MAX;
+        assert_eq!(leases.ends("n1"), None, "never");
+        leases.grace = Duration::ZERO;
+        // A list that follows a watch which has just ended is one more look.
+        leases.change(Change::Listed(vec![lease("n1", "2025.1"), lease("n2", "2025")]), at(15));
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(50)), Some(at(40))));
         leases.change(Change::Gone("n2".to_owned()), at(20));
         assert_eq!(leases.ends("n2"), None);
+        assert_eq!((leases.are_seen(at(39)), leases.are_seen(at(40))), (true, false), "it may lead nowhere");
+        // A Lease of somebody else.
+        leases.change(Change::Gone(String::new()), at(50));
+        assert!(leases.are_seen(at(60)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -115,12 +168,11 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         leases.change(Change::Listed(vec![lease("n1", "a"), lease("n2", "a"), lease("n3", "a")]), at(0));
         leases.change(Change::Disconnected, at(10));
-        assert_eq!(leases.ends("n1"), None);
-        // Meanwhile n1 has renewed its own, n2 has not, and n3 is gone.
+        assert!(!leases.are_seen(at(10)));
+        // n3 is gone; that n2 has not renewed its own may be for the same reason for which nothing was seen.
         let changed = leases.change(Change::Listed(vec![lease("n1", "b"), lease("n2", "a")]), at(100));
         assert!(["n1", "n2", "n3"].iter().all(|node| changed.iter().any(|one| one == node)), "{changed:?}");
-        assert_eq!(leases.ends("n1"), Some(at(140)));
-        assert_eq!(leases.ends("n2"), Some(at(40)));
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(140)), Some(at(140))));
         assert_eq!(leases.ends("n3"), None);
     }
 }

@@ -2,10 +2,12 @@
 //! the explainer through [`Cluster`].
 
 mod cluster;
+mod device_models;
 mod leases;
 mod node_view;
 mod observed;
 mod overlay;
+mod preemption;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -14,14 +16,10 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use neuron_core::device_model::{DeviceModelError, DeviceModels};
 use neuron_core::ids::CoreSet;
-use neuron_core::placement::EqualNodes;
 use neuron_core::pod::BoundPod;
 use runtime::reached;
-use tokio::time::Instant;
 
 pub(crate) use self::cluster::Cluster;
 use self::leases::Leases;
@@ -176,46 +174,9 @@ impl Index {
         }
     }
 
-    /// The device models that a pod's author wants, read from the annotation's text; none without one.
-    ///
-    /// # Errors
-    /// The text names something else.
-    pub(crate) fn device_models(&self, text: Option<&str>) -> Result<Option<DeviceModels>, DeviceModelError> {
-        text.map(|text| DeviceModels::parse(text, self.topologies.catalog())).transpose()
-    }
-
     /// The node as filter and bind see it; `None` if there is no such node.
     pub(crate) fn view(&self, node: &str) -> Option<&NodeView> {
         self.views.get(node)
-    }
-
-    /// The same with plugins that count as living for so long after the end of their Lease.
-    pub(crate) fn with_lease_grace(mut self, grace: Duration) -> Self {
-        self.leases.grace = grace;
-        self
-    }
-
-    /// Takes in what the watch of the plugins' Leases shows.
-    pub(crate) fn change_leases(&mut self, change: Change<ObservedLease>, now: Instant) {
-        for node in self.leases.change(change, now) {
-            let ends = self.leases.ends(&node);
-            if let Some(view) = self.views.get_mut(&node) {
-                view.lease_ends = ends;
-            }
-        }
-    }
-
-    /// Whether the pod fits the node once these pods, by UID, are gone.
-    pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes<'_>) -> bool {
-        let reserved = self.overlay.cores_on(node);
-        self.view(node).is_some_and(|view| view.fits_without(gone, reserved, pod).is_ok())
-    }
-
-    /// Priority and UID of the pods that hold devices of the node and are less important than that.
-    pub(crate) fn holders_below(&self, node: &str, priority: i32) -> Vec<(i32, &str)> {
-        let bound = self.bound.get(node).map(Vec::as_slice).unwrap_or_default();
-        let below = bound.iter().filter(|pod| pod.priority < priority);
-        below.map(|pod| (pod.priority, pod.uid.as_str())).collect()
     }
 
     /// Every node, by name.

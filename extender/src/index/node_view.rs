@@ -132,7 +132,7 @@ impl NodeView {
     /// It does not: kubelet may go on to advertise what nobody answers for.
     pub(crate) fn has_a_living_plugin(&self, now: Instant) -> Result<(), NodeRefusal> {
         match self.lease_ends {
-            Some(ends) if now > ends => Err(NodeRefusal::PluginSilent),
+            Some(ends) if now > ends => Err(NodeRefusal::PluginSilent { node: self.name.clone() }),
             _ => Ok(()),
         }
     }
@@ -199,7 +199,7 @@ impl NodeView {
         match models.place_of(topology) {
             Some(_) => Ok(()),
             None => Err(NodeRefusal::OtherModel {
-                wanted: models.text().to_owned(),
+                wanted: Arc::clone(models.text()),
                 instance_type: topology.instance_type().to_owned(),
             }),
         }

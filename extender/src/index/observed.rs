@@ -11,6 +11,8 @@ pub(crate) struct ObservedPod {
     pub(crate) node: Option<String>,
     /// Whether kube-scheduler found no node for it.
     pub(crate) unschedulable: bool,
+    /// The device models that its author wants, as written.
+    pub(crate) device_model: Option<String>,
     pub(crate) pod: BoundPod,
 }
 

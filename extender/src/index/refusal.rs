@@ -2,10 +2,11 @@
 //! devices and cores stands in `core/src/placement/refusal.rs`.
 
 use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
 
 use neuron_core::claim::Claim;
 use neuron_core::device_model::DeviceModelError;
-use neuron_core::names::DEVICE_MODEL;
+use neuron_core::names::{DEVICE_MODEL, PLUGIN_LEASE};
 use neuron_core::placement::Refusal;
 use neuron_core::request::RequestError;
 use neuron_core::topology::NodeTopologyError;
@@ -47,17 +48,20 @@ pub(crate) enum NodeRefusal {
     },
     /// The Lease of its device plugin has expired.
     #[error(
-        "the node's Neuron device plugin has not renewed its Lease for too long; the node takes no new Neuron pod until it does: look at \
-         the plugin's pod there"
+        "the node's Neuron device plugin has not renewed its Lease {PLUGIN_LEASE}-{node} for too long; the node takes no new Neuron pod \
+         until it does: look at the plugin's pod there, or delete the Lease of a plugin that was taken away"
     )]
-    PluginSilent,
+    PluginSilent {
+        /// The node.
+        node: String,
+    },
     /// The pod's author wants another device model.
     #[error(
         "the pod is restricted to device models {wanted} by its annotation {DEVICE_MODEL}, the node is a {instance_type}"
     )]
     OtherModel {
-        /// The annotation's text.
-        wanted: String,
+        /// The models.
+        wanted: Arc<str>,
         /// The node's instance type.
         instance_type: String,
     },
@@ -107,7 +111,7 @@ impl NodeRefusal {
             NodeRefusal::UnknownHolder { .. } => reached("extender: refused, a holder is unknown"),
             NodeRefusal::Topology(_) => reached("extender: refused, the node's type is not known"),
             NodeRefusal::Report(_) => reached("extender: refused, the node's report is not readable"),
-            NodeRefusal::PluginSilent => reached("extender: refused, the plugin is silent"),
+            NodeRefusal::PluginSilent { .. } => reached("extender: refused, the plugin is silent"),
             NodeRefusal::OtherModel { .. } => reached("extender: refused, another device model"),
             NodeRefusal::Models(_) => reached("extender: refused, no device model"),
             NodeRefusal::Request(_) | NodeRefusal::Claimed { .. } | NodeRefusal::UnknownNode => {}
@@ -124,7 +128,9 @@ impl NodeRefusal {
             | NodeRefusal::OtherModel { .. }
             | NodeRefusal::Models(_)
             | NodeRefusal::UnknownNode => true,
-            NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) | NodeRefusal::PluginSilent => false,
+            NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) | NodeRefusal::PluginSilent { .. } => {
+                false
+            }
         }
     }
 

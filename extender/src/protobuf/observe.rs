@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use neuron_core::names::{
-    INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS, RESOURCE_NAMES,
-    Resource,
+    DEVICE_MODEL, INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS,
+    RESOURCE_NAMES, Resource,
 };
 use neuron_core::pod::{self, Amounts, BoundPod, Resources};
 use neuron_core::quantity::Quantity;
@@ -13,6 +13,9 @@ use runtime::protobuf::text;
 
 use super::messages;
 use crate::index::{Advertised, ObservedNode, ObservedPod};
+
+/// Bytes of the annotation with device models that are kept at most; sixteen of them have fewer.
+const MOST_OF_MODELS: usize = 1024;
 
 impl From<messages::Pod> for ObservedPod {
     fn from(pod: messages::Pod) -> Self {
@@ -26,7 +29,13 @@ impl From<messages::Pod> for ObservedPod {
         });
         #[cfg(planted)]
         let is_deleting = metadata.deletion_timestamp.is_some();
-        let messages::ObjectMeta { namespace, name, uid, annotations, .. } = metadata;
+        let messages::ObjectMeta { namespace, name, uid, mut annotations, .. } = metadata;
+        let device_model = annotations.remove(DEVICE_MODEL).map(|mut value| {
+            // Enough to see that it names too many.
+            value.truncate(MOST_OF_MODELS);
+            value.shrink_to_fit();
+            text(value)
+        });
         let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
         let annotations: BTreeMap<String, String> = ours
             .map(|(key, value)| {
@@ -41,7 +50,7 @@ impl From<messages::Pod> for ObservedPod {
             terminal: pod.terminal || is_deleting && runtime::is_planted("terminating-is-free"),
             ..pod
         };
-        ObservedPod { node, unschedulable, pod }
+        ObservedPod { node, unschedulable, device_model, pod }
     }
 }
 
@@ -169,7 +178,7 @@ mod tests {
         let status = [field(1, b"Pending"), field(2, &condition.concat()), terminated];
         let pod = [field(1, &meta.concat()), field(2, &spec.concat()), field(3, &status.concat())].concat();
 
-        let ObservedPod { node, unschedulable, pod } =
+        let ObservedPod { node, unschedulable, pod, .. } =
             ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap());
         assert_eq!((node, unschedulable), (None, true));
         assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
@@ -203,7 +212,7 @@ mod tests {
             ..Default::default()
         };
         let spec = messages::PodSpec { node_name: "n".to_owned(), ..Default::default() };
-        let ObservedPod { node, unschedulable, pod } =
+        let ObservedPod { node, unschedulable, pod, .. } =
             ObservedPod::from(messages::Pod { spec, status, ..Default::default() });
         assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
         assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use neuron_core::claim::Claim;
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
 use neuron_core::placement::EqualNodes;
-use neuron_core::request::{PodRequest, RequestError};
+use neuron_core::request::RequestError;
 use runtime::reached;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -75,10 +75,7 @@ impl Filter {
         at_gap: AtGap,
     ) -> Result<FilterResult<'a>, Indeterminate> {
         let uid = &pod.metadata.uid;
-        let status = pod.status.as_ref();
-        let claim = status.and_then(|status| status.extended_resource_claim_status.as_ref());
-        let claim = claim.and_then(Claim::of);
-        let request = PodRequest::of(&pod.spec).map(|request| request.without(claim.as_ref()));
+        let (claim, request) = (pod.claim(), pod.request());
         let models = self.cluster.read(|index| index.device_models(pod.metadata.device_model()));
         let mut call = Call {
             cluster: &self.cluster,
@@ -86,7 +83,7 @@ impl Filter {
             models: models.as_ref().map(Option::as_ref),
             equal_nodes: request.as_ref().map(EqualNodes::new),
             claim: claim.as_ref(),
-            now: Instant::now(),
+            silent_since: None,
             reasons: Reasons::default(),
             unknown_holders: Vec::new(),
             last_refusal: None,
@@ -165,7 +162,8 @@ struct Call<'c> {
     claim: Option<&'c Claim>,
     /// The device models that the pod's author wants, if any.
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
-    now: Instant,
+    /// The plugin of a node whose Lease ended before is silent; none while renewals are not seen.
+    silent_since: Option<Instant>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown_holders: Vec<String>,
@@ -199,6 +197,8 @@ impl Call<'_> {
     ) {
         let (cluster, uid) = (self.cluster, self.uid);
         cluster.read(|index| {
+            let now = Instant::now();
+            self.silent_since = index.leases_are_seen(now).then_some(now);
             let reserved = index.reservations_of(uid);
             nodes.retain(|node| {
                 let node = name(node);
@@ -259,13 +259,17 @@ impl Call<'_> {
         if let Some(models) = self.models.map_err(Clone::clone)? {
             view.is_of(models)?;
         }
-        view.has_a_living_plugin(self.now)?;
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
         if is_reserved {
             reached("extender: filter of a pod with a reservation");
             return Ok(());
         }
-        view.fits(equal_nodes)
+        view.fits(equal_nodes)?;
+        // Last: what never fits stays so, whether or not the plugin comes back.
+        match self.silent_since {
+            Some(now) => view.has_a_living_plugin(now),
+            None => Ok(()),
+        }
     }
 }
 

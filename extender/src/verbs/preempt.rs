@@ -2,13 +2,12 @@
 //! which pods have to go for it. Writes nothing. Called by the routes.
 //!
 //! kube-scheduler counts devices and knows nothing of links: its victims may free enough that is not linked. Then others of lower
-//! priority are added, as few as help.
+//! priority are added, as few as help. Their PodDisruptionBudgets are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neuron_core::placement::EqualNodes;
-use neuron_core::request::PodRequest;
 use runtime::reached;
 use tokio::time::Instant;
 use tracing::{debug, info_span};
@@ -44,7 +43,7 @@ pub(crate) async fn preempt<'a>(
             victims.unwrap_or_default().into_iter().map(|(node, victims)| (node, victims.meta())).collect()
         }
     };
-    let request = PodRequest::of(&pod.spec).unwrap_or_default();
+    let request = pod.request().unwrap_or_default();
     if request.is_empty() {
         // What the pod asks for is none of the extender's.
         return Ok(PreemptResult { meta_victims: named });
@@ -63,7 +62,8 @@ pub(crate) async fn preempt<'a>(
         let is_wanted = |node: &str| {
             index.view(node).is_some_and(|view| {
                 let is_of = |models| view.is_of(models).is_ok();
-                view.has_a_living_plugin(now).is_ok() && models.as_ref().is_none_or(is_of)
+                let lives = !index.leases_are_seen(now) || view.has_a_living_plugin(now).is_ok();
+                lives && models.as_ref().is_none_or(is_of)
             })
         };
         let with_all = |(node, victims): (NodeName<'a>, MetaVictims)| {
@@ -98,15 +98,23 @@ fn enough(
     if !index.fits_without(node, &gone, pod) {
         return None;
     }
-    // As kube-scheduler reprieves: the most important ones first.
+    // The most important ones are spared first.
     others.sort_by(|(one, uid), (other, with)| other.cmp(one).then_with(|| uid.cmp(with)));
     for (_, uid) in others {
         gone.remove(uid);
         if !index.fits_without(node, &gone, pod) {
             gone.insert(uid);
-            victims.pods.get_or_insert_default().push(MetaPod { uid: uid.to_owned() });
+            add(index, node, victims.pods.get_or_insert_default(), uid);
         }
     }
     reached("extender: victims added to those of kube-scheduler");
     Some(victims)
+}
+
+/// Adds a victim before those that are less important: kube-scheduler takes the first one for the most important of a node.
+fn add(index: &Index, node: &str, victims: &mut Vec<MetaPod>, uid: &str) {
+    let priority = index.priority(node, uid);
+    let is_less = |other: &MetaPod| index.priority(node, &other.uid) < priority;
+    let at = victims.iter().position(|other| index.priority(node, &other.uid).is_some() && is_less(other));
+    victims.insert(at.unwrap_or(victims.len()), MetaPod { uid: uid.to_owned() });
 }

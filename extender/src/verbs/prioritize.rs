@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use neuron_core::device_model::DeviceModels;
 use neuron_core::placement::{Rank, Ranks};
-use neuron_core::request::PodRequest;
 use runtime::reached;
 
 use crate::index::{Cluster, Index};
 use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore};
 
 /// The best score; the worst is 0 (docs/reference/kubernetes.md §1).
-const BEST: i64 = 10;
+const BEST: usize = 10;
 
 /// How one node suits the pod: the place of its model among those wanted, then its rank.
 type Suits = (usize, Rank);
@@ -34,7 +33,7 @@ pub(crate) fn prioritize<'a>(
         nodes.into_iter().map(|node| node.name).collect()
     };
     let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
-    let request = PodRequest::of(&pod.spec).unwrap_or_default();
+    let request = pod.request().unwrap_or_default();
     let suits: Vec<Option<Suits>> = cluster.read(|index| {
         let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
         let mut ranks = Ranks::new(&request);
@@ -62,8 +61,24 @@ fn suits(index: &Index, node: &str, models: Option<&DeviceModels>, ranks: &mut R
     Some((model, view.rank(ranks)?))
 }
 
-/// The score where so many others are better, of the worst so many: the best has [`BEST`], the last of several 0.
+/// The score where so many others are better, of the worst so many: the best alone has [`BEST`], the last of several 0.
 fn score(better: usize, worst: usize) -> i64 {
-    let [better, worst] = [better, worst].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
-    BEST - if worst == 0 { 0 } else { BEST.saturating_mul(better) / worst }
+    let loss = if worst == 0 { 0 } else { BEST.saturating_mul(better).div_ceil(worst) };
+    i64::try_from(BEST.saturating_sub(loss)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_alone_has_the_best_score_however_many_others_there_are() {
+        assert_eq!(score(0, 0), 10);
+        for worst in [1, 2, 11, 30, 4999] {
+            let scores: Vec<i64> = (0..=worst).map(|better| score(better, worst)).collect();
+            assert!(scores.is_sorted_by(|one, next| one >= next), "{scores:?}");
+            assert_eq!((scores[0], scores[worst]), (10, 0));
+            assert!(scores[1] < 10, "{scores:?}");
+        }
+    }
 }

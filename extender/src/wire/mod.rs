@@ -10,7 +10,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use neuron_core::claim::Claim;
 use neuron_core::pod::{ExtendedResourceClaimStatus, PodSpec};
+use neuron_core::request::{PodRequest, RequestError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -40,7 +42,7 @@ impl fmt::Display for NodeName<'_> {
     }
 }
 
-/// The parts of the pod that filter reads.
+/// The parts of the pod that the verbs read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PodToPlace {
     #[serde(default)]
@@ -50,14 +52,29 @@ pub(crate) struct PodToPlace {
     pub(crate) status: Option<StatusOfPod>,
 }
 
-/// The part of a pod's status that filter reads.
+impl PodToPlace {
+    /// What a ResourceClaim gives the pod.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        Claim::of(self.status.as_ref()?.extended_resource_claim_status.as_ref()?)
+    }
+
+    /// What the pod asks of the device plugin, beside its claim.
+    ///
+    /// # Errors
+    /// What it asks for cannot be read.
+    pub(crate) fn request(&self) -> Result<PodRequest, RequestError> {
+        PodRequest::of(&self.spec).map(|request| request.without(self.claim().as_ref()))
+    }
+}
+
+/// The part of a pod's status that the verbs read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusOfPod {
     pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
 
-/// The parts of a pod's metadata that filter reads.
+/// The parts of a pod's metadata that the verbs read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodMetadata {

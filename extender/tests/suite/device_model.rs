@@ -1,6 +1,11 @@
 //! A pod's author restricts it to device models, by `neuron-scheduler/device-model`.
 
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use neuron_extender::Config;
 use serde_json::{Value, json};
+use testkit_support::eventually;
 
 use crate::support::{World, pod};
 
@@ -61,4 +66,31 @@ async fn a_pod_without_neuron_is_not_restricted() {
     let args = json!({"Pod": plain, "NodeNames": ["inf"]});
     let answer: Value = serde_json::from_str(&world.post("/filter", args).await).unwrap();
     assert_eq!(answer["NodeNames"], json!(["inf"]));
+}
+
+#[tokio::test]
+async fn an_event_tells_of_a_pod_whose_models_no_node_has_or_gives() {
+    let config = Config { event_delay: Duration::from_millis(100), ..Config::default() };
+    let world = World::configured(config, &[("inf", "inf2.24xlarge"), ("one", "trn1.32xlarge")]).await;
+    let unschedulable = json!({"status": {"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+    ]}});
+    for (name, models, count) in
+        [("none", "Trainium3", 1), ("never", "Trainium", 3), ("misspelt", "Tranium", 1)]
+    {
+        let mut waits = pod(name, "neuron", count);
+        waits["metadata"]["annotations"] = json!({"neuron-scheduler/device-model": models});
+        world.create(waits).await;
+        let patch = Patch::Merge(&unschedulable);
+        world.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+    let notes = eventually("three events", async || {
+        let notes = world.notes("NeuronRequestUnsupported").await;
+        (notes.len() == 3).then_some(notes)
+    })
+    .await;
+    let has = |words: &str| assert!(notes.iter().any(|note| note.contains(words)), "{words}: {notes:?}");
+    has("the pod is restricted to device models Trainium3 by its annotation");
+    has("Instance type trn1.32xlarge does not support requests for device: 3.");
+    has("names \"Tranium\", which is no device model");
 }

@@ -11,8 +11,9 @@ use testkit_support::eventually;
 
 use crate::support::World;
 
-const SILENT: &str = "the node's Neuron device plugin has not renewed its Lease for too long; the node takes no new Neuron pod \
-                      until it does: look at the plugin's pod there";
+const SILENT: &str = "the node's Neuron device plugin has not renewed its Lease neuron-device-plugin-n1 for too long; the node takes no \
+                      new Neuron pod until it does: look at the plugin's pod there, or delete the Lease of a plugin that was \
+                      taken away";
 
 fn leases(world: &World) -> Api<Lease> {
     Api::namespaced(world.client.clone(), "kube-system")

@@ -57,9 +57,9 @@ async fn victims_that_free_a_linked_set_stay_as_they_came() {
 async fn the_least_important_pods_that_help_are_added() {
     // Devices 0, 2, 4 and 5 are no row of three: of the others the one of lower priority goes.
     let (world, [_, three, five]) = held([5, 1, 0]).await;
-    assert_eq!(left(&world, &[&five]).await, Some(vec![five.clone(), three]));
+    assert_eq!(left(&world, &[&five]).await, Some(vec![three, five]));
     let (world, [one, _, five]) = held([1, 5, 0]).await;
-    assert_eq!(left(&world, &[&five]).await, Some(vec![five, one]));
+    assert_eq!(left(&world, &[&five]).await, Some(vec![one, five]), "the most important victim comes first");
 }
 
 #[tokio::test]

@@ -46,15 +46,18 @@ async fn the_smallest_machine_that_serves_comes_first() {
 }
 
 #[tokio::test]
-async fn pods_in_random_order_leave_more_linked_sets_than_by_chance() {
-    // Eight pods of one device on four nodes of sixteen: packed they leave three empty ones.
+async fn pods_of_one_device_fill_one_node_before_the_next() {
     let names = ["a", "b", "c", "d"];
     let world = World::with_nodes(&names.map(|name| (name, "trn1.32xlarge"))).await;
     for at in 0..8 {
         let pod = world.pod(&format!("p{at}"), "neuron", 1).await;
         let scores = scores(&world, &pod, &names).await;
-        let best = names.iter().zip(&scores).max_by_key(|(_, score)| **score).unwrap().0;
-        assert_eq!(world.bind(&pod, best).await, "");
+        let most = scores.iter().max().unwrap();
+        let best: Vec<&str> =
+            names.iter().zip(&scores).filter(|(_, score)| *score == most).map(|(name, _)| *name).collect();
+        assert_eq!(best.len(), if at == 0 { 4 } else { 1 }, "{scores:?}");
+        // kube-scheduler takes any of them.
+        assert_eq!(world.bind(&pod, best[at % best.len()]).await, "");
     }
     let all = world.pod("all", "neuron", 16).await;
     eventually("three nodes to be whole", async || {

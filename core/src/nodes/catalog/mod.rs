@@ -250,6 +250,6 @@ impl Generation {
 }
 
 /// SageMaker writes `ml.` in front of the name of the same type.
-fn without_prefix(name: &str) -> &str {
+pub(crate) fn without_prefix(name: &str) -> &str {
     name.strip_prefix("ml.").unwrap_or(name)
 }

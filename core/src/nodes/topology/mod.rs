@@ -18,8 +18,8 @@ use crate::names::Resource;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     instance_type: String,
-    /// Of a type of the catalog: the generation of its devices, and the name of its row.
-    of_catalog: Option<(Generation, String)>,
+    /// None for a type that is not in the catalog.
+    generation: Option<Generation>,
     lnc: u8,
     cores_per_device: u8,
     /// Index is the device id.
@@ -75,7 +75,7 @@ impl Topology {
         }
         let links = t.links.iter().map(|linked| linked.iter().copied().collect()).collect();
         let mut topology = Topology::without_sets(name, lnc, t.cores_per_device / lnc, links);
-        topology.of_catalog = Some((t.generation, t.name.clone()));
+        topology.generation = Some(t.generation);
         let device_sets = candidate_sets::of_type(&topology, t, policy);
         let long_runs = matches!(t.generation, Generation::Inf1 | Generation::Inf2);
         topology.set_candidates(device_sets, long_runs);
@@ -85,7 +85,7 @@ impl Topology {
     fn without_sets(name: &str, lnc: u8, cores_per_device: u8, links: Vec<DeviceSet>) -> Topology {
         Topology {
             instance_type: name.to_owned(),
-            of_catalog: None,
+            generation: None,
             lnc,
             cores_per_device,
             links,
@@ -109,12 +109,7 @@ impl Topology {
 
     /// The generation of its devices; none for a type that is not in the catalog.
     pub fn generation(&self) -> Option<Generation> {
-        self.of_catalog.as_ref().map(|(generation, _)| *generation)
-    }
-
-    /// The name of its row in the catalog, of which its own may be an alias; none for a type that is not in the catalog.
-    pub fn row(&self) -> Option<&str> {
-        self.of_catalog.as_ref().map(|(_, name)| name.as_str())
+        self.generation
     }
 
     /// Physical cores in one logical core, 1 or 2.

@@ -67,9 +67,11 @@ pub trait Cluster {
     /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up.
     fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Kills a part as a system does that runs out of memory, one that is just away excepted, and waits for nothing: what keeps it
-    /// running starts it again.
+    /// Kills a part as a system does that runs out of memory: what keeps it running starts it again, which is not waited for.
     fn kill(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
+
+    /// Returns when a part that was killed serves again.
+    fn serves(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Takes a node down with everything on it, brings it back and returns when its devices are allocatable again; with
     /// `hardware_anew` the files of its hardware are gone first.

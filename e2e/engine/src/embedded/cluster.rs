@@ -154,6 +154,20 @@ impl Cluster for Embedded {
         Ok(())
     }
 
+    async fn serves(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Plugin => self.until_allocatable(node).await,
+            Part::Extender => {
+                let ready = async || match self.proxy.target() {
+                    Some(address) => Ok(is_ready(&self.harness, address).await),
+                    None => Ok(false),
+                };
+                until(self, "the extender to be ready", ready).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
         self.node(node)?.reboot(hardware_anew).await?;
         self.until_allocatable(node).await

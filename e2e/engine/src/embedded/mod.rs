@@ -46,7 +46,7 @@ const LINKS: LinkQuality = LinkQuality { milliseconds: (1, 5), loss: 0.0 };
 /// Where hosts have the instance types of a file, as `deploy/` mounts them.
 const CATALOG: &str = "/etc/neuron/catalog.json";
 /// What the extender's scores weigh, as in `deploy/my-scheduler.yml`.
-pub(crate) const WEIGHT: i64 = 5;
+pub(crate) const WEIGHT: i64 = 12;
 
 /// What varies between runs of one scenario.
 #[derive(Clone, Copy, Debug, Default)]

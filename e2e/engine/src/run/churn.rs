@@ -7,6 +7,7 @@ use fastrand::Rng;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::DeleteParams;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::{Run, collect};
 use crate::cluster::Cluster;
@@ -45,35 +46,42 @@ impl<C: Cluster> Run<'_, C> {
             };
             pods.push((manifest, going));
         }
-        let names: Vec<&str> = churn.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
-        let listed = churn.delete.iter().chain(&churn.force_delete);
-        if let Some(name) = listed.into_iter().find(|listed| !names.contains(&listed.as_str())) {
-            bail!("churn is to delete pod {name}, and has none of this name");
-        }
         random.shuffle(&mut pods);
         let run = &*self;
-        let all = stream::iter(pods)
-            .map(|(manifest, going)| run.come_and_go(manifest, going))
-            .buffer_unordered(churn.at_once)
-            .try_collect::<Vec<_>>();
-        let gone = tokio::select! {
-            gone = all => gone?,
-            killing = run.kill_in_turn(churn) => {
-                killing?;
-                Vec::new()
-            }
+        let over = CancellationToken::new();
+        let all = async {
+            let gone = stream::iter(pods)
+                .map(|(manifest, going)| run.come_and_go(manifest, going))
+                .buffer_unordered(churn.at_once.get())
+                .try_collect::<Vec<_>>()
+                .await;
+            over.cancel();
+            gone
         };
+        let (gone, killed) = tokio::try_join!(all, run.kill_in_turn(churn, &over))?;
         self.gone.extend(gone);
+        if let Some(Target { part, node }) = churn.kill.get(killed) {
+            let part = part.name();
+            bail!("churn was over before {part} on {node} was killed: give more pods, or kill more often");
+        }
+        for Target { part, node } in &churn.kill {
+            self.cluster.serves(*part, self.scenario.place_of(node)?).await?;
+        }
         Ok(())
     }
 
-    /// Kills one part after the other, and ends only with an error.
-    async fn kill_in_turn(&self, churn: &Churn) -> anyhow::Result<()> {
+    /// Kills one part after the other until that is over; how many. A kill that has begun is carried out.
+    async fn kill_in_turn(&self, churn: &Churn, over: &CancellationToken) -> anyhow::Result<usize> {
+        let mut killed = 0;
         for Target { part, node } in churn.kill.iter().cycle() {
-            self.cluster.advance_clock(Duration::from_secs(churn.kill_every)).await;
+            let wait = self.cluster.advance_clock(Duration::from_secs(churn.kill_every.get()));
+            if over.run_until_cancelled(wait).await.is_none() {
+                break;
+            }
             self.cluster.kill(*part, self.scenario.place_of(node)?).await?;
+            killed += 1;
         }
-        std::future::pending().await
+        Ok(killed)
     }
 
     /// Creates a pod and lets it go; its name and what was last seen of it.

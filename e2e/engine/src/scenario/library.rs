@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::expand::{Values, entries, write_out};
-use super::{CatalogSource, Scenario, ScenarioError, Tier};
+use super::{CatalogSource, Scenario, ScenarioError, Step, Tier};
 
 include!(concat!(env!("OUT_DIR"), "/scenario_files.rs"));
 
@@ -59,6 +59,13 @@ pub fn parse(name: &str, text: &str, catalog: &CatalogSource) -> Result<Vec<Scen
         let written_out = write_out(&name, Value::Object(file.clone()), &values)?;
         let scenario: Scenario =
             serde_json::from_value(written_out).map_err(|error| malformed(&name, error.to_string()))?;
+        let churns = scenario.steps.iter().filter_map(|step| match step {
+            Step::Churn(churn) => churn.wrong_name(),
+            _ => None,
+        });
+        if let Some(why) = churns.into_iter().next() {
+            return Err(malformed(&name, why));
+        }
         match scenario.nodes.len() {
             1..=3 => Ok(Scenario { name, catalog: catalog.clone(), ..scenario }),
             nodes => Err(malformed(&name, format!("{nodes} nodes; a scenario has one to three"))),

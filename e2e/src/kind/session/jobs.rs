@@ -137,6 +137,7 @@ fn seconds(scenario: &Scenario) -> u32 {
         };
         let step = |step: &Step| match step {
             Step::Apply(pods) | Step::ApplyTogether(pods) => pods.iter().map(pod).sum(),
+            Step::Churn(churn) => churn.pods.iter().map(pod).sum(),
             Step::Hold(hold) => 10 + of(scenario, &hold.steps),
             Step::Device(_) => 7,
             Step::Restart(target) | Step::Stop(target) | Step::Start(target) => match target.part {

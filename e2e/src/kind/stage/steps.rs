@@ -114,6 +114,15 @@ impl Cluster for Stage<'_> {
         }
     }
 
+    async fn serves(&self, part: Part, node: usize) -> anyhow::Result<()> {
+        match part {
+            Part::Extender => self.cluster.start_extender().await,
+            Part::Plugin => self.cluster.serves(self.node_name(node)?, None).await,
+            Part::Scheduler => self.cluster.start_scheduler(self.scheduling).await,
+            _ => Ok(()),
+        }
+    }
+
     async fn reboot(&self, node: usize, hardware_anew: bool) -> anyhow::Result<()> {
         self.cluster.reboot(self.node_name(node)?, hardware_anew).await
     }

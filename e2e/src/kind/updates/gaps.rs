@@ -45,12 +45,13 @@ impl Gaps {
         }
     }
 
-    /// All of them.
-    pub(super) fn summary(mut self) -> GapSummary {
+    /// All of them; one that has not ended lasts until now.
+    pub(super) fn summary(mut self, now: Instant) -> GapSummary {
+        self.ended.extend(self.since.map(|since| now - since));
         self.ended.sort();
         let seconds = |gap: Option<&Duration>| gap.map_or(0.0, Duration::as_secs_f64);
         GapSummary {
-            gaps: self.ended.len() + usize::from(self.since.is_some()),
+            gaps: self.ended.len(),
             longest: seconds(self.ended.last()),
             median: seconds(self.ended.get(self.ended.len() / 2)),
             open: self.since.is_some(),
@@ -78,8 +79,8 @@ mod tests {
         ] {
             gaps.look(&offered, at(tenths));
         }
-        let summary = gaps.summary();
+        let summary = gaps.summary(at(20));
         assert_eq!((summary.gaps, summary.open), (3, true));
-        assert_eq!((summary.longest, summary.median), (0.3, 0.3));
+        assert_eq!((summary.longest, summary.median), (1.1, 0.3));
     }
 }

@@ -47,6 +47,30 @@ pub struct Updates {
     pub pods: Placed,
 }
 
+/// Longest gap of an update that is none too many.
+const LONGEST_GAP: f64 = 2.0;
+/// What kubelet says of a pod that it is asked to admit in a gap.
+const IN_A_GAP: &str = "no healthy devices present; cannot allocate unhealthy devices";
+
+impl Updates {
+    /// What must not be; empty if all is well.
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        if self.on_node.longest > LONGEST_GAP || self.on_node.open {
+            failures.push(format!(
+                "kubelet offered less for {:.2} s, at most {LONGEST_GAP} s may be",
+                self.on_node.longest
+            ));
+        }
+        if self.pods.ran == 0 {
+            failures.push("no pod ran".to_owned());
+        }
+        let others = self.pods.failed.keys().filter(|why| !why.contains(IN_A_GAP));
+        failures.extend(others.map(|why| format!("a pod failed for something else than a gap: {why}")));
+        failures
+    }
+}
+
 /// Updates the plugin so often on a cluster of one node of this type, or says what this machine lacks.
 ///
 /// # Errors
@@ -110,13 +134,13 @@ async fn update(cluster: &KindCluster, updates: usize) -> anyhow::Result<Updates
         updates,
         kubernetes: cluster.release().to_owned(),
         seconds_each: took.as_secs_f64() / f64::from(u32::try_from(updates.max(1))?),
-        on_node: on_node.summary(),
-        by_api: by_api.summary(),
+        on_node: on_node.summary(Instant::now()),
+        by_api: by_api.summary(Instant::now()),
         pods,
     })
 }
 
-/// Gives every node another pod of the plugin, so often.
+/// Restarts the plugin's DaemonSet this many times, one rollout after the other.
 async fn roll_out(cluster: &KindCluster, updates: usize) -> anyhow::Result<()> {
     let daemon_set = format!("daemonset/{PLUGIN_DAEMON_SET}");
     for update in 1..=updates {

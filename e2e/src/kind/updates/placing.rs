@@ -10,6 +10,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use neuron_core::names::NEURONCORE;
 use neuron_e2e_engine::cluster::NAMESPACE;
 use neuron_e2e_engine::observe::phase;
+use neuron_e2e_engine::run::apply::OURS;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -33,7 +34,7 @@ pub struct Placed {
 pub(super) async fn place(client: Client, is_over: watch::Receiver<bool>) -> anyhow::Result<Placed> {
     let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
     let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": NAME},
+        "metadata": {"name": NAME, "labels": {OURS.0: OURS.1}},
         "spec": {
             "schedulerName": Scheduling::MyScheduler.scheduler_name(),
             "terminationGracePeriodSeconds": 1,
@@ -42,6 +43,8 @@ pub(super) async fn place(client: Client, is_over: watch::Receiver<bool>) -> any
             ],
         },
     }))?;
+    // Of a run that broke off, on a cluster that was kept.
+    remove(&pods).await?;
     let mut placed = Placed::default();
     while !*is_over.borrow() {
         pods.create(&PostParams::default(), &pod).await.context("creating a pod")?;
@@ -56,8 +59,16 @@ pub(super) async fn place(client: Client, is_over: watch::Receiver<bool>) -> any
             let said: Vec<String> = [status.reason, status.message].into_iter().flatten().collect();
             *placed.failed.entry(said.join(": ")).or_default() += 1;
         }
-        pods.delete(NAME, &DeleteParams::default()).await.context("deleting a pod")?;
-        WAIT.until("a pod to be gone", async || Ok(pods.get_opt(NAME).await?.is_none())).await?;
+        remove(&pods).await?;
     }
     Ok(placed)
+}
+
+/// Deletes the pod, if it is there, and waits until it is gone.
+async fn remove(pods: &Api<Pod>) -> anyhow::Result<()> {
+    match pods.delete(NAME, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        deleted => drop(deleted.context("deleting a pod")?),
+    }
+    WAIT.until("a pod to be gone", async || Ok(pods.get_opt(NAME).await?.is_none())).await
 }

@@ -1,0 +1,27 @@
+//! What the index knows of pods that may have to go for another one. Asked by `/preempt`.
+
+use std::collections::BTreeSet;
+
+use neuron_core::placement::EqualNodes;
+
+use super::Index;
+
+impl Index {
+    /// Whether the pod fits the node once these pods, by UID, are gone.
+    pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes<'_>) -> bool {
+        let reserved = self.overlay.cores_on(node);
+        self.view(node).is_some_and(|view| view.fits_without(gone, reserved, pod).is_ok())
+    }
+
+    /// Priority and UID of the pods that hold devices of the node and are less important than that.
+    pub(crate) fn holders_below(&self, node: &str, priority: i32) -> Vec<(i32, &str)> {
+        let bound = self.bound.get(node).map(Vec::as_slice).unwrap_or_default();
+        let below = bound.iter().filter(|pod| pod.priority < priority);
+        below.map(|pod| (pod.priority, pod.uid.as_str())).collect()
+    }
+
+    /// The priority of a pod on the node that holds devices there.
+    pub(crate) fn priority(&self, node: &str, uid: &str) -> Option<i32> {
+        self.bound.get(node)?.iter().find(|pod| pod.uid == uid).map(|pod| pod.priority)
+    }
+}
