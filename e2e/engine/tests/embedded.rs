@@ -63,13 +63,13 @@ async fn a_device_that_stays_lost_fails_a_scenario_of_the_fault_tier_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_come_and_go_while_parts_are_killed() {
     let text = include_str!("../../scenarios/endurance/churn.yaml")
-        .replace("number: 100", "number: 2")
+        .replace("number: 100", "number: 6")
         .replace("kill-every: 6", "kill-every: 1");
     let churn = Scenario { tier: Tier::Faults, ..scenario(&text) };
     let finished = embedded::run(&churn, Options::default()).await.unwrap();
     assert_eq!(finished.failures, Vec::<String>::new());
-    // Twelve, the one that takes everything afterwards, and no probe, as nothing is left.
-    assert_eq!(finished.outcome.pods.len(), 13);
+    // Six of each, the one that takes everything afterwards, and no probe, as nothing is left.
+    assert_eq!(finished.outcome.pods.len(), 37);
     let seldom = scenario(&text.replace("kill-every: 1", "kill-every: 3600"));
     let error = format!("{:#}", embedded::run(&seldom, Options::default()).await.unwrap_err());
     assert!(error.contains("churn was over before extender on n1 was killed"), "{error}");
