@@ -6,7 +6,7 @@ use neuron_core::pod::PodSpec;
 use neuron_core::request::PodRequest;
 use serde::Deserialize;
 use serde_json::Value;
-use simulated_cluster::suite::Units;
+use simulated_cluster::suite::{Books, Units};
 
 use crate::judge::counts;
 use crate::machine::Machine;
@@ -39,6 +39,17 @@ pub(crate) fn counts_allow(machine: &Machine, live: &[&Value], pod: &Value, brok
         let others: u32 = live.iter().map(|pod| asked(pod, resource)).sum();
         own == 0 || usize::try_from(others + own).is_ok_and(|all| all <= left)
     })
+}
+
+/// Whether kubelet has given some of a pod's containers ids and has no candidate set for one of the others: at admission all get theirs
+/// together, so it has lost its books since, and what it gave to an init container it hands down no more (`held` is what others have).
+pub(crate) fn cannot_start(machine: &Machine, pod: &Value, books: &Books, held: &Units) -> bool {
+    let pod_uid = pod.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    let own = || books.iter().filter(|((uid, _), _)| uid == pod_uid);
+    let taken: Units = own().flat_map(|(_, units)| units).chain(held).copied().collect();
+    let is_given = |container: &str| own().any(|((_, name), _)| name == container);
+    let has_no_set = |step: &Step| !sets(machine, step).iter().any(|set| set.is_disjoint(&taken));
+    own().next().is_some() && steps(pod).iter().any(|step| !is_given(&step.container) && has_no_set(step))
 }
 
 /// What one container asks of one resource.
@@ -226,6 +237,30 @@ mod tests {
             counts_allow(&machine, &[&has], &pod(cores(8)), &Units::from([0, 1])),
             "cores are counted apart"
         );
+    }
+
+    #[test]
+    fn a_pod_cannot_start_where_a_kubelet_without_its_books_has_given_away_what_it_needs() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let asking = |name: &str, resource: &str, count: u32| {
+            let limits = json!({resource: count.to_string()});
+            json!({"name": name, "resources": {"limits": limits}})
+        };
+        let spec = json!({
+            "initContainers": [asking("init", NEURON, 8)], "containers": [asking("main", NEURONCORE, 8)]
+        });
+        let pod = json!({"metadata": {"uid": "u"}, "spec": spec});
+        let cores = |range: std::ops::Range<u32>| range.collect::<Units>();
+        let cannot = |of: &str, held| {
+            let books = Books::from([((of.to_owned(), "init".to_owned()), cores(0..16))]);
+            cannot_start(&machine, &pod, &books, &held)
+        };
+        assert!(
+            cannot("u", cores(16..25).union(&cores(24..32)).copied().collect()),
+            "no eight cores in a row are left"
+        );
+        assert!(!cannot("u", cores(16..24)), "24 to 31 are left");
+        assert!(!cannot("another", cores(16..32)), "its admission has given it nothing yet");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub const PLANTED: &[Planted] = &[
     planted("binding-without-uid", "placement", "a pod is bound that was made anew under its name, with the record of the one before"),
     planted("other-name-not-looked-at", "exclusive", "a device is given although somebody has its cores under the other name"),
     planted("unread-prefers-nothing", "admission", "no set is preferred while the API server cannot be read"),
-    planted("socket-name-again", "liveness", "a plugin's socket has the name of the one before it"),
+    planted("socket-name-again", "agreement", "a plugin's socket has the name of the one before it"),
     planted("given-at-the-deadline", "exclusive", "a device is given that a process of a gone pod has still open when the wait is over"),
     planted("past-of-the-checkpoint-only", "exclusive", "who had a device is forgotten as soon as kubelet forgets it, though processes may have it open"),
     planted("hanging-is-healthy", "agreement", "a device whose health could not be read in time counts as healthy"),

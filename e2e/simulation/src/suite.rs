@@ -286,6 +286,10 @@ impl Suite for Neuron {
         texts::judge_types(&facts, told.pod, told.message).or_else(|| reasons::judge_lasting(&facts, told))
     }
 
+    fn cannot_start(&self, node: &NodePlan, pod: &PodTruth, books: &Books, held: &Units) -> bool {
+        Machine::of(node).is_ok_and(|machine| naive::cannot_start(&machine, &pod.object, books, held))
+    }
+
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {
         match place {
             Place::Control => sizes::of_extender(self.extender.sizes(), truth, &self.machines()),

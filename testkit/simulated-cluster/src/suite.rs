@@ -284,6 +284,12 @@ pub trait Suite: Send + Sync + 'static {
         None
     }
 
+    /// Whether a kubelet that has lost its books, and gave some of the bound pod's containers units again, has none left for the others:
+    /// `held` is what others have. Nothing the suite's programs do could start them.
+    fn cannot_start(&self, _node: &NodePlan, _pod: &PodTruth, _books: &Books, _held: &Units) -> bool {
+        false
+    }
+
     /// What is wrong with the text by which a pod is told why it waits, in a cluster that nothing has changed for a while: the
     /// cause.
     fn judge_text(&self, _waiting: &WaitingPod<'_>) -> Option<String> {

@@ -203,6 +203,14 @@ impl World {
             return violation("liveness", "a pod does not go", text);
         }
         if pod.phase != "Running" {
+            let (books, held) =
+                (self.watcher.books(&pod.node), self.watcher.held(truth, &pod.node, &pod.uid));
+            if self.suite.cannot_start(node, pod, &books, &held) {
+                self.watcher
+                    .state()
+                    .judged("bound pods for which a kubelet without its books has nothing", 1);
+                return None;
+            }
             let text = format!("{} on {} does not start", pod.name(), pod.node);
             return violation("liveness", "a bound pod does not start", text);
         }
