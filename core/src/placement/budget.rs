@@ -12,8 +12,8 @@ pub(super) const MOVES: u32 = 200_000;
 #[derive(Debug)]
 pub(super) struct Budget {
     moves: u32,
-    left: Cell<u32>,
-    spent: Cell<bool>,
+    /// None once a search has been given up.
+    left: Cell<Option<u32>>,
 }
 
 impl Budget {
@@ -24,31 +24,23 @@ impl Budget {
 
     /// So many moves.
     pub(super) fn of(moves: u32) -> Self {
-        Self { moves, left: Cell::new(moves), spent: Cell::new(false) }
+        Self { moves, left: Cell::new(Some(moves)) }
     }
 
     /// Takes so many moves; none if there are not enough left, and from then on never again.
     pub(super) fn take(&self, moves: usize) -> Option<()> {
-        let left = u32::try_from(moves).ok().and_then(|moves| self.left.get().checked_sub(moves));
-        match left.filter(|_| !self.spent.get()) {
-            Some(left) => {
-                self.left.set(left);
-                Some(())
-            }
-            None => {
-                self.spent.set(true);
-                None
-            }
-        }
+        let left = self.left.get().zip(u32::try_from(moves).ok());
+        self.left.set(left.and_then(|(left, moves)| left.checked_sub(moves)));
+        self.left.get().map(drop)
     }
 
     /// How many were taken; all of them where a search has been given up.
     pub(super) fn used(&self) -> u32 {
-        if self.is_spent() { self.moves } else { self.moves - self.left.get() }
+        self.moves - self.left.get().unwrap_or_default()
     }
 
     /// Whether a search has been given up. What it did not find may be there.
     pub(super) fn is_spent(&self) -> bool {
-        self.spent.get()
+        self.left.get().is_none()
     }
 }

@@ -43,7 +43,7 @@ pub enum DeviceModelError {
     )]
     Word {
         /// The word, at most 64 characters of it.
-        word: String,
+        word: Arc<str>,
     },
     /// It names too many.
     #[error("annotation {DEVICE_MODEL} names more than {MOST} device models; name fewer")]
@@ -64,7 +64,9 @@ impl DeviceModels {
             };
             let model = generation.map(|(_, generation)| Model::Generation(*generation)).or_else(named);
             // An author's text ends in an event: as much of it as anybody wants to read.
-            model.ok_or_else(|| DeviceModelError::Word { word: word.chars().take(64).collect() })
+            model.ok_or_else(|| DeviceModelError::Word {
+                word: word.chars().take(64).collect::<String>().into(),
+            })
         };
         let wanted: Vec<Model> =
             text.split(',').take(MOST + 1).map(|word| model(word.trim())).collect::<Result<_, _>>()?;

@@ -107,7 +107,7 @@ fn refused_by_every_node(index: &Index, pod: &BoundPod) -> Option<(&'static str,
         Ok(models) => models,
         Err(error) => return Some((UNSUPPORTED, error.to_string())),
     };
-    // Where its author leaves no node, every node says so.
+    // Where no node is of these models, what one node is told says it.
     let is_wanted = |view: &&NodeView| models.as_ref().is_none_or(|models| view.is_of(models).is_ok());
     let some_are = index.views().any(|view| view.is_neuron() && is_wanted(&view));
     if let (Some(models), false) = (&models, some_are) {

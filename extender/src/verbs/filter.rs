@@ -83,7 +83,7 @@ impl Filter {
             models: models.as_ref().map(Option::as_ref),
             equal_nodes: request.as_ref().map(EqualNodes::new),
             claim: claim.as_ref(),
-            silent_since: None,
+            leases_by: None,
             reasons: Reasons::default(),
             unknown_holders: Vec::new(),
             last_refusal: None,
@@ -162,8 +162,8 @@ struct Call<'c> {
     claim: Option<&'c Claim>,
     /// The device models that the pod's author wants, if any.
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
-    /// The plugin of a node whose Lease ended before is silent; none while renewals are not seen.
-    silent_since: Option<Instant>,
+    /// The time, by which Leases have ended or not; none while renewals are not seen, so that no plugin counts as silent.
+    leases_by: Option<Instant>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown_holders: Vec<String>,
@@ -198,7 +198,7 @@ impl Call<'_> {
         let (cluster, uid) = (self.cluster, self.uid);
         cluster.read(|index| {
             let now = Instant::now();
-            self.silent_since = index.leases_are_seen(now).then_some(now);
+            self.leases_by = index.leases_are_seen(now).then_some(now);
             let reserved = index.reservations_of(uid);
             nodes.retain(|node| {
                 let node = name(node);
@@ -266,7 +266,7 @@ impl Call<'_> {
         }
         view.fits(equal_nodes)?;
         // Last: what never fits stays so, whether or not the plugin comes back.
-        match self.silent_since {
+        match self.leases_by {
             Some(now) => view.has_a_living_plugin(now),
             None => Ok(()),
         }

@@ -14,7 +14,6 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
-use neuron_core::catalog::Catalog;
 use neuron_extender::{Config, serve};
 use runtime::System;
 use serde::de::DeserializeOwned;
@@ -27,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::http_client::{call, http_client};
+pub(crate) use crate::objects::{bound, node, pod};
 
 /// What happens to the next call that would bind a pod.
 pub(crate) enum Fault {
@@ -367,33 +367,6 @@ impl World {
             answer["Error"].as_str().unwrap().to_owned()
         })
     }
-}
-
-/// A node whose device plugin advertises what the type has.
-pub(crate) fn node(name: &str, instance_type: &str) -> Value {
-    let labels = json!({"node.kubernetes.io/instance-type": instance_type});
-    let resources = Catalog::embedded().find(instance_type).map(|of| {
-        let cores = u32::from(of.devices) * u32::from(of.cores_per_device) / u32::from(of.default_lnc);
-        json!({"aws.amazon.com/neuron": of.devices.to_string(), "aws.amazon.com/neuroncore": cores.to_string()})
-    });
-    let status = json!({"capacity": resources, "allocatable": resources});
-    json!({"metadata": {"name": name, "labels": labels}, "status": status})
-}
-
-/// A pod with one container that asks for `count` of the resource, such as `neuroncore`.
-pub(crate) fn pod(name: &str, resource: &str, count: u32) -> Value {
-    let limits = json!({format!("aws.amazon.com/{resource}"): count.to_string()});
-    json!({
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "workload", "resources": {"limits": limits}}]},
-    })
-}
-
-/// The same pod bound by hand to a node, with these annotations.
-pub(crate) fn bound(mut pod: Value, node: &str, annotations: Value) -> Value {
-    pod["spec"]["nodeName"] = json!(node);
-    pod["metadata"]["annotations"] = annotations;
-    pod
 }
 
 fn from<T: DeserializeOwned>(value: Value) -> T {
