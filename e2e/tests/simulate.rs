@@ -19,25 +19,41 @@ fn simulate(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) -> Ou
 }
 
 /// Hash of the trace, and the number of pods that were placed.
-fn hash(program: impl AsRef<OsStr>, seed: u64, folder: &Path) -> (String, u64) {
-    let seed = seed.to_string();
-    let arguments = ["--seed", &seed, "--profile", "chaos", "--for", "2h", "-o", "json"];
-    let output = simulate(program, &arguments, folder);
+fn hash(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) -> (String, u64) {
+    let output = simulate(program, arguments, folder);
     let row: Value = serde_json::from_slice(&output.stdout).unwrap();
     (row["hash"].to_string(), row["placed"].as_u64().unwrap())
 }
 
-#[test]
-fn the_same_seed_is_the_same_run_in_another_process_folder_and_build() {
+#[rstest]
+#[case::of_37("7", "2h", &[])]
+#[case::of_34("8", "1h", &["--kubernetes", "1.34"])]
+#[case::other_types("9", "1h", &["--nodes", "trn2.48xlarge=1,trn2.48xlarge:lnc1=1,inf1.24xlarge=1"])]
+fn the_same_seed_is_the_same_run_in_another_process_folder_and_build(
+    #[case] seed: &str,
+    #[case] time: &str,
+    #[case] others: &[&str],
+) {
     let folder = tempfile::tempdir().unwrap();
-    let here = hash(PROGRAM, 7, Path::new("."));
+    let of = |seed| [&["--seed", seed, "--profile", "chaos", "--for", time, "-o", "json"], others].concat();
+    let here = hash(PROGRAM, &of(seed), Path::new("."));
     assert!(here.1 > 10, "{here:?}");
-    assert_eq!(hash(PROGRAM, 7, folder.path()), here);
-    assert_ne!(hash(PROGRAM, 8, Path::new(".")).0, here.0);
+    assert_eq!(hash(PROGRAM, &of(seed), folder.path()), here);
+    assert_ne!(hash(PROGRAM, &of("6"), Path::new(".")).0, here.0);
     match std::env::var(OPTIMISED) {
-        Ok(program) => assert_eq!(hash(program, 7, folder.path()), here),
+        Ok(program) => assert_eq!(hash(program, &of(seed), folder.path()), here),
         Err(_) => println!("skipped: the optimised build, which {OPTIMISED} would name"),
     }
+}
+
+#[test]
+fn the_same_plan_is_the_same_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulation/plans");
+    let mut plans: Vec<_> = std::fs::read_dir(plan).unwrap().map(|entry| entry.unwrap().path()).collect();
+    plans.sort();
+    let replay = ["--replay", plans[0].to_str().unwrap(), "-o", "json"];
+    assert_eq!(hash(PROGRAM, &replay, Path::new(".")), hash(PROGRAM, &replay, folder.path()));
 }
 
 #[rstest]
@@ -47,6 +63,9 @@ fn the_same_seed_is_the_same_run_in_another_process_folder_and_build() {
 #[case::time(&["--for", "24"], "24")]
 #[case::too_long(&["--for", "18446744073709551615s"], "the longest is 3650 days")]
 #[case::no_time(&["--for", "0s"], "nothing happens in no time; the shortest is 1s")]
+#[case::within(&["--seeds", "0..2", "--within", "0s"], "nothing happens in no time")]
+#[case::trace_from(&["--trace", "t.txt", "--trace-from", "1h", "--for", "1m"], "nothing is traced from 3600s on: --for ends the run after 60s")]
+#[case::late_kill(&["--seeds", "0..1", "--kill", "extender:999999999", "--for", "60s"], "kills changed nothing of 1 seeds:")]
 #[case::seeds(&["--seeds", "a..b"], "\"a..b\" is not A..B, two numbers such as 0..300")]
 #[case::part(&["--kill", "extendr:5"], "there is no part \"extendr\"; there is extender, plugin/n1 to plugin/n3")]
 #[case::part_of_seeds(&["--kill", "plugin:5", "--seeds", "0..3"], "there is no part \"plugin\"")]

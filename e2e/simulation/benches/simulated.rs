@@ -3,13 +3,16 @@
 //! ```sh
 //! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated
 //! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated -- -o json
-//! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated -- --days 30
+//! cargo bench --profile simulation -p neuron-e2e-simulation --bench simulated -- --days 30 --check
 //! ```
 //!
-//! Absolute figures are the machine's; what counts is how they change, and that memory does not grow with simulated time.
+//! Absolute figures are the machine's; what counts is how they change, and that memory does not grow with simulated time. With `--check`
+//! the exit code is 1 where memory grew, or simulated time was slower than on any machine of today.
 #![allow(clippy::disallowed_methods, reason = "a bench measures the machine itself")]
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
 
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +31,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAYS: u32 = 3;
 const DAY: u64 = 86_400;
 
-fn main() {
+/// What `--check` demands of simulated time over real time: half of what a slow core has, and 25 on 500 nodes.
+const LEAST_ON_20_NODES: f64 = 250.0;
+const LEAST_ON_500_NODES: f64 = 25.0;
+/// How much more memory there may be after the last day than after the first, as a factor.
+const MOST_GROWTH: f64 = 1.2;
+
+fn main() -> ExitCode {
     let mut figures = Map::new();
     let mut note = |name: &str, figure: f64| {
         eprintln!("{figure:>10.1}  {name}");
@@ -46,9 +55,11 @@ fn main() {
         }
     };
     churn(3, days() * 24 * HOUR, Some(Box::new(progress)));
-    for (day, mebibytes) in (1..).zip(receiver) {
-        note(&format!("MiB after day {day}, 3 nodes"), mebibytes);
+    let memory: Vec<f64> = receiver.into_iter().collect();
+    for (day, mebibytes) in (1..).zip(&memory) {
+        note(&format!("MiB after day {day}, 3 nodes"), *mebibytes);
     }
+    let growth = memory.last().zip(memory.first()).map_or(f64::NAN, |(last, first)| last / first);
 
     let (hours, nodes) = (6, 20);
     let (idle, _) = idle(nodes, hours * HOUR);
@@ -58,16 +69,42 @@ fn main() {
     let (took, summary) = churn(nodes, 2 * HOUR, None);
     let pods = took.as_secs_f64() - node_hour * 2.0 * nodes as f64;
     note("ms per pod, 20 nodes", pods * 1000.0 / summary.created as f64);
-    note("times real time, churn on 20 nodes", 7200.0 / took.as_secs_f64());
-
     let times = |time: Duration, took: Duration| time.as_secs_f64() / took.as_secs_f64();
-    note("times real time, 600 pods an hour on 500 nodes", times(HOUR, churn_of(20, 500, HOUR)));
+    let on_20 = times(2 * HOUR, took);
+    note("times real time, churn on 20 nodes", on_20);
+
+    let on_500 = times(HOUR, churn_of(20, 500, HOUR));
+    note("times real time, 600 pods an hour on 500 nodes", on_500);
     let (took, _) = churn(500, HOUR / 6, None);
     note("times real time, churn on 500 nodes, 370 pods a minute", times(HOUR / 6, took));
 
     if std::env::args().any(|argument| argument == "json") {
         println!("{:#}", Value::Object(figures));
     }
+    if std::env::args().any(|argument| argument == "--check") {
+        let checks = [
+            check("times real time, churn on 20 nodes", on_20, LEAST_ON_20_NODES..=f64::INFINITY),
+            check(
+                "times real time, 600 pods an hour on 500 nodes",
+                on_500,
+                LEAST_ON_500_NODES..=f64::INFINITY,
+            ),
+            check("memory after the last day over that after the first", growth, 0.0..=MOST_GROWTH),
+        ];
+        if checks.contains(&false) {
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Whether a figure is among those that may be; says so where not.
+fn check(name: &str, figure: f64, may_be: RangeInclusive<f64>) -> bool {
+    let is_fine = may_be.contains(&figure);
+    if !is_fine {
+        eprintln!("{name}: {figure:.2}, which is not in {may_be:?}");
+    }
+    is_fine
 }
 
 /// How many days memory is looked at: `--days 30`, or a few.

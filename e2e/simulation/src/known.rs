@@ -12,6 +12,7 @@ pub fn known() -> Result<Vec<Known>, serde_json::Error> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test looks at the sources")]
 mod tests {
     use std::path::Path;
 

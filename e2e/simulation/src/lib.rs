@@ -6,6 +6,7 @@ mod admission;
 mod binding;
 mod containers;
 mod coverage;
+mod device_models;
 mod failure;
 mod faults;
 mod hardware;

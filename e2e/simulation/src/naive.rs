@@ -1,6 +1,8 @@
 //! Whether a pod can be placed: kubelet's rule of what init containers hand down, and the documented candidate sets, tried out
 //! one after the other. Asked by everything here that judges whether a pod waits in vain, or is told that it never fits.
 
+use std::collections::BTreeSet;
+
 use neuron_core::names::Resource;
 use neuron_core::pod::PodSpec;
 use neuron_core::request::PodRequest;
@@ -8,8 +10,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use simulated_cluster::suite::{Books, Units};
 
+use crate::device_models::may_run_on;
 use crate::judge::counts;
 use crate::machine::Machine;
+
+/// Containers of a pod that may ask for hardware (docs/architecture.md §4).
+pub(crate) const MOST_CONTAINERS: usize = 128;
 
 /// Sets that one search takes at most, as its first ones, its second ones ..
 const MOST_TAKEN: u32 = 5000;
@@ -17,8 +23,13 @@ const MOST_TAKEN: u32 = 5000;
 /// Whether every container of a pod can have a candidate set on a machine of which `held` is taken, whatever kubelet chooses among
 /// what is handed down. None if a short search cannot tell.
 pub(crate) fn can_be_placed(machine: &Machine, pod: &Value, held: &Units) -> Option<bool> {
+    let steps = steps(pod);
+    let asking: BTreeSet<&str> = steps.iter().map(|step| step.container.as_str()).collect();
+    if asking.len() > MOST_CONTAINERS || !may_run_on(pod, machine) {
+        return Some(false);
+    }
     let mut search = Search { machine, taken: 0 };
-    search.rest(&steps(pod), &Default::default(), held)
+    search.rest(&steps, &Default::default(), held)
 }
 
 /// Whether kube-scheduler's count leaves room for a pod beside those that live: devices that a pod has and that are broken are

@@ -32,6 +32,7 @@ pub const PLANTED: &[Planted] = &[
     planted("explains-without-end", "quiet", "an event is sent again and again"),
     planted("garbled-report-panics", "panic", "a report that is too short to be one panics"),
     planted("watch-error-ends-extender", "runs", "one broken watch ends the extender"),
+    planted("watches-without-end", "quiet", "a watch is ended and begun again every second"),
     planted("watch-not-taken-up-again", "bounded", "nothing is seen any more after a watch's first error"),
     planted("answer-repeated", "exclusive", "of two pods that ask for as much at one time the second gets what the first has"),
     planted("visible-cores-cut", "contents", "the variable ends after sixteen cores, the device nodes do not"),

@@ -1,6 +1,7 @@
 //! Pods of every shape that random scenarios have, too: one container or several, init containers and sidecars, devices, cores,
 //! both or nothing.
 
+use neuron_core::names::{DEVICE_MODEL, NEURONCORE};
 use neuron_e2e_engine::fuzz::plan::PodPlan;
 use neuron_e2e_engine::fuzz::shapes::{self, Counts};
 use serde_json::{Value, json};
@@ -8,8 +9,9 @@ use simulated_cluster::plan::NodePlan;
 use simulated_cluster::suite::Units;
 use simulator::random::Rng;
 
+use crate::device_models::{GENERATIONS, generation_of};
 use crate::machine::Machine;
-use crate::naive::can_be_placed;
+use crate::naive::{MOST_CONTAINERS, can_be_placed};
 
 /// One pod in so many is drawn without a look at whether a node could run it.
 const ANY: u8 = 30;
@@ -17,6 +19,10 @@ const ANY: u8 = 30;
 const FAILS: u8 = 6;
 /// Of pods that stay the containers of one in so many do not.
 const STARTS_AGAIN: u8 = 3;
+/// One pod in so many is restricted to device models.
+const OF_A_MODEL: u8 = 12;
+/// One of the pods drawn without a look has so many containers that none are placed.
+const TOO_MANY: u8 = 40;
 /// How often another one is drawn in place of one that no node could run.
 const MOST_TRIED: usize = 5;
 
@@ -31,8 +37,36 @@ pub(crate) fn pod(draws: &mut Rng, nodes: &[NodePlan], ends_after: Option<u32>) 
             pod = any_pod(draws, &machine, ends_after);
             tried += 1;
         }
+    } else if draws.u8(..TOO_MANY) == 0 {
+        too_many_containers(&mut pod);
     }
     pod
+}
+
+/// Each of them asks for a core, which the next one is handed down.
+fn too_many_containers(pod: &mut Value) {
+    let container = |number| {
+        json!({
+            "name": format!("c{number}"), "image": "neuron-workload",
+            "resources": {"limits": {NEURONCORE: "1"}, "requests": {NEURONCORE: "1"}},
+        })
+    };
+    pod["spec"]["initContainers"] = (0..MOST_CONTAINERS).map(container).collect();
+    pod["spec"]["containers"] = json!([container(MOST_CONTAINERS)]);
+}
+
+/// Models that a pod's author restricts it to: most often the node's own, now and then some that no node is of, or none that there is.
+fn device_models(draws: &mut Rng, machine: &Machine) -> String {
+    let own = &machine.model.name;
+    let generations: Vec<&str> = GENERATIONS.iter().map(|(name, _)| *name).collect();
+    let any = (*draws.choice(&generations).unwrap_or(&"Trainium")).to_owned();
+    match draws.u8(..6) {
+        0 | 1 => generation_of(own).unwrap_or_default().to_owned(),
+        2 => own.clone(),
+        3 => format!("{any},{own}"),
+        4 => any,
+        _ => format!("{any}-ultra"),
+    }
 }
 
 fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value {
@@ -41,6 +75,9 @@ fn any_pod(draws: &mut Rng, machine: &Machine, ends_after: Option<u32>) -> Value
     let containers = shapes::containers(draws, roles, &counts);
     let plan = PodPlan { name: String::new(), containers, ends_after };
     let mut pod = plan.manifest();
+    if draws.u8(..OF_A_MODEL) == 0 {
+        pod["metadata"]["annotations"][DEVICE_MODEL] = device_models(draws, machine).into();
+    }
     how_it_ends(draws, &mut pod, ends_after.is_some());
     for containers in ["/spec/initContainers", "/spec/containers"] {
         let all = pod.pointer_mut(containers).and_then(Value::as_array_mut).into_iter().flatten();

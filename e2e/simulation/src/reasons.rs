@@ -6,6 +6,7 @@ use serde_json::Value;
 use simulated_cluster::observer::PodTruth;
 use simulated_cluster::suite::{Units, WaitingPod};
 
+use crate::device_models::{is_model, may_run_on, wanted};
 use crate::judge::{counts, judge_pod};
 use crate::machine::Machine;
 use crate::naive::{can_be_placed, steps};
@@ -23,13 +24,12 @@ const OF_NO_REST: &[&str] = &[
     " through a DeviceClass, ",
     " has not renewed its Lease ",
     "not decided: ",
-    " is restricted to device models ",
-    ", which is no device model; ",
 ];
 
 /// What is wrong with the text, if anything is: each of its reasons must be true of one node.
 pub(crate) fn judge(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
-    let judges = [unhealthy, too_small, never_together, too_many, hand_down, unknown_holder];
+    let judges =
+        [unhealthy, too_small, never_together, too_many, other_model, no_model, hand_down, unknown_holder];
     let of_no_rest = || {
         let words = OF_NO_REST.iter().find(|words| waiting.message.contains(**words))?;
         Some(format!("a cluster at rest is told {:?}", words.trim()))
@@ -39,7 +39,7 @@ pub(crate) fn judge(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String>
 
 /// What is wrong with reasons that no change of what is free takes away.
 pub(crate) fn judge_lasting(nodes: &[Facts], told: &WaitingPod<'_>) -> Option<String> {
-    [too_small, never_together, too_many].iter().find_map(|judge| judge(nodes, told))
+    [too_small, never_together, too_many, other_model, no_model].iter().find_map(|judge| judge(nodes, told))
 }
 
 /// The named devices are broken, and if they were not the pod would fit.
@@ -107,6 +107,29 @@ fn too_many(_: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
         .then(|| "not so many containers ask".to_owned())
 }
 
+/// A node of that type is of none of the models that the pod is restricted to.
+fn other_model(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
+    let is_wrong = |rest: &str| {
+        let Some((models, rest)) = rest.split_once(" by its annotation ") else { return true };
+        let Some((_, of_type)) = rest.split_once(", the node is a ") else { return true };
+        let is_so = |facts: &Facts| {
+            of_type.starts_with(&*facts.machine.model.name) && !may_run_on(waiting.pod, &facts.machine)
+        };
+        wanted(waiting.pod).is_none_or(|wanted| wanted.join(",") != models) || !nodes.iter().any(is_so)
+    };
+    after(waiting.message, "the pod is restricted to device models ")
+        .any(is_wrong)
+        .then(|| "a node is said to be of another device model that is not".to_owned())
+}
+
+/// The pod's author has written that word, which is no model.
+fn no_model(_: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
+    let (before, _) = waiting.message.split_once("\", which is no device model; ")?;
+    let word = before.rsplit('"').next().unwrap_or_default();
+    let is_written = wanted(waiting.pod).is_some_and(|words| words.contains(&word));
+    (!is_written || is_model(word)).then(|| "a word is said to be no device model that is one".to_owned())
+}
+
 /// Init containers hand down so many to a container that asks for so many, and on one node that is not safe.
 fn hand_down(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
     let all = steps(waiting.pod);
@@ -161,7 +184,7 @@ fn never_fits(machine: &Machine, pod: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use neuron_core::names::{NEURON, NEURONCORE};
+    use neuron_core::names::{DEVICE_MODEL, NEURON, NEURONCORE};
     use serde_json::json;
     use simulated_cluster::observer::Truth;
     use simulated_cluster::plan::NodePlan;
@@ -171,14 +194,17 @@ mod tests {
 
     /// What is wrong with a text about a pod, on a trn1.32xlarge (16 devices, 32 cores) with device 0 held and device 1 broken.
     fn wrong(spec: Value, message: &str) -> Option<String> {
+        wrong_of(&json!({"metadata": {}, "spec": spec}), message)
+    }
+
+    fn wrong_of(pod: &Value, message: &str) -> Option<String> {
         let node = NodePlan { machine: "trn1.32xlarge".to_owned() };
         let (held, broken) = (Units::from([0, 1]), Units::from([2, 3]));
         let facts =
             Facts { machine: Machine::of(&node).unwrap(), held: held.clone(), broken: broken.clone() };
         let nodes = [NodeTruth { name: "n1", node: &node, held, broken }];
-        let pod = json!({"metadata": {}, "spec": spec});
         let message = format!("0/1 nodes are available: 1 {message}. preemption: 0/1 nodes are available");
-        judge(&[facts], &WaitingPod { truth: &Truth::default(), nodes: &nodes, pod: &pod, message: &message })
+        judge(&[facts], &WaitingPod { truth: &Truth::default(), nodes: &nodes, pod, message: &message })
     }
 
     fn asking(name: &str, resource: &str, count: u32) -> Value {
@@ -197,6 +223,8 @@ mod tests {
         });
         let unhealthy = "the pod would fit on unhealthy Neuron device";
         let hand_down = "init containers from which kubelet could hand down an unlinked set: container";
+        let restricted = "the pod is restricted to device models";
+        let by = "by its annotation neuron-scheduler/device-model, the node is a ";
         for (spec, text, is_true) in [
             (devices(15), format!("{unhealthy} 1 if it was healthy"), false),
             (
@@ -262,10 +290,36 @@ mod tests {
                 "it is not known yet which devices pod default/a holds; the node takes no new".into(),
                 false,
             ),
+            (devices(1), format!("{restricted} Trainium2 {by}trn1.32xlarge"), false),
+            (devices(1), "annotation names \"Trainium\", which is no device model; possible".into(), false),
             (devices(1), "the Neuron scheduler knows no node of this name".into(), false),
             (devices(1), "Insufficient aws.amazon.com/neuron".into(), true),
         ] {
             assert_eq!(wrong(spec, &text).is_none(), is_true, "{text}");
+        }
+    }
+
+    #[test]
+    fn models_are_those_of_the_annotation() {
+        let restricted = "the pod is restricted to device models";
+        let by = "by its annotation neuron-scheduler/device-model, the node is a ";
+        let garbage = "annotation neuron-scheduler/device-model names";
+        for (models, text, is_true) in [
+            ("Trainium2", format!("{restricted} Trainium2 {by}trn1.32xlarge"), true),
+            ("Trainium2", format!("{restricted} Trainium2 {by}inf2.48xlarge"), false),
+            ("Trainium2", format!("{restricted} Trainium3 {by}trn1.32xlarge"), false),
+            ("Trainium2,Trainium", format!("{restricted} Trainium2,Trainium {by}trn1.32xlarge"), false),
+            (
+                "Trainium2-ultra",
+                format!("{garbage} \"Trainium2-ultra\", which is no device model; possible"),
+                true,
+            ),
+            ("Trainium2", format!("{garbage} \"Trainium2\", which is no device model; possible"), false),
+        ] {
+            let pod = json!({
+                "metadata": {"annotations": {DEVICE_MODEL: models}}, "spec": {"containers": [asking("main", NEURON, 1)]}
+            });
+            assert_eq!(wrong_of(&pod, &text).is_none(), is_true, "{text}");
         }
     }
 }

@@ -298,7 +298,7 @@ impl Suite for Neuron {
                 let sizes = self.plugins().get(&node).and_then(neuron_device_plugin::Probe::sizes);
                 sizes::of_plugin(sizes, &node, truth)
             }
-            Place::ApiServer | Place::Scheduler => Vec::new(),
+            Place::ApiServer | Place::Scheduler | Place::SecondControl => Vec::new(),
         }
     }
 

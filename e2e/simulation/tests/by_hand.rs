@@ -103,3 +103,29 @@ fn programs_that_are_asked_to_end_do_so_and_are_started_again() {
     let summary = run("trn1.32xlarge", events);
     assert_eq!((summary.placed, summary.kills, summary.restarts), (2, 0, 2));
 }
+
+#[test]
+fn a_plugin_whose_sockets_are_reset_is_offered_again_and_a_checkpoint_that_is_older_hides_no_holder() {
+    let events = vec![
+        (60, pod("before", 2)),
+        (90, What::SocketsReset { node: 0 }),
+        (120, What::CheckpointOlder { node: 0, seconds: 60 }),
+        (130, pod("unwritten", 2)),
+        (140, kill_plugin()),
+        (200, pod("rest", 28)),
+    ];
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!((summary.placed, summary.refused), (3, 0));
+    assert_eq!((summary.faults["sockets reset"], summary.faults["checkpoint older"]), (1, 1));
+}
+
+#[test]
+fn a_second_extender_that_sees_nothing_does_no_harm() {
+    let cut =
+        What::Cut { from: Place::SecondControl, to: Place::ApiServer, both: true, reset: true, seconds: 200 };
+    let second = What::Second { part: "extender".to_owned(), on: Place::Control, seconds: 240 };
+    let mut events = vec![(60, second), (100, cut)];
+    events.extend((0..8u8).map(|number| (110 + u64::from(number) * 10, pod(&format!("p{number}"), 4))));
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!((summary.placed, summary.faults["cut with reset"]), (8, 1));
+}

@@ -18,12 +18,16 @@ const SIMULATED: [&str; 7] = [
     "e2e/simulation",
 ];
 /// What is about the machine's own tasks, threads, time, files and random numbers; sockets stand in the lists as types or as methods.
-const OF_THE_MACHINE: [&str; 6] = [
+const OF_THE_MACHINE: [&str; 10] = [
     "std::fs::",
     "tokio::fs::",
     "std::thread::",
     "std::time::",
+    "std::path::",
+    "jiff::",
     "tokio::task::spawn",
+    "tokio::task::JoinSet",
+    "tokio_util::task::TaskTracker::spawn",
     "std::hash::RandomState",
 ];
 

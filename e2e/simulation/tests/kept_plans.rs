@@ -18,6 +18,7 @@ fn kept_plans_show_what_is_known_and_nothing_else() {
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
+    assert!(files.len() >= 8, "plans are missing, or were not found: {files:?}");
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let plan = Plan::parse(&fs::read_to_string(&file).unwrap()).unwrap();
@@ -29,6 +30,7 @@ fn kept_plans_show_what_is_known_and_nothing_else() {
             .collect();
         let summary = run_plan(&plan, RunOptions { known, ..RunOptions::default() }).unwrap();
         assert_eq!(summary.unknown, Vec::<String>::new(), "{name}: {:#?}", summary.violations);
+        assert!(summary.created > 0, "{name} creates no pod any more: {summary:#?}");
         let shown: BTreeSet<String> = summary.violations.0.into_keys().collect();
         assert!(
             kept_for.is_subset(&shown),

@@ -93,7 +93,7 @@ impl Plan {
             Place::Control => at == At::Control,
             Place::Scheduler => at == At::Scheduler,
             Place::Node(_) => at == At::EveryNode,
-            Place::ApiServer => false,
+            Place::ApiServer | Place::SecondControl => false,
         };
         if parts.iter().any(|(part, at)| *part == name && is_at(*at)) {
             return None;

@@ -1,12 +1,14 @@
 //! What the summary of a run tells of kills and of a poll that does not return.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use simulated_cluster::plan::{Event, Listed, Place, What};
+use serde_json::json;
+use simulated_cluster::observer::{Known, PodTruth, Truth};
+use simulated_cluster::plan::{Event, Listed, NodePlan, Place, What};
 use simulated_cluster::profile::Profile;
 use simulated_cluster::suite::{Program, RunsOn, Start, Suite};
 use simulated_cluster::{RunOptions, Seeded, run};
@@ -37,6 +39,32 @@ impl Suite for Wakes {
             Ok(())
         }
         .boxed()
+    }
+}
+
+/// A cluster of which a pod is wrong at rest, and whose extender ends by itself once.
+#[derive(Default)]
+struct GoesWrong {
+    extenders: AtomicUsize,
+}
+
+impl Suite for GoesWrong {
+    fn programs(&self) -> Vec<Program> {
+        vec![Program { name: "extender", runs_on: RunsOn::Control, port: None }]
+    }
+
+    fn run(&self, _: Start) -> BoxFuture<'static, anyhow::Result<()>> {
+        let is_first = self.extenders.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            anyhow::ensure!(!is_first, "it is wrong once");
+            std::future::pending().await
+        }
+        .boxed()
+    }
+
+    fn judge_pod(&self, _: &Truth, _: &NodePlan, pod: &PodTruth) -> Option<(String, String)> {
+        (pod.name() == "default/wrong").then(|| ("a pod is wrong".to_owned(), "it is".to_owned()))
     }
 }
 
@@ -85,5 +113,46 @@ fn a_poll_that_does_not_return_is_a_violation_with_the_events_before_it() -> any
     assert_eq!(seen.text, "extender: a poll has not returned for 1s");
     assert!((120_000..130_000).contains(&seen.first), "{seen:?}");
     assert!(seen.last_events.iter().any(|event| event.ends_with("extender: starts on control")), "{seen:?}");
+    Ok(())
+}
+
+#[test]
+fn a_known_violation_is_counted_and_the_run_goes_on_from_a_healed_world() -> anyhow::Result<()> {
+    let pod = |name: &str| {
+        let spec = json!({"schedulerName": "my-scheduler", "containers": [{"name": "main", "image": "any"}]});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    };
+    let whats = [
+        (10_000, What::Create { pods: vec![pod("wrong"), pod("right")] }),
+        (20_000, What::Rest { seconds: 1000 }),
+        // Healed by then, or it would be wrong once more.
+        (1_100_000, What::Rest { seconds: 1000 }),
+    ];
+    let run = |known_of: &[&str]| {
+        let known = |signature: &&str| Known {
+            signature: (*signature).to_owned(),
+            cause: "this test".to_owned(),
+            issue: "none".to_owned(),
+            plan: None,
+        };
+        let known = known_of.iter().map(known).collect();
+        let seeded = Seeded::new(1, Profile::Calm, ["any"], Duration::from_secs(2400));
+        let suite = GoesWrong::default();
+        let plan = seeded.plan(&suite);
+        let events = whats.iter().map(|(at, what)| Event { at: *at, what: what.clone() }).collect();
+        simulated_cluster::run(
+            &plan,
+            Box::new(Listed::new(events)),
+            Arc::new(suite),
+            RunOptions { known, ..RunOptions::default() },
+        )
+    };
+    let signatures = ["agreement: a pod is wrong", "runs: extender ended by itself: it is wrong once"];
+    let summary = run(&signatures)?;
+    assert_eq!((summary.seconds, summary.unknown), (2400, Vec::new()));
+    let counts = signatures.map(|signature| summary.violations.0[signature].count);
+    assert_eq!((counts, summary.ended), ([1, 1], 1));
+    let unknown = run(&signatures[1..])?;
+    assert_eq!((unknown.seconds, &*unknown.unknown[0]), (1020, signatures[0]), "an unknown one ends the run");
     Ok(())
 }

@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &SimulateArguments, seeds: Range<u64>) -> anyhow::R
         Output::Table => print::line(show::table(&rows))?,
     }
     let code = show::exit_code(arguments, &rows)?;
-    match broken {
+    match broken.or_else(|| missed_kills(&rows)) {
         Some(told) => bail!(told),
         None => Ok(code),
     }
@@ -65,6 +65,16 @@ fn apart(rows: impl IntoIterator<Item = anyhow::Result<show::Row>>) -> (Vec<show
     let all = ran.len() + broken.len();
     let told = format!("{} of {all} seeds broke off:\n  {}", broken.len(), broken.join("\n  "));
     (ran, (!broken.is_empty()).then_some(told))
+}
+
+/// What is to be told of kills that no run came to.
+fn missed_kills(rows: &[show::Row]) -> Option<String> {
+    let missed =
+        rows.iter().filter(|row| row.summary.unknown.is_empty() && !row.summary.missed_kills.is_empty());
+    let told: Vec<String> =
+        missed.map(|row| format!("{}; {}", row.summary.missed_kills.join(", "), row.command)).collect();
+    (!told.is_empty())
+        .then(|| format!("kills changed nothing of {} seeds:\n  {}", told.len(), told.join("\n  ")))
 }
 
 /// Runs one seed in a process of its own.

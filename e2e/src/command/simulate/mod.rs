@@ -31,7 +31,7 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with = "replay")]
     seeds: Option<std::ops::Range<u64>>,
     /// Begins no other seed after so much real time.
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "seeds")]
+    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "seeds")]
     within: Option<Duration>,
     /// Simulated time, such as 24h, 90m or 30d.
     #[arg(long = "for", default_value = "24h", value_name = "TIME", value_parser = some_time)]
@@ -91,6 +91,12 @@ pub(super) fn run(arguments: SimulateArguments) -> anyhow::Result<ExitCode> {
         return planted::list(arguments.output);
     }
     if arguments.replay.is_none() {
+        if let Some(from) = arguments.trace_from.filter(|from| *from >= arguments.time) {
+            anyhow::bail!(
+                "nothing is traced from {from:?} on: --for ends the run after {:?}",
+                arguments.time
+            );
+        }
         possible(&arguments.seeded(arguments.seed).plan(&Neuron::default()))?;
     }
     match &arguments.seeds {

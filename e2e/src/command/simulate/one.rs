@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use neuron_e2e_simulation::{Neuron, plan_of, run_plan, smaller};
 use simulated_cluster::plan::Plan;
+use simulated_cluster::shrink::cut_off;
 use simulated_cluster::{RunOptions, STUCK, Summary};
 use simulator::trace::Sink;
 
@@ -121,7 +122,10 @@ fn options(arguments: &SimulateArguments, bar: &ProgressBar) -> anyhow::Result<R
 /// Keeps the plan of what failed, made smaller.
 fn failed(arguments: &SimulateArguments, plan: Option<Plan>, signature: &str, row: Row) -> Row {
     let until = Duration::from_secs(row.summary.seconds + 1);
-    let plan = plan.unwrap_or_else(|| plan_of(&arguments.seeded(arguments.seed), until));
+    let plan = match plan {
+        Some(plan) => cut_off(plan, until),
+        None => plan_of(&arguments.seeded(arguments.seed), until),
+    };
     let plan = if arguments.shrink_for.is_zero() {
         plan
     } else if signature.starts_with(STUCK) {

@@ -32,6 +32,8 @@ struct State {
     met: BTreeMap<&'static str, u64>,
     /// Requests that change something, by part.
     writes: BTreeMap<Arc<str>, u64>,
+    /// Requests that change nothing, by part.
+    reads: BTreeMap<Arc<str>, u64>,
 }
 
 impl Conditions {
@@ -110,6 +112,16 @@ impl Conditions {
     /// Requests that change something, by part.
     pub(crate) fn writes(&self) -> BTreeMap<Arc<str>, u64> {
         self.state().writes.clone()
+    }
+
+    /// Counts a request that changes nothing.
+    pub(crate) fn read(&self, part: &Arc<str>) {
+        *self.state().reads.entry(Arc::clone(part)).or_default() += 1;
+    }
+
+    /// Requests that change nothing, by part.
+    pub(crate) fn reads(&self) -> BTreeMap<Arc<str>, u64> {
+        self.state().reads.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

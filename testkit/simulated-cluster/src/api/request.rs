@@ -91,6 +91,7 @@ impl Call {
             }
             self.sent().await?
         } else {
+            way.api.conditions.read(&way.part);
             self.way.links[0].pass().await;
             self.arrives().await?
         };

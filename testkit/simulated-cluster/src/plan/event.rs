@@ -21,6 +21,7 @@ pub const FAULTS: &[&str] = &[
     "cache behind",
     "checkpoint garbled",
     "checkpoint lost",
+    "checkpoint older",
     "compaction",
     "cluster 409",
     "cluster 410",
@@ -44,6 +45,7 @@ pub const FAULTS: &[&str] = &[
     "request broken",
     "request late",
     "skew",
+    "sockets reset",
     "stale list",
     "watch ended",
     "watch lag",
@@ -61,7 +63,7 @@ pub struct Event {
 }
 
 /// Where a part is, or what a link leads from and to: `apiServer`, `scheduler` (kube-scheduler and the controllers), `control` (the
-/// suite's programs of the control plane), or a node by its place, from 0.
+/// suite's programs of the control plane), `secondControl`, or a node by its place, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Place {
@@ -71,6 +73,8 @@ pub enum Place {
     Scheduler,
     /// The host of the suite's programs of the control plane.
     Control,
+    /// The host of the second process of such a program, while there is one ([`What::Second`]).
+    SecondControl,
     /// A node.
     Node(usize),
 }
@@ -252,6 +256,14 @@ pub enum What {
         /// The node's place.
         node: usize,
     },
+    /// kubelet's next write of its checkpoint is undone at once, as where one of its own writes of an older state comes after it
+    /// (facts/kubernetes.md §7).
+    CheckpointOlder {
+        /// The node's place.
+        node: usize,
+        /// How long a write is waited for, in seconds.
+        seconds: u32,
+    },
     /// kubelet gives containers other ids than plugins prefer where there are any, as with a topology manager of another view.
     PreferencesIgnored {
         /// The node's place.
@@ -261,6 +273,11 @@ pub enum What {
     },
     /// Somebody clears kubelet's plugin folder: all is gone but kubelet's own socket and checkpoint.
     PluginFilesRemoved {
+        /// The node's place.
+        node: usize,
+    },
+    /// Every connection between the programs of a node breaks, with none of them ended.
+    SocketsReset {
         /// The node's place.
         node: usize,
     },
@@ -357,8 +374,10 @@ impl What {
             What::ForeignList { .. } => "foreign list".to_owned(),
             What::CheckpointLost { .. } => "checkpoint lost".to_owned(),
             What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),
+            What::CheckpointOlder { .. } => "checkpoint older".to_owned(),
             What::PreferencesIgnored { .. } => "preferences ignored".to_owned(),
             What::PluginFilesRemoved { .. } => "plugin files removed".to_owned(),
+            What::SocketsReset { .. } => "sockets reset".to_owned(),
             What::Device { fault, .. } => format!("device {fault}"),
             What::Machine { fault, .. } => format!("machine: {fault}"),
             What::Edit { what, .. } | What::EditPod { what, .. } => format!("edit {what}"),
@@ -372,6 +391,7 @@ impl fmt::Display for Place {
             Place::ApiServer => f.write_str("apiserver"),
             Place::Scheduler => f.write_str("scheduler"),
             Place::Control => f.write_str("control"),
+            Place::SecondControl => f.write_str("control-2"),
             Place::Node(place) => f.write_str(&super::node_name(*place)),
         }
     }

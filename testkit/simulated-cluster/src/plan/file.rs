@@ -113,7 +113,7 @@ impl Plan {
         };
         let no_place = |place: &Place| match place {
             Place::Node(place) => no_node(*place),
-            Place::ApiServer | Place::Scheduler | Place::Control => None,
+            Place::ApiServer | Place::Scheduler | Place::Control | Place::SecondControl => None,
         };
         match &event.what {
             What::Kill { on, .. }
@@ -127,7 +127,9 @@ impl Plan {
             What::Cut { from, to, .. } => no_place(from).or_else(|| no_place(to)),
             What::ForeignList { node }
             | What::CheckpointLost { node }
+            | What::SocketsReset { node }
             | What::CheckpointGarbled { node }
+            | What::CheckpointOlder { node, .. }
             | What::PluginFilesRemoved { node }
             | What::PreferencesIgnored { node, .. }
             | What::PowerLoss { node, .. }

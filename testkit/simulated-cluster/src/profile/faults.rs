@@ -37,8 +37,10 @@ pub(super) enum Kind {
     Device,
     ForeignList,
     CheckpointLost,
+    CheckpointOlder,
     PreferencesIgnored,
     PluginFilesRemoved,
+    SocketsReset,
     Edit,
     EditPod,
     Machine,
@@ -46,7 +48,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 24] = [
+    const ALL: [(Kind, u32); 26] = [
         (Kind::Kill, 4),
         (Kind::Stop, 2),
         (Kind::Freeze, 2),
@@ -66,8 +68,10 @@ impl Kind {
         (Kind::Device, 3),
         (Kind::ForeignList, 1),
         (Kind::CheckpointLost, 1),
+        (Kind::CheckpointOlder, 1),
         (Kind::PreferencesIgnored, 1),
         (Kind::PluginFilesRemoved, 1),
+        (Kind::SocketsReset, 1),
         (Kind::Edit, 2),
         (Kind::EditPod, 2),
         (Kind::Machine, 2),
@@ -168,10 +172,12 @@ impl Generated {
             }
             Kind::ForeignList => return self.monitor(draws, at, seconds),
             Kind::CheckpointLost => Some(What::CheckpointLost { node: self.node(draws) }),
+            Kind::CheckpointOlder => Some(What::CheckpointOlder { node: self.node(draws), seconds }),
             Kind::PreferencesIgnored => {
                 Some(What::PreferencesIgnored { node: self.node(draws), seconds: seconds.min(120) })
             }
             Kind::PluginFilesRemoved => Some(What::PluginFilesRemoved { node: self.node(draws) }),
+            Kind::SocketsReset => Some(What::SocketsReset { node: self.node(draws) }),
             Kind::EditPod => return self.edit_pods(draws, at),
             Kind::Machine => return self.machine(draws, at, seconds),
             Kind::Edit => {
@@ -193,8 +199,26 @@ impl Generated {
             let what = What::Freeze { part: part.clone(), on, seconds: seconds.min(120) };
             events.push(Event { at, what });
         }
+        if on == Place::Control {
+            events.extend(self.second_is_apart(draws, at, seconds));
+        }
         events.push(Event { at: at + 1, what: What::Second { part, on, seconds } });
         events
+    }
+
+    /// Half of the second processes of the control plane see another cluster than the first, or less of it.
+    fn second_is_apart(&self, draws: &mut Rng, at: u64, seconds: u32) -> Option<Event> {
+        let (on, to) = (Place::SecondControl, Place::ApiServer);
+        let (both, reset) = (draws.u8(..3) > 0, draws.bool());
+        let later = draws.u32(..seconds);
+        let seconds = seconds - later;
+        let what = match draws.u8(..6) {
+            0 => What::Cut { from: on, to, both, reset, seconds },
+            1 => What::Cut { from: Place::Scheduler, to: on, both, reset, seconds },
+            2 => What::WatchLag { on, milliseconds: draws.u32(100..=60_000), seconds },
+            _ => return None,
+        };
+        Some(Event { at: at + 1 + u64::from(later) * 1000, what })
     }
 
     /// How long a fault lasts that is over in time; none where there is no time left.

@@ -13,7 +13,7 @@ use kubelet_api::podresources::v1::ListPodResourcesRequest;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::unix::connect_by;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::checkpoint::{CHECKPOINT, checkpoint};
 use super::{World, locked};
@@ -25,6 +25,8 @@ use crate::suite::DeviceFault;
 
 /// How long a part that is to be killed before one of its next polls may have none, in seconds.
 const KILLED_WITHIN: u32 = 60;
+/// Time between two looks at whether kubelet has written its checkpoint.
+const WRITE_SEEN: Duration = Duration::from_millis(10);
 
 impl World {
     /// Carries out an event at its time. `began` is the beginning of the simulation.
@@ -86,6 +88,12 @@ impl World {
             What::CheckpointLost { node } => self.lose_checkpoint(node),
             What::PreferencesIgnored { node, seconds } => return self.ignore_preferences(node, seconds),
             What::PluginFilesRemoved { node } => self.remove_plugin_files(node),
+            What::SocketsReset { node } => self.reset_sockets(node),
+            What::CheckpointOlder { node, seconds } => {
+                self.undo_next_write(node, seconds);
+                // It is counted when it happens.
+                return false;
+            }
             What::CheckpointGarbled { node } => return self.garble_checkpoint(node),
             What::Second { part, on, seconds } => return self.second(&part, on, seconds),
             What::Skew { part, on, milliseconds } => {
@@ -239,6 +247,14 @@ impl World {
         self.parts_at(Place::Node(node)).iter().for_each(|part| part.is_disturbed());
     }
 
+    fn reset_sockets(&self, node: usize) {
+        let place = Place::Node(node);
+        let host = self.host(place);
+        self.simulation.reset_connections(host, host);
+        // kubelet loses the plugin, which has to register again.
+        self.parts_at(place).iter().for_each(|part| part.is_disturbed());
+    }
+
     /// Whether there was one.
     fn garble_checkpoint(&self, place: usize) -> bool {
         let (files, file) = (self.host(Place::Node(place)).files(), checkpoint());
@@ -253,6 +269,24 @@ impl World {
             self.watcher.state().truth.garbled.insert(node.name.clone(), now);
         }
         garbled.is_ok()
+    }
+
+    fn undo_next_write(self: &Arc<Self>, place: usize, seconds: u32) {
+        let world = Arc::clone(self);
+        let until = Instant::now() + Duration::from_secs(seconds.into());
+        self.spawn(async move {
+            let (files, file) = (world.host(Place::Node(place)).files(), checkpoint());
+            let Ok(before) = files.read(&file) else { return };
+            while files.read(&file).is_ok_and(|now| now == before) && Instant::now() < until {
+                sleep(WRITE_SEEN).await;
+            }
+            let Some(node) = world.nodes.get(place).filter(|_| Instant::now() < until) else { return };
+            if files.read(&file).is_ok() && files.write(&file, before).is_ok() {
+                let now = world.simulation.elapsed();
+                world.watcher.state().truth.garbled.insert(node.name.clone(), now);
+                *locked(&world.fault_counts).entry("checkpoint older".to_owned()).or_default() += 1;
+            }
+        });
     }
 
     /// Whether the node has a kubelet.

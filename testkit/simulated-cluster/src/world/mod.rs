@@ -44,7 +44,7 @@ pub(crate) struct World {
     scheduler_host: Host,
     control: Host,
     /// Where a second process of a control plane's program runs.
-    other_control: Host,
+    second_control: Host,
     api_server: Host,
     pub(crate) nodes: Vec<Node>,
     node_hosts: Vec<Host>,
@@ -79,7 +79,7 @@ impl World {
         let api = ApiServer::new(Clock::of_runtime()).with_version(version);
         let (api_server, scheduler_host) = (simulation.host("apiserver"), simulation.host("scheduler"));
         let control = simulation.host("control");
-        let other_control = simulation.host("control-2");
+        let second_control = simulation.host("control-2");
         let (mut nodes, mut node_hosts) = (Vec::new(), Vec::new());
         for (place, node) in plan.nodes.iter().enumerate() {
             let host = simulation.host(&node_name(place));
@@ -110,7 +110,7 @@ impl World {
             harness,
             scheduler_host,
             control,
-            other_control,
+            second_control,
             api_server,
             nodes,
             node_hosts,
@@ -134,7 +134,7 @@ impl World {
         for program in self.suite.programs() {
             if let Some(port) = program.port {
                 let backends =
-                    [&self.control, &self.other_control].map(|host| SocketAddrV4::new(host.ip(), port));
+                    [&self.control, &self.second_control].map(|host| SocketAddrV4::new(host.ip(), port));
                 self.simulation.set_service(SocketAddrV4::new(SERVICE, port), backends.into());
             }
             let places: Vec<Place> = match program.runs_on {
@@ -163,7 +163,7 @@ impl World {
             let client = world.client(&process, place, Whose::Suite);
             let node = match place {
                 Place::Node(place) => world.nodes.get(place),
-                Place::ApiServer | Place::Scheduler | Place::Control => None,
+                Place::ApiServer | Place::Scheduler | Place::Control | Place::SecondControl => None,
             };
             world.suite.run(Start {
                 program,
@@ -206,14 +206,6 @@ impl World {
         })
     }
 
-    /// The host of a second process beside the one at a place.
-    pub(crate) fn host_beside(&self, place: Place) -> &Host {
-        match place {
-            Place::Control => &self.other_control,
-            Place::ApiServer | Place::Scheduler | Place::Node(_) => self.host(place),
-        }
-    }
-
     /// A way to the API server for a process at a place.
     pub(crate) fn client(&self, process: &Process, place: Place, whose: Whose) -> kube::Client {
         let (here, there) = (self.host(place), &self.api_server);
@@ -232,6 +224,7 @@ impl World {
             Place::ApiServer => &self.api_server,
             Place::Scheduler => &self.scheduler_host,
             Place::Control => &self.control,
+            Place::SecondControl => &self.second_control,
             // `Plan::problem` has looked that there is one.
             Place::Node(place) => self.node_hosts.get(place).unwrap_or(&self.control),
         }

@@ -27,8 +27,6 @@ pub(super) struct Part {
     pub(super) place: Place,
     start: PartStart,
     watcher: Arc<Watcher>,
-    /// Whether it runs beside another one.
-    is_second: bool,
     running: Mutex<Vec<Process>>,
     /// Asks what runs of it to end.
     shutdown: Mutex<CancellationToken>,
@@ -45,7 +43,6 @@ impl Part {
             place,
             start,
             watcher,
-            is_second: false,
             running: Mutex::default(),
             shutdown: Mutex::default(),
             held_back: watch::Sender::new(0),
@@ -57,7 +54,7 @@ impl Part {
     pub(super) fn full_name(&self) -> String {
         match self.place {
             Place::Node(_) => format!("{}/{}", self.name, self.place),
-            Place::ApiServer | Place::Scheduler | Place::Control => self.name.clone(),
+            Place::ApiServer | Place::Scheduler | Place::Control | Place::SecondControl => self.name.clone(),
         }
     }
 
@@ -74,8 +71,7 @@ impl Part {
 
     /// Runs one process of it to its end.
     pub(super) async fn run(&self, world: &World) {
-        let host = if self.is_second { world.host_beside(self.place) } else { world.host(self.place) };
-        let process = host.process(&self.full_name());
+        let process = world.host(self.place).process(&self.full_name());
         process.set_skew(*locked(&self.skew));
         locked(&self.running).push(process.clone());
         self.is_disturbed();
@@ -125,10 +121,8 @@ impl Part {
 
     /// Another one of it, which nobody starts again.
     pub(super) fn beside(&self) -> Self {
-        Self {
-            is_second: true,
-            ..Self::new(&self.name, self.place, Arc::clone(&self.start), Arc::clone(&self.watcher))
-        }
+        let place = if self.place == Place::Control { Place::SecondControl } else { self.place };
+        Self::new(&self.name, place, Arc::clone(&self.start), Arc::clone(&self.watcher))
     }
 
     /// Whether a process of it runs.

@@ -13,6 +13,8 @@ use crate::observer::Violation;
 const MOST: Activity = Activity { polls: 15_000, log_lines: 30, starts: 0, kills: 0, kills_by_poll: 0 };
 /// Requests that change something which one part may send meanwhile.
 const MOST_WRITES: u64 = 40;
+/// Requests that change nothing which one part may send meanwhile: watches end, and are begun again, by themselves.
+const MOST_READS: u64 = 60;
 /// Lines more for each pod that waits: it is tried again, and refused again, whenever another one ends.
 const LOG_LINES_OF_WAITING: u64 = 10;
 /// Lines, and requests, more for each pod that is bound meanwhile, as an owner makes a new one for each that ends.
@@ -23,6 +25,8 @@ pub(super) struct Before {
     activity: BTreeMap<String, Activity>,
     /// Requests that changed something, by part.
     writes: BTreeMap<Arc<str>, u64>,
+    /// Requests that changed nothing, by part.
+    reads: BTreeMap<Arc<str>, u64>,
     /// UIDs of pods that waited.
     waiting: BTreeSet<String>,
     /// Pods that were bound.
@@ -35,6 +39,7 @@ impl World {
         Before {
             activity: self.simulation.activity(),
             writes: self.conditions.writes(),
+            reads: self.conditions.reads(),
             waiting: self.waiting_pods(),
             placed: self.watcher.state().counts.placed,
         }
@@ -42,7 +47,7 @@ impl World {
 
     /// Judges whether it was quiet since.
     pub(super) fn judge_quiet(&self, before: &Before) {
-        let writes = self.conditions.writes();
+        let (writes, reads) = (self.conditions.writes(), self.conditions.reads());
         // One that waited may have been placed since.
         let waiting = before.waiting.union(&self.waiting_pods()).count() as u64;
         let bound = self.watcher.state().counts.placed - before.placed;
@@ -55,12 +60,13 @@ impl World {
             if self.suite.programs().iter().all(|program| program.name != kind) {
                 continue;
             }
-            let written =
+            let sent =
                 |counts: &BTreeMap<Arc<str>, u64>| counts.get(part.as_str()).copied().unwrap_or_default();
             for (what, did, most) in [
                 ("polls", now.polls - then.polls, MOST.polls),
                 ("log lines", now.log_lines - then.log_lines, most_log_lines),
-                ("writes", written(&writes) - written(&before.writes), most_writes),
+                ("writes", sent(&writes) - sent(&before.writes), most_writes),
+                ("reads", sent(&reads) - sent(&before.reads), MOST_READS + OF_BOUND * bound),
             ] {
                 if did > most {
                     self.watcher.violation(Violation {

@@ -1,9 +1,14 @@
-//! Makes a plan that fails smaller, for as long as the same goes wrong: fewer kills, events, pods and nodes, less time, fewer ways
-//! in which things go wrong by chance.
+//! Makes a plan that fails smaller, for as long as the same goes wrong: fewer kills, events, pods, containers and nodes, less time,
+//! faults that last less long, fewer ways in which things go wrong by chance.
+
+mod weaker;
+mod without_node;
 
 use std::time::{Duration, Instant};
 
-use crate::plan::{ApiRates, Event, EventSource, Place, Plan, Settings, What, node_name};
+use self::weaker::weaker;
+use self::without_node::{part_without_node, without_node};
+use crate::plan::{ApiRates, Event, EventSource, Plan, Settings, What};
 
 /// A plan being made smaller.
 pub struct Shrinker<F> {
@@ -32,8 +37,15 @@ pub fn written_down(plan: &Plan, source: &mut dyn EventSource, until: Duration) 
             break;
         }
     }
+    cut_off(Plan { events, ..plan.clone() }, until)
+}
+
+/// The plan without what happens after `until`.
+pub fn cut_off(mut plan: Plan, until: Duration) -> Plan {
+    plan.events.retain(|event| event.time() <= until);
     // The violation may come a moment after the last event.
-    Plan { events, seconds: plan.seconds.min(until.as_secs() + 2), ..plan.clone() }
+    plan.seconds = plan.seconds.min(until.as_secs() + 2);
+    plan
 }
 
 /// Makes a plan smaller for at most `time`, in real time. `fails` runs a plan and says whether the same goes wrong.
@@ -50,6 +62,7 @@ pub fn shrink(plan: Plan, time: Duration, fails: impl FnMut(&Plan) -> bool) -> S
         shrinker.fewer_nodes();
         shrinker.calmer();
         shrinker.sooner();
+        shrinker.weaker();
         if shrinker.plan == before || shrinker.is_late() {
             return Shrunk { plan: shrinker.plan, tried: shrinker.tried };
         }
@@ -148,6 +161,23 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
         }
     }
 
+    /// Has what happens last less long, come less often or be of fewer containers.
+    fn weaker(&mut self) {
+        for place in 0..self.plan.events.len() {
+            while let Some(smaller) = self.plan.events.get(place).map(weaker) {
+                let of = |event| {
+                    let mut plan = self.plan.clone();
+                    plan.events[place] = event;
+                    plan
+                };
+                let smaller: Vec<Plan> = smaller.into_iter().map(of).collect();
+                if !smaller.into_iter().any(|smaller| self.takes(smaller)) {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Has everything happen sooner.
     fn sooner(&mut self) {
         for place in 0..self.plan.events.len() {
@@ -186,63 +216,6 @@ const CALMER: [fn(&mut Settings); 17] = [
     |settings| settings.restart_milliseconds = Settings::default().restart_milliseconds,
     |settings| settings.programs.clear(),
 ];
-
-/// Whether there is the part of a kill without a node; its name is then that of what is left.
-fn part_without_node(part: &mut String, gone: usize, nodes: usize) -> bool {
-    let Some((kind, node)) = part.split_once('/') else { return true };
-    if node == node_name(gone) {
-        return false;
-    }
-    if let Some(after) = (gone + 1..nodes).find(|after| node == node_name(*after)) {
-        *part = format!("{kind}/{}", node_name(after - 1));
-    }
-    true
-}
-
-/// Whether the event can happen without a node; its nodes' places are then those of what is left.
-fn without_node(what: &mut What, gone: usize) -> bool {
-    let there = |place: &mut usize| {
-        let stays = *place != gone;
-        *place -= usize::from(*place > gone);
-        stays
-    };
-    let at = |place: &mut Place| match place {
-        Place::Node(place) => there(place),
-        Place::ApiServer | Place::Scheduler | Place::Control => true,
-    };
-    match what {
-        What::Kill { on, .. }
-        | What::Stop { on, .. }
-        | What::Freeze { on, .. }
-        | What::Away { on, .. }
-        | What::Second { on, .. }
-        | What::Skew { on, .. }
-        | What::CacheBehind { on, .. }
-        | What::WatchLag { on, .. } => at(on),
-        What::Cut { from, to, .. } => at(from) & at(to),
-        What::ForeignList { node }
-        | What::CheckpointLost { node }
-        | What::CheckpointGarbled { node }
-        | What::PluginFilesRemoved { node }
-        | What::PreferencesIgnored { node, .. }
-        | What::PowerLoss { node, .. }
-        | What::ReplaceNode { node, .. }
-        | What::Device { node, .. }
-        | What::Machine { node, .. }
-        | What::Edit { node, .. } => there(node),
-        What::Create { .. }
-        | What::Delete { .. }
-        | What::Job { .. }
-        | What::StatefulSet { .. }
-        | What::DeleteOwner { .. }
-        | What::ApiDown { .. }
-        | What::Compact
-        | What::ApiFaults { .. }
-        | What::ClusterApiFaults { .. }
-        | What::EditPod { .. }
-        | What::Rest { .. } => true,
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -298,6 +271,13 @@ mod tests {
         ];
         assert_eq!((shrunk.events.as_slice(), shrunk.nodes.len()), (expected.as_slice(), 1));
         assert_eq!((shrunk.settings.link_loss, shrunk.settings.adversarial), (0.5, false));
+    }
+
+    #[test]
+    fn what_comes_after_the_failure_is_cut_off() {
+        let cut = cut_off(plan(), Duration::from_secs(250));
+        assert_eq!((cut.events.len(), cut.seconds), (2, 252));
+        assert_eq!(cut_off(plan(), Duration::from_secs(9999)), plan());
     }
 
     #[test]
