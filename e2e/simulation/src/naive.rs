@@ -14,7 +14,7 @@ use crate::device_models::may_run_on;
 use crate::judge::counts;
 use crate::machine::Machine;
 
-/// Containers of a pod that may ask for hardware (docs/architecture.md §4).
+/// Containers of a pod that may ask for hardware, by what the extender answers to more.
 pub(crate) const MOST_CONTAINERS: usize = 128;
 
 /// Sets that one search takes at most, as its first ones, its second ones ..

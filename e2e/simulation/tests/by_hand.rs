@@ -112,10 +112,11 @@ fn a_plugin_whose_sockets_are_reset_is_offered_again_and_a_checkpoint_that_is_ol
         (120, What::CheckpointOlder { node: 0, seconds: 60 }),
         (130, pod("unwritten", 2)),
         (140, kill_plugin()),
-        (200, pod("rest", 28)),
+        (200, pod("half", 16)),
+        (201, pod("quarter", 8)),
     ];
     let summary = run("trn1.32xlarge", events);
-    assert_eq!((summary.placed, summary.refused), (3, 0));
+    assert_eq!((summary.placed, summary.refused), (4, 0));
     assert_eq!((summary.faults["sockets reset"], summary.faults["checkpoint older"]), (1, 1));
 }
 
@@ -125,7 +126,7 @@ fn a_second_extender_that_sees_nothing_does_no_harm() {
         What::Cut { from: Place::SecondControl, to: Place::ApiServer, both: true, reset: true, seconds: 200 };
     let second = What::Second { part: "extender".to_owned(), on: Place::Control, seconds: 240 };
     let mut events = vec![(60, second), (100, cut)];
-    events.extend((0..8u8).map(|number| (110 + u64::from(number) * 10, pod(&format!("p{number}"), 4))));
+    events.extend((0..4u8).map(|number| (110 + u64::from(number) * 20, pod(&format!("p{number}"), 8))));
     let summary = run("trn1.32xlarge", events);
-    assert_eq!((summary.placed, summary.faults["cut with reset"]), (8, 1));
+    assert_eq!((summary.placed, summary.faults["cut with reset"]), (4, 1));
 }

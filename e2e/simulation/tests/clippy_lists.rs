@@ -26,7 +26,7 @@ const OF_THE_MACHINE: [&str; 10] = [
     "std::path::",
     "jiff::",
     "tokio::task::spawn",
-    "tokio::task::JoinSet",
+    "tokio::task::JoinSet::",
     "tokio_util::task::TaskTracker::spawn",
     "std::hash::RandomState",
 ];

@@ -222,7 +222,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{NodePlan, PLAN_VERSION};
+    use crate::plan::{NodePlan, PLAN_VERSION, Place};
 
     fn plan() -> Plan {
         let pod = |name: &str| json!({"metadata": {"name": name}});
