@@ -130,3 +130,28 @@ fn a_second_extender_that_sees_nothing_does_no_harm() {
     let summary = run("trn1.32xlarge", events);
     assert_eq!((summary.placed, summary.faults["cut with reset"]), (4, 1));
 }
+
+#[test]
+fn what_only_a_record_says_of_a_container_is_no_wrong_text() {
+    let asks = |name: &str, resource: &str| {
+        let limits = json!({format!("aws.amazon.com/{resource}"): "1"});
+        json!({"name": name, "image": "neuron-workload", "resources": {"limits": limits}})
+    };
+    let mut init = asks("init", "neuron");
+    init["args"] = json!(["--for", "1s"]);
+    let spec = json!({
+        "initContainers": [init], "containers": [asks("main", "neuroncore")], "schedulerName": "my-scheduler"
+    });
+    let pod_of_two =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "forgotten"}, "spec": spec});
+    let events = vec![
+        (60, What::Create { pods: vec![pod_of_two] }),
+        // kubelet, which knows nothing of it any more, starts its containers without asking the plugin.
+        (120, What::CheckpointLost { node: 0 }),
+        (121, What::PowerLoss { node: 0, seconds: 5 }),
+        (300, pod("all", 32)),
+    ];
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!(summary.placed, 1);
+    assert!(summary.judged["texts of kubelets that have forgotten a container"] > 0, "{:#?}", summary.judged);
+}

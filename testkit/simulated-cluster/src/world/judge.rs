@@ -168,6 +168,13 @@ impl World {
             self.watcher.state().judged("texts of a cluster that had changed lately", waiting.len());
             return Vec::new();
         }
+        // What only a record says, of a container that kubelet has forgotten, counts as held all the same.
+        let names_all =
+            |node: &&&super::Node| truth.live_on(&node.name).all(|pod| self.watcher.names_all_of(pod));
+        if !up.iter().all(|node| names_all(&node)) {
+            self.watcher.state().judged("texts of kubelets that have forgotten a container", waiting.len());
+            return Vec::new();
+        }
         self.watcher.state().judged("texts", waiting.len());
         let nodes: Vec<NodeTruth<'_>> = up.iter().map(|node| self.truth_of(truth, node)).collect();
         let found = waiting.into_iter().filter_map(|pod| {
