@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use neuron_e2e_simulation::{Neuron, known, run_plan};
-use serde_json::json;
+use serde_json::{Value, json};
 use simulated_cluster::plan::{Event, Place, Plan, What};
 use simulated_cluster::profile::Profile;
 use simulated_cluster::{RunOptions, Seeded, Summary};
@@ -133,25 +133,27 @@ fn a_second_extender_that_sees_nothing_does_no_harm() {
 
 #[test]
 fn what_only_a_record_says_of_a_container_is_no_wrong_text() {
-    let asks = |name: &str, resource: &str| {
-        let limits = json!({format!("aws.amazon.com/{resource}"): "1"});
+    let asks = |name: &str, resource: &str, count: &str| {
+        let limits = json!({format!("aws.amazon.com/{resource}"): count});
         json!({"name": name, "image": "neuron-workload", "resources": {"limits": limits}})
     };
-    let mut init = asks("init", "neuron");
+    let made = |name: &str, inits: &[Value], app: Value| {
+        let spec = json!({"initContainers": inits, "containers": [app], "schedulerName": "my-scheduler"});
+        What::Create {
+            pods: vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})],
+        }
+    };
+    let mut init = asks("init", "neuron", "1");
     init["args"] = json!(["--for", "1s"]);
-    let spec = json!({
-        "initContainers": [init], "containers": [asks("main", "neuroncore")], "schedulerName": "my-scheduler"
-    });
-    let pod_of_two =
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "forgotten"}, "spec": spec});
     let events = vec![
-        (60, What::Create { pods: vec![pod_of_two] }),
-        // kubelet, which knows nothing of it any more, starts its containers without asking the plugin.
-        (120, What::CheckpointLost { node: 0 }),
-        (121, What::PowerLoss { node: 0, seconds: 5 }),
-        (300, pod("all", 32)),
+        (60, made("forgotten", &[init], asks("main", "neuroncore", "1"))),
+        // The new machine's kubelet knows nothing of it, and starts its init container without asking the plugin.
+        (120, What::ReplaceNode { node: 0, seconds: 7 }),
+        (300, made("half", &[], asks("main", "neuron", "8"))),
+        // kube-scheduler counts cores and devices apart: the extender says that not so many cores are free.
+        (320, made("waits", &[], asks("main", "neuroncore", "16"))),
     ];
     let summary = run("trn1.32xlarge", events);
-    assert_eq!(summary.placed, 1);
+    assert_eq!(summary.placed, 2);
     assert!(summary.judged["texts of kubelets that have forgotten a container"] > 0, "{:#?}", summary.judged);
 }
