@@ -16,7 +16,7 @@ use runtime::{System, reached};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::allocation::cdi::{check_runtime, write_cdi};
+use crate::allocation::cdi::{CdiError, check_runtime, keep_cdi, write_cdi};
 use crate::allocation::engine::Engine;
 use crate::allocation::injection::DeviceInjection;
 use crate::config::Config;
@@ -180,6 +180,7 @@ impl Plugin {
         if parts.beside(stop, found).await?.is_none() {
             return Ok(());
         }
+        self.keep_names(parts, stop);
         if let Some(namespace) = &self.config.lease_namespace {
             let (system, client, status) =
                 (self.system.clone(), self.client.clone(), Arc::clone(&self.status));
@@ -237,6 +238,24 @@ impl Plugin {
             sleep(*poll).await;
         }
         self.status.fine(CDI);
+    }
+
+    /// Whoever clears the runtime's folder takes the devices of the next container with it.
+    fn keep_names(&self, parts: &mut Parts, stop: &CancellationToken) {
+        let machine = self.engine.machine();
+        let Some(machine) = machine.filter(|_| self.config.device_injection == DeviceInjection::Cdi) else {
+            return;
+        };
+        let Config { cdi_dir, root, poll, .. } = self.config.clone();
+        let (system, status, stop) = (self.system.clone(), Arc::clone(&self.status), stop.clone());
+        parts.spawn(CDI, async move {
+            let tell = |written: Result<(), CdiError>| match written {
+                Ok(()) => status.fine(CDI),
+                Err(error) => status.problem(CDI, &error.to_string()),
+            };
+            let keep = keep_cdi(&system, (&cdi_dir, &root), &machine.topology, poll, tell);
+            stop.run_until_cancelled(keep).await;
+        });
     }
 
     async fn find_devices(&self) {

@@ -1,14 +1,16 @@
 //! Devices by the names of the Container Device Interface: the answer to Allocate has the names, and a file that is written before the
 //! plugin registers tells the container runtime what they are. Called by `allocate` and `run`.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kubelet_api::deviceplugin::v1beta1::{CdiDevice, ContainerAllocateResponse};
 use neuron_core::topology::Topology;
-use runtime::System;
+use runtime::{System, reached};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::hardware::device_files::device_node;
 
@@ -85,6 +87,25 @@ pub async fn write_cdi(
         system.replace(&path, described(root, topology).to_string().into_bytes()).await
     };
     written.await.map_err(|source| CdiError { path, source })
+}
+
+/// Writes the file again where somebody has removed it, at a look every `poll`. Never returns.
+pub async fn keep_cdi(
+    system: &System,
+    (folder, root): (&Path, &Path),
+    topology: &Topology,
+    poll: Duration,
+    tell: impl Fn(Result<(), CdiError>),
+) {
+    let path = folder.join(FILE);
+    loop {
+        sleep(poll).await;
+        // What cannot be looked at may be there.
+        if matches!(system.status(&path).await, Err(error) if error.kind() == ErrorKind::NotFound) {
+            reached("plugin: device names written again");
+            tell(write_cdi(system, folder, root, topology).await);
+        }
+    }
 }
 
 /// Every device, under each number that it can have inside a container: as many as there are lower ones may come before it. Those of

@@ -178,6 +178,18 @@ impl Ledger {
         self.waiting(slots, asked.resource, asked.count).collect()
     }
 
+    /// Whether a container that asks under both names may be the one that asks, or another one: then its numbers cannot be counted over
+    /// all that it has, and kubelet drops one of two device nodes of one path without a word.
+    pub fn is_open_who_asks_for_both(&self, slots: &[Slot], asked: &Asked) -> bool {
+        let is_of = |one: &Slot, other: &Slot| one.uid == other.uid && one.container == other.container;
+        let asking = self.asking(slots, asked);
+        let other_name =
+            |asks: &&Slot| slots.iter().find(|slot| is_of(slot, asks) && slot.resource != asks.resource);
+        let Some(other) = asking.iter().find_map(other_name) else { return false };
+        let mut all = asking.iter().copied().chain(self.waiting(slots, other.resource, other.count));
+        all.any(|slot| !is_of(slot, other))
+    }
+
     /// The slots that ask for so many and wait for them, the likeliest first: kubelet asks for the containers of one pod one right
     /// after another.
     fn waiting<'a>(

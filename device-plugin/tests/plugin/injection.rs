@@ -46,6 +46,18 @@ async fn devices_are_named_for_the_container_runtime_before_anybody_is_given_one
 }
 
 #[tokio::test]
+async fn names_that_somebody_removes_are_written_again() {
+    let (node, folder) = node_with_names().await;
+    let kubelet = ManualKubelet::start(&node);
+    let _plugin = node.plugin();
+    kubelet.registered(1).await;
+    let file = folder.join("aws.amazon.com-neuron.json");
+    let before = fs::read(&file).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    eventually("the file", async || fs::read(&file).ok().filter(|again| *again == before)).await;
+}
+
+#[tokio::test]
 async fn where_the_names_cannot_be_written_nobody_is_offered_devices_and_healthz_says_why() {
     let (mut node, folder) = node_with_names().await;
     let (address, kubelet) = (node.listen(), ManualKubelet::start(&node));

@@ -24,6 +24,7 @@ mod pod_resources;
 mod preference;
 mod process;
 mod registration;
+mod renumbering;
 mod report_time;
 mod sizes;
 mod system;

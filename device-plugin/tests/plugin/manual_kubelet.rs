@@ -136,7 +136,17 @@ impl ManualKubelet {
     }
 
     pub(crate) async fn devices(&self) -> DevicePluginClient<Channel> {
-        let socket = self.node_dir.join("device-plugins").join(self.sockets().pop().unwrap());
+        self.plugin_of(NEURON).await
+    }
+
+    /// The plugin that serves a resource, once there is one.
+    pub(crate) async fn plugin_of(&self, resource: &str) -> DevicePluginClient<Channel> {
+        let mut registered = self.registered.subscribe();
+        let is_of = |(name, _): &&(String, String)| name == resource;
+        let all = registered.wait_for(|all| all.iter().any(|one| is_of(&one)));
+        let all = within(resource, all).await.unwrap().clone();
+        let (_, socket) = all.iter().rfind(is_of).unwrap();
+        let socket = self.node_dir.join("device-plugins").join(socket);
         DevicePluginClient::new(connect(&socket).await.unwrap())
     }
 
@@ -204,7 +214,7 @@ impl ManualKubelet {
     }
 }
 
-fn request(ids: &[String]) -> AllocateRequest {
+pub(crate) fn request(ids: &[String]) -> AllocateRequest {
     AllocateRequest { container_requests: vec![ContainerAllocateRequest { devices_ids: ids.to_vec() }] }
 }
 

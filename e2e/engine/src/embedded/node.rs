@@ -230,7 +230,7 @@ fn has_allocatable(node: &Node, resource: &str) -> bool {
 /// The machine of a scenario's node.
 fn blueprint(host: &Host, spec: &NodeSpec, catalog: &CatalogSource) -> anyhow::Result<Blueprint> {
     let instance_id = Some(format!("i-{}", host.name()));
-    let machine =
-        MachineSpec { instance_type: spec.instance_type.clone(), lnc: spec.lnc, instance_id, driver: None };
+    let NodeSpec { instance_type, lnc, driver, .. } = spec.clone();
+    let machine = MachineSpec { instance_type, lnc, instance_id, driver };
     Blueprint::of(&machine, catalog.types()).with_context(|| format!("machine of {}", host.name()))
 }

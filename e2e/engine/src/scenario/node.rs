@@ -14,6 +14,9 @@ pub struct NodeSpec {
     /// Physical cores per logical core, 1 or 2; the type's default if not given.
     #[serde(default)]
     pub lnc: Option<u8>,
+    /// The driver's line, as `fake-neuron up --driver` takes it; the type's own if not given.
+    #[serde(default)]
+    pub driver: Option<String>,
     /// What the node's instance-type label says; the hardware's type if not given, no label if empty.
     #[serde(default)]
     pub label: Option<String>,
@@ -31,6 +34,7 @@ impl NodeSpec {
         Self {
             instance_type: instance_type.to_owned(),
             lnc: None,
+            driver: None,
             label: None,
             files: BTreeMap::new(),
             without_plugin: false,

@@ -16,6 +16,7 @@ use super::plugin::PLUGIN_LABEL;
 // What fake-neuron reads of its node and answers (deploy/fake-neuron.yml).
 const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
 const LNC: &str = "neuron-e2e/lnc";
+const DRIVER: &str = "neuron-e2e/driver";
 const DEVICES: &str = "neuron-e2e/devices";
 const FILES: &str = "neuron-e2e/files";
 const GENERATION: &str = "neuron-e2e/generation";
@@ -45,6 +46,7 @@ impl KindCluster {
                             names::NODE_REPORT: null,
                             INSTANCE_TYPE: spec.instance_type,
                             LNC: spec.lnc.map(|lnc| lnc.to_string()),
+                            DRIVER: spec.driver,
                             DEVICES: null,
                             FILES: files,
                             GENERATION: generation,
@@ -87,7 +89,7 @@ impl KindCluster {
                     "spec": {"unschedulable": true},
                     "metadata": {
                         "labels": {names::INSTANCE_TYPE_LABEL: null, PLUGIN_LABEL: "off"},
-                        "annotations": {INSTANCE_TYPE: null, LNC: null, DEVICES: null, FILES: null},
+                        "annotations": {INSTANCE_TYPE: null, LNC: null, DRIVER: null, DEVICES: null, FILES: null},
                     },
                 }),
             )

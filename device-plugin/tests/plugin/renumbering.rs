@@ -1,0 +1,56 @@
+//! Numbers from 0 inside containers that may ask under both names: kubelet drops one of two device nodes of one path.
+
+use neuron_device_plugin::Numbering;
+use serde_json::json;
+
+use crate::manual_kubelet::{ManualKubelet, node_object, request};
+use crate::node::{Node, asks};
+
+/// A node whose plugin counts from 0.
+fn renumbering() -> Node {
+    let mut node = Node::new("trn1.32xlarge");
+    node.config.container_numbering = Numbering::Renumbered;
+    node
+}
+
+/// A container that asks for two cores, and for a device beside them.
+fn asks_for_both() -> serde_json::Value {
+    let limits = json!({"aws.amazon.com/neuroncore": "2", "aws.amazon.com/neuron": "1"});
+    json!({"containers": [{"name": "main", "image": "none", "resources": {"limits": limits, "requests": limits}}]})
+}
+
+#[tokio::test]
+async fn a_container_that_asks_under_both_names_is_numbered_over_all_that_it_has() {
+    let node = renumbering();
+    let (_kubelet, _plugin) = (node.kubelet().await, node.plugin());
+    node.shows("aws.amazon.com/neuroncore", 32).await;
+    node.shows("aws.amazon.com/neuron", 16).await;
+    node.place("both", asks_for_both(), &[("main", "5", "12,13")]).await;
+    node.phase("both", "Running").await;
+    let mut inside: Vec<_> =
+        node.started("both", "main").devices.into_iter().map(|device| device.container_path).collect();
+    inside.sort();
+    assert_eq!(inside, ["/dev/neuron0", "/dev/neuron1"]);
+    assert_eq!(node.started("both", "main").env["NEURON_RT_VISIBLE_CORES"], "2,3");
+}
+
+#[tokio::test]
+async fn where_pods_that_wait_differ_in_it_the_hosts_numbers_are_given() {
+    let node = renumbering();
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    let _plugin = node.plugin();
+    // Both wait for two cores when the plugin is asked.
+    node.place("both", asks_for_both(), &[("main", "5", "12,13")]).await;
+    node.place("cores", asks("neuroncore", 2), &[("main", "", "4,5")]).await;
+    let mut inside = Vec::new();
+    for (resource, ids) in [("neuroncore", vec!["neuroncore12", "neuroncore13"]), ("neuron", vec!["neuron5"])]
+    {
+        let mut plugin = kubelet.plugin_of(&format!("aws.amazon.com/{resource}")).await;
+        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+        let answer = plugin.allocate(request(&ids)).await.unwrap().into_inner();
+        let devices = &answer.container_responses[0].devices;
+        inside.extend(devices.iter().map(|device| device.container_path.clone()));
+    }
+    assert_eq!(inside, ["/dev/neuron6", "/dev/neuron5"]);
+}
