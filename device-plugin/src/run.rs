@@ -26,7 +26,7 @@ use crate::hardware::monitor::{DEVICES, discover, follow_health};
 use crate::healthz;
 use crate::kubelet::folder::PluginFolder;
 use crate::kubelet::podresources::PodResources;
-use crate::kubelet::registration::Registration;
+use crate::kubelet::registration::{Registration, Together};
 use crate::metrics::Metrics;
 use crate::parts::{PartEnded, Parts};
 use crate::probe::Sizes;
@@ -189,7 +189,9 @@ impl Plugin {
         }
         let (upkeep, token) = (Arc::clone(&self.upkeep), stop.clone());
         parts.spawn("upkeep", async move { upkeep.run(token).await });
-        for resource in advertised(self.config.legacy_resource) {
+        let resources = advertised(self.config.legacy_resource);
+        let together = Together::of(resources.len());
+        for resource in resources {
             let registration = Registration {
                 resource,
                 engine: Arc::clone(&self.engine),
@@ -198,6 +200,7 @@ impl Plugin {
                 pod_resources: Arc::clone(&self.pod_resources),
                 folder: self.folder.clone(),
                 poll: self.config.poll,
+                together: together.clone(),
             };
             parts.spawn(resource.name, registration.run(stop.clone()));
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use runtime::reached;
 use runtime::system::FileStatus;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +29,9 @@ use crate::status::Status;
 const END_NOTICED: Duration = Duration::from_secs(1);
 /// How long after kubelet has dropped the older plugin's devices it may still be busy with its end.
 const END_DONE: Duration = Duration::from_millis(100);
+/// The most time that the resources of one plugin wait for each other. The plugin before answers its open calls first, and meanwhile kubelet
+/// admits nobody else.
+const TOGETHER: Duration = Duration::from_secs(2);
 /// Time between two looks at what kubelet offers, which answers a hundred questions a second.
 const LOOK: Duration = Duration::from_millis(50);
 /// First and longest pause before a registration is tried again that failed or did not last. One that lasted as long as the
@@ -54,6 +58,34 @@ pub struct Registration {
     pub folder: PluginFolder,
     /// Time between two looks at sockets and allocatable devices.
     pub poll: Duration,
+    /// Shared by the plugin's resources.
+    pub together: Together,
+}
+
+/// Has the resources of a plugin that starts move to it together: where the plugin before still answered for one, it would know nothing of
+/// that answer until kubelet has written it down.
+#[derive(Clone)]
+pub struct Together {
+    /// How many may be served.
+    claimed: watch::Sender<usize>,
+    all: usize,
+}
+
+impl Together {
+    /// For so many resources.
+    pub fn of(all: usize) -> Self {
+        Together { claimed: watch::Sender::new(0), all }
+    }
+
+    /// One more may be served: waits until all may, or for so long that there must be another reason.
+    async fn wait(&self) {
+        self.claimed.send_modify(|claimed| *claimed += 1);
+        let mut claimed = self.claimed.subscribe();
+        let all = claimed.wait_for(|claimed| *claimed >= self.all);
+        if timeout(TOGETHER, all).await.is_err() {
+            reached("plugin: resources moved apart");
+        }
+    }
 }
 
 impl Registration {
@@ -100,6 +132,9 @@ impl Registration {
             };
             match locked {
                 Ok(lock) => {
+                    if is_newest {
+                        self.together.wait().await;
+                    }
                     match lock.before {
                         Before::Nobody => {}
                         Before::LetGo => {

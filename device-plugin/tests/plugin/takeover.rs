@@ -7,15 +7,19 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
+use fake_cluster::System;
 use fake_cluster::Version::{self, V1_34, V1_37};
 use kubelet_api::podresources::v1::AllocatableResourcesRequest;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::unix;
+use neuron_device_plugin::kubelet::folder::PluginFolder;
+use neuron_device_plugin::kubelet::serving_lock::ServingLock;
 use rstest::rstest;
 use testkit_support::{eventually, within};
 use tokio::net::UnixListener as LivingListener;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
+use crate::manual_kubelet::{ManualKubelet, node_object};
 use crate::node::{Node, asks, get};
 use crate::process::Process;
 
@@ -240,4 +244,20 @@ async fn a_lock_file_that_is_removed_is_put_back_without_a_pause() {
     other_socket(&node, &before).await;
     newer.stop().await;
     node.a_pod_runs(1).await;
+}
+
+#[tokio::test]
+async fn both_names_move_to_a_newer_plugin_together() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    let folder = PluginFolder::new(System::real(), node.config.plugin_dir());
+    // The plugin before has let go of `neuron`, and still answers for `neuroncore`.
+    let before = ServingLock::claim(&folder, &folder.path.join("neuroncore-devplugin.lock")).await.unwrap();
+    let _newer = node.plugin();
+    let is_first = timeout(Duration::from_millis(700), kubelet.registered(1)).await;
+    assert!(is_first.is_err(), "neuron has moved alone");
+    drop(before);
+    kubelet.registered(1).await;
+    kubelet.plugin_of(NEURONCORE).await;
 }

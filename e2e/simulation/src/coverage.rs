@@ -94,6 +94,10 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("plugin: process of a gone pod marked", "all simulated plugins wait for such processes"),
     ("plugin: refused, not ready", "it registers once it knows its devices"),
     ("plugin: refused, unknown id", "a machine is replaced by one of its own kind, whose ids are the same"),
+    (
+        "plugin: resources moved apart",
+        "a call would have to be open for seconds while a second plugin starts",
+    ),
     ("plugin: runtime without device names", "the simulated plugins hand out paths"),
     ("plugin: socket not made", "no fault touches the plugin's own files"),
     ("plugin: socket not removed", "no fault touches the plugin's own files"),
