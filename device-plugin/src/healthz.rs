@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use runtime::{Protocol, Server, System};
@@ -51,8 +50,7 @@ async fn healthz(State(status): State<Arc<Status>>) -> (StatusCode, String) {
 
 async fn prometheus(State(shown): State<Shown>) -> impl IntoResponse {
     shown.metrics.set(&shown.now().await);
-    let text = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, text)], shown.metrics.text())
+    runtime::metrics::answer(shown.metrics.text())
 }
 
 impl Shown {

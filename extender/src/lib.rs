@@ -33,6 +33,7 @@ mod branches;
 mod config;
 mod events;
 mod index;
+mod metrics;
 mod probe;
 mod protobuf;
 mod server;
@@ -54,6 +55,7 @@ pub use crate::branches::BRANCHES;
 pub use crate::config::{Arguments, Config};
 use crate::events::EventSizes;
 use crate::index::{Cluster, Index, TopologyCache};
+use crate::metrics::Metrics;
 pub use crate::probe::{Probe, Sizes};
 use crate::server::tls::LiveTls;
 pub use crate::server::tls::TlsFiles;
@@ -102,8 +104,10 @@ pub async fn serve(
     let timeouts = BindTimeouts { bind: config.bind_deadline, binding: config.binding_timeout };
     let end = CancellationToken::new();
     let _end = end.clone().drop_guard();
-    let binder = Binder::new(system.clone(), cluster.clone(), client, timeouts, end);
-    let filter = Filter::new(cluster.clone());
+    let metrics = Arc::new(Metrics::default());
+    let binder =
+        Binder::new(system.clone(), cluster.clone(), client, timeouts, end).counted_by(metrics.clone());
+    let filter = Filter::new(cluster.clone(), metrics.clone());
     let _measured = config.probe.map(|probe| {
         let (cluster, filter, binder) = (cluster.clone(), filter.clone(), binder.clone());
         probe.looks_by(move || Sizes {
@@ -115,7 +119,7 @@ pub async fn serve(
         })
     });
     let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-    let routes = router(Shared { filter, cluster, binder: binder.clone() }, certificate_required);
+    let routes = router(Shared { filter, cluster, metrics, binder: binder.clone() }, certificate_required);
     let tls = tls.map(|live| {
         let served = live.served();
         tasks.spawn(live.follow(system.clone()));

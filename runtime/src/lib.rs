@@ -38,6 +38,7 @@ mod branches;
 mod calls;
 mod encoding;
 mod logs;
+pub mod metrics;
 #[cfg(planted)]
 mod planted;
 mod program;

@@ -72,4 +72,12 @@ impl Occupancy {
     pub fn free_devices(&self) -> DeviceSet {
         self.topology.all_devices().difference(self.unhealthy).difference(self.held_devices)
     }
+
+    /// Number of devices of the largest candidate set that is free; 0 if none is.
+    pub fn largest_free_set(&self) -> u8 {
+        let free = self.free_devices();
+        let is_free =
+            |count: &&u8| self.topology.device_sets(u32::from(**count)).iter().any(|set| set.is_subset(free));
+        self.topology.device_counts().iter().rev().find(is_free).copied().unwrap_or_default()
+    }
 }

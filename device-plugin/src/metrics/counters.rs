@@ -4,23 +4,17 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use runtime::metrics::{Seconds, seconds};
 
 use super::Call;
 use super::labels::{OfCall, OfOutcome, OfReason, OfResource, OfResult};
 
-/// Upper bounds of the buckets in seconds: most calls are answered from memory, and the longest have waited for pods to end.
-const SECONDS: [f64; 9] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0];
-
-/// Seconds that calls took, by what came of them.
-type Seconds = Family<OfOutcome, Histogram, fn() -> Histogram>;
-
 /// The counters.
 #[derive(Debug)]
 pub(super) struct Counters {
-    pub(super) allocate: Seconds,
-    pub(super) preferred: Seconds,
+    pub(super) allocate: Seconds<OfOutcome>,
+    pub(super) preferred: Seconds<OfOutcome>,
     pub(super) refusals: Family<OfReason, Counter>,
     pub(super) registrations: Family<OfOutcome, Counter>,
     pub(super) already_connected: Family<OfResource, Counter>,
@@ -32,7 +26,6 @@ pub(super) struct Counters {
 
 impl Default for Counters {
     fn default() -> Self {
-        let seconds = || Seconds::new_with_constructor(|| Histogram::new(SECONDS));
         let counters = Self {
             allocate: seconds(),
             preferred: seconds(),

@@ -7,7 +7,6 @@ mod now;
 
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use self::counters::Counters;
@@ -136,9 +135,6 @@ impl Metrics {
 
     /// The text of `/metrics`, in OpenMetrics' text format 1.0.0.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        // A `String` takes everything.
-        let _written = encode(&mut text, &self.registry);
-        text
+        runtime::metrics::text(&self.registry)
     }
 }

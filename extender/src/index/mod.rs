@@ -5,6 +5,7 @@ mod cluster;
 mod device_models;
 mod leases;
 mod node_view;
+mod now;
 mod observed;
 mod overlay;
 mod preemption;

@@ -253,7 +253,7 @@ impl NodeView {
         !matches!(&self.state, State::Unknown(refusal) if refusal.is_no_neuron_node())
     }
 
-    fn known(&self) -> Result<(&Occupancy, Option<&NodeRefusal>), NodeRefusal> {
+    pub(super) fn known(&self) -> Result<(&Occupancy, Option<&NodeRefusal>), NodeRefusal> {
         match &self.state {
             State::Known { occupancy, unknown_holder, .. } => Ok((occupancy, unknown_holder.as_ref())),
             State::Unknown(refusal) => Err(refusal.clone()),

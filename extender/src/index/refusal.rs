@@ -104,6 +104,22 @@ impl NodeRefusal {
         RefusalKind(discriminant(self), placement)
     }
 
+    /// What metrics call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            NodeRefusal::Placement(refusal) => name(refusal),
+            NodeRefusal::UnknownHolder { .. } => "unknown_holder",
+            NodeRefusal::Topology(_) => "unknown_type",
+            NodeRefusal::Report(_) => "unreadable_report",
+            NodeRefusal::PluginSilent { .. } => "plugin_silent",
+            NodeRefusal::OtherModel { .. } => "other_model",
+            NodeRefusal::Models(_) => "no_model",
+            NodeRefusal::Request(_) => "unreadable_request",
+            NodeRefusal::Claimed { .. } => "claimed",
+            NodeRefusal::UnknownNode => "unknown_node",
+        }
+    }
+
     /// Counts it as a branch, by its reason. Of those that are not here, filter counts what it was asked about.
     pub(crate) fn count(&self) {
         match self {
@@ -142,6 +158,20 @@ impl NodeRefusal {
     /// Whether nothing says that the node has Neuron devices.
     pub(crate) fn is_no_neuron_node(&self) -> bool {
         matches!(self, NodeRefusal::Topology(error) if is_no_neuron_node(error))
+    }
+}
+
+fn name(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::UnsupportedCount { .. } => "unsupported_count",
+        Refusal::TooManyContainers { .. } => "too_many_containers",
+        Refusal::NotEnough { permanent: true, .. } => "too_small",
+        Refusal::NotEnough { .. } => "not_enough",
+        Refusal::NotLinked { .. } => "not_linked",
+        Refusal::NeverTogether { .. } => "never_together",
+        Refusal::Unhealthy { .. } => "unhealthy",
+        Refusal::HandDownNotSafe { .. } => "hand_down_not_safe",
+        Refusal::NotDecided { .. } => "not_decided",
     }
 }
 

@@ -18,7 +18,8 @@ use serde::Deserialize;
 use tracing::warn;
 
 use super::tls::Peer;
-use crate::index::Cluster;
+use crate::index::{Cluster, Index};
+use crate::metrics::{Metrics, Verb};
 use crate::verbs::bind::Binder;
 use crate::verbs::{self, Filter, PreemptError};
 use crate::wire::{BindResult, BodyError, FilterResult};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) filter: Filter,
     pub(crate) binder: Binder,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// The extender's routes. `certificate_required`: the verbs need a client certificate.
@@ -52,6 +54,7 @@ pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
         .nest(PREFIX, verbs)
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(prometheus))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(shared)
 }
@@ -78,15 +81,30 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
     }
 }
 
+async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {
+    let now = shared.cluster.read(Index::now);
+    runtime::metrics::answer(shared.metrics.text(&now))
+}
+
 async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let call = shared.metrics.call(Verb::Filter);
     let body = received("filter", body);
-    let answer = match &body {
+    let (answer, result) = match &body {
         Ok(body) => match parse("filter", body) {
-            Ok(args) => shared.filter.filter(args).await,
-            Err(error) => FilterResult::failure(error),
+            Ok(args) => {
+                let answer = shared.filter.filter(args).await;
+                let result = match &answer {
+                    answer if !answer.error.is_empty() => "unknown",
+                    answer if answer.fitting() == 0 => "refused",
+                    _ => "fits",
+                };
+                (answer, result)
+            }
+            Err(error) => (FilterResult::failure(error), "failed"),
         },
-        Err(error) => FilterResult::failure(error),
+        Err(error) => (FilterResult::failure(error), "failed"),
     };
+    call.ended(result);
     // The answer borrows from the body, so it is written before that goes.
     Json(answer).into_response()
 }
@@ -94,11 +112,13 @@ async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection
 /// kube-scheduler reads the scores from a bare array, in which there is no place for an error: it logs the status, and goes on
 /// without them.
 async fn prioritize(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let call = shared.metrics.call(Verb::Prioritize);
     let answer = received("prioritize", body);
     let answer = answer.as_ref().map_err(ToString::to_string).and_then(|body| {
         let args = parse("prioritize", body).map_err(|error| error.to_string())?;
         verbs::prioritize(&shared.cluster, args).map_err(|error| error.to_string())
     });
+    call.ended(if answer.is_ok() { "answered" } else { "failed" });
     match answer {
         Ok(scores) => Json(scores).into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
@@ -107,11 +127,12 @@ async fn prioritize(State(shared): State<Shared>, body: Result<Bytes, BytesRejec
 
 /// As [`prioritize`]: without an answer kube-scheduler ends nobody, and tries again.
 async fn preempt(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
+    let call = shared.metrics.call(Verb::Preempt);
     let body = received("preempt", body);
     let failed = |status: StatusCode, error: String| (status, error).into_response();
     let args = body.as_ref().map_err(ToString::to_string);
     let args = args.and_then(|body| parse("preempt", body).map_err(|error| error.to_string()));
-    match args {
+    let answer = match args {
         Err(error) => failed(StatusCode::BAD_REQUEST, error),
         Ok(args) => match verbs::preempt(&shared.cluster, args).await {
             Ok(answer) => Json(answer).into_response(),
@@ -120,15 +141,22 @@ async fn preempt(State(shared): State<Shared>, body: Result<Bytes, BytesRejectio
                 failed(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             }
         },
-    }
+    };
+    call.ended(if answer.status().is_success() { "answered" } else { "failed" });
+    answer
 }
 
 async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
-    let error = match received("bind", body).and_then(|body| parse("bind", &body)) {
-        Ok(args) => shared.binder.bind(args).await.err().map(|error| error.to_string()),
-        Err(error) => Some(error.to_string()),
+    let call = shared.metrics.call(Verb::Bind);
+    let (error, result) = match received("bind", body).and_then(|body| parse("bind", &body)) {
+        Ok(args) => match shared.binder.bind(args).await {
+            Ok(bound) => (String::new(), bound.name()),
+            Err(error) => (error.to_string(), error.name()),
+        },
+        Err(error) => (error.to_string(), "failed"),
     };
-    Json(BindResult { error: error.unwrap_or_default() })
+    call.ended(result);
+    Json(BindResult { error })
 }
 
 fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {

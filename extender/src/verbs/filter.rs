@@ -15,6 +15,7 @@ use tracing::{Instrument as _, debug, info_span};
 
 use super::refusal_log::{Reasons, RefusalLog};
 use crate::index::{Cluster, Indeterminate, Index, NodeRefusal, NodeView};
+use crate::metrics::Metrics;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
 
 /// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second. After that it is
@@ -26,12 +27,13 @@ const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
 pub(crate) struct Filter {
     cluster: Arc<Cluster>,
     refusals: Arc<RefusalLog>,
+    metrics: Arc<Metrics>,
 }
 
 impl Filter {
     /// A filter for this cluster.
-    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
-        Self { cluster, refusals: Arc::new(RefusalLog::new()) }
+    pub(crate) fn new(cluster: Arc<Cluster>, metrics: Arc<Metrics>) -> Self {
+        Self { cluster, refusals: Arc::new(RefusalLog::new()), metrics }
     }
 
     /// Of how many pods the last refusal is remembered.
@@ -94,7 +96,7 @@ impl Filter {
         let Call { reasons, unknown_holders, .. } = call;
 
         let still_waits = |uid: &str| self.cluster.read(|index| matches!(index.pod(uid), Some((_, None))));
-        let fitting = fitting(&answer);
+        let fitting = answer.fitting();
         if fitting > 0 {
             // The pod is logged when it is bound.
             debug!(nodes = fitting, "nodes take the pod");
@@ -129,6 +131,7 @@ impl Filter {
                 Err(reason)
             }
             None => {
+                self.metrics.refused(reasons.names());
                 self.refusals.refused(uid, &reasons, still_waits);
                 Ok(answer)
             }
@@ -143,15 +146,6 @@ enum AtGap {
     Waits,
     /// It is told, and logged, that nothing is known.
     Tells,
-}
-
-/// How many nodes can take the pod.
-fn fitting(answer: &FilterResult<'_>) -> usize {
-    match (&answer.node_names, &answer.nodes) {
-        (Some(names), _) => names.len(),
-        (None, Some(nodes)) => nodes.items.len(),
-        (None, None) => 0,
-    }
 }
 
 /// One call.

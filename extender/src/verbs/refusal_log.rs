@@ -41,22 +41,36 @@ struct Known {
 /// Why the nodes of one call refuse a pod: the first refusal of each kind, and how many nodes gave one of that kind.
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
-    kinds: Vec<(RefusalKind, String, usize)>,
+    kinds: Vec<Reason>,
+}
+
+#[derive(Debug)]
+struct Reason {
+    kind: RefusalKind,
+    /// What metrics call it.
+    name: &'static str,
+    text: String,
+    nodes: usize,
 }
 
 impl Reasons {
     /// Adds one node's refusal and its text.
     pub(super) fn add(&mut self, refusal: &NodeRefusal, text: &str) {
         let kind = refusal.kind();
-        match self.kinds.iter_mut().find(|(known, _, _)| *known == kind) {
-            Some((_, _, nodes)) => *nodes += 1,
-            None => self.kinds.push((kind, text.to_owned(), 1)),
+        match self.kinds.iter_mut().find(|known| known.kind == kind) {
+            Some(known) => known.nodes += 1,
+            None => self.kinds.push(Reason { kind, name: refusal.name(), text: text.to_owned(), nodes: 1 }),
         }
+    }
+
+    /// What metrics call them, each kind once.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.kinds.iter().map(|reason| reason.name)
     }
 
     /// The same for the same kinds in any order, whatever is free now.
     fn fingerprint(&self) -> u64 {
-        self.kinds.iter().fold(0, |sum: u64, (kind, _, _)| sum.wrapping_add(hash(kind)))
+        self.kinds.iter().fold(0, |sum: u64, reason| sum.wrapping_add(hash(&reason.kind)))
     }
 }
 
@@ -68,7 +82,7 @@ impl RefusalLog {
     /// No node takes the pod. `still_waits` says of a UID whether its pod waits.
     pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) {
         let is_new = self.is_new(uid, reasons.fingerprint(), still_waits);
-        for (_, reason, nodes) in &reasons.kinds {
+        for Reason { text: reason, nodes, .. } in &reasons.kinds {
             if is_new {
                 info!(nodes, reason, "no node takes the pod");
             } else {
@@ -198,7 +212,7 @@ mod tests {
     #[test]
     fn the_first_of_each_kind_is_kept_and_its_nodes_are_counted() {
         let reasons = reasons(&[too_many(200), unknown_holder(), too_many(201)]);
-        let kept: Vec<_> = reasons.kinds.into_iter().map(|(_, reason, nodes)| (reason, nodes)).collect();
+        let kept: Vec<_> = reasons.kinds.into_iter().map(|reason| (reason.text, reason.nodes)).collect();
         assert_eq!(kept, [(too_many(200).to_string(), 2), (unknown_holder().to_string(), 1)]);
     }
 

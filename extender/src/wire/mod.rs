@@ -134,6 +134,15 @@ impl FilterResult<'_> {
     pub(crate) fn failure(error: impl ToString) -> Self {
         Self { error: error.to_string(), ..Self::default() }
     }
+
+    /// How many nodes can take the pod.
+    pub(crate) fn fitting(&self) -> usize {
+        match (&self.node_names, &self.nodes) {
+            (Some(names), _) => names.len(),
+            (None, Some(nodes)) => nodes.items.len(),
+            (None, None) => 0,
+        }
+    }
 }
 
 /// The score of one node in the answer of `/prioritize`, which is a bare array of them.

@@ -18,6 +18,7 @@ mod http_client;
 mod leases;
 mod logs;
 mod machine;
+mod metrics;
 mod objects;
 mod preempt;
 mod prioritize;

@@ -62,3 +62,14 @@ pub(crate) enum BindError {
     #[error("the extender was stopped while binding; try again")]
     Stopped,
 }
+
+impl BindError {
+    /// What metrics call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            BindError::Refused(_) | BindError::UnknownNode { .. } => "refused",
+            BindError::OutcomeUnknown { .. } => "unclear",
+            _ => "failed",
+        }
+    }
+}

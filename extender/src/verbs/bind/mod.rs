@@ -26,6 +26,7 @@ use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
 use self::reservation::reserve;
 use crate::index::Cluster;
+use crate::metrics::{BindPart, Metrics};
 use crate::wire::BindArgs;
 
 /// How long a bind and its Binding may take.
@@ -46,6 +47,7 @@ pub(crate) struct Binder {
     timeouts: BindTimeouts,
     binds: TaskTracker,
     end: CancellationToken,
+    metrics: Arc<Metrics>,
 }
 
 /// A pod that is bound.
@@ -59,6 +61,16 @@ pub(crate) enum Bound {
     Already,
 }
 
+impl Bound {
+    /// What metrics call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Bound::WithRecord(_) | Bound::WithoutDevices => "bound",
+            Bound::Already => "already",
+        }
+    }
+}
+
 impl Binder {
     /// A binder for this cluster. Whatever it has under way is cut off at the `end`.
     pub(crate) fn new(
@@ -68,7 +80,13 @@ impl Binder {
         timeouts: BindTimeouts,
         end: CancellationToken,
     ) -> Self {
-        Self { system, cluster, client, timeouts, binds: TaskTracker::new(), end }
+        let (binds, metrics) = (TaskTracker::new(), Arc::default());
+        Self { system, cluster, client, timeouts, binds, end, metrics }
+    }
+
+    /// The same, counted by these metrics.
+    pub(crate) fn counted_by(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Binds a pod. A repeated call for a pod that is bound here is a success.
@@ -162,7 +180,8 @@ impl Binder {
             return Ok(observed);
         }
         reached("extender: pod read before its bind");
-        match read(&self.client, &args.pod_namespace, &args.pod_name, until).await {
+        let read = read(&self.client, &args.pod_namespace, &args.pod_name, until);
+        match self.timed(BindPart::Pod, read).await {
             Ok(Some(live)) if live.pod.uid == args.pod_uid => Ok(live),
             Ok(Some(live)) => {
                 reached("extender: pod replaced before its bind");
@@ -205,7 +224,8 @@ impl Binder {
         write_until: Instant,
         until: Instant,
     ) -> Result<(), BindError> {
-        let (reason, is_conflict) = match post(&self.client, binding, write_until).await {
+        let posted = self.timed(BindPart::Binding, post(&self.client, binding, write_until)).await;
+        let (reason, is_conflict) = match posted {
             Outcome::Bound => return Ok(()),
             Outcome::Refused(reason) => {
                 reached("extender: binding refused");
@@ -225,7 +245,8 @@ impl Binder {
                 (reason, false)
             }
         };
-        match read(&self.client, &binding.namespace, &binding.name, until).await {
+        let read = read(&self.client, &binding.namespace, &binding.name, until);
+        match self.timed(BindPart::Outcome, read).await {
             Ok(None) => {
                 reached("extender: pod gone during its bind");
                 Err(BindError::Gone)
@@ -254,6 +275,16 @@ impl Binder {
                 Err(BindError::OutcomeUnknown { reason })
             }
         }
+    }
+}
+
+impl Binder {
+    /// Waits for the API server.
+    async fn timed<T>(&self, part: BindPart, answer: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let answer = answer.await;
+        self.metrics.bind_part(part, began.elapsed());
+        answer
     }
 }
 

@@ -1,0 +1,213 @@
+//! What Prometheus is told, at `/metrics`: what was counted since the start, and what is [`Now`], looked up when it is asked for. Counted by
+//! the routes, filter and bind, listed in docs/metrics.md.
+
+mod labels;
+mod now;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use runtime::metrics::{Seconds, seconds};
+use tokio::time::Instant;
+
+use self::labels::{OfPart, OfReason, OfVerb, OfVerbResult};
+use self::now::Gauges;
+pub(crate) use self::now::{NodeNow, Now};
+
+/// What every name begins with.
+const PREFIX: &str = "neuron_extender";
+
+/// A verb of kube-scheduler's contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Filter,
+    Prioritize,
+    Preempt,
+    Bind,
+}
+
+/// A part of a bind that waits for the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BindPart {
+    /// The pod is read that no watch shows yet.
+    Pod,
+    /// The Binding.
+    Binding,
+    /// The pod is read since the Binding's outcome is not known.
+    Outcome,
+}
+
+/// The extender's metrics.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    verbs: Seconds<OfVerbResult>,
+    in_flight: Family<OfVerb, Gauge>,
+    bind_parts: Seconds<OfPart>,
+    refusals: Family<OfReason, Counter>,
+    gauges: Gauges,
+    /// Two that ask at one time would see each other's gauges half set.
+    asked: Mutex<()>,
+}
+
+/// A call that is being answered.
+pub(crate) struct Call<'m> {
+    metrics: &'m Metrics,
+    verb: Verb,
+    began: Instant,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix(PREFIX);
+        let (verbs, bind_parts) = (seconds(), seconds());
+        let (in_flight, refusals, gauges) = (Family::default(), Family::default(), Gauges::default());
+        registry.register_with_unit(
+            "verb",
+            "Calls of kube-scheduler, by the time that they took",
+            Unit::Seconds,
+            Clone::clone(&verbs),
+        );
+        registry.register("calls_in_flight", "Calls that are being answered", Clone::clone(&in_flight));
+        registry.register_with_unit(
+            "bind_part",
+            "Waits of binds for the API server",
+            Unit::Seconds,
+            Clone::clone(&bind_parts),
+        );
+        registry.register(
+            "refusals",
+            "Calls of filter after which no node took the pod, by what nodes said",
+            Clone::clone(&refusals),
+        );
+        gauges.register(&mut registry);
+        Self { registry, verbs, in_flight, bind_parts, refusals, gauges, asked: Mutex::default() }
+    }
+}
+
+impl Metrics {
+    /// A call begins. It ends with [`Call::ended`], or, cut off, when it is dropped.
+    pub(crate) fn call(&self, verb: Verb) -> Call<'_> {
+        self.in_flight.get_or_create(&OfVerb { verb: verb.name() }).inc();
+        Call { metrics: self, verb, began: Instant::now() }
+    }
+
+    /// A bind has waited so long for the API server.
+    pub(crate) fn bind_part(&self, part: BindPart, waited: Duration) {
+        let part = match part {
+            BindPart::Pod => "pod",
+            BindPart::Binding => "binding",
+            BindPart::Outcome => "outcome",
+        };
+        self.bind_parts.get_or_create(&OfPart { part }).observe(waited.as_secs_f64());
+    }
+
+    /// No node took a pod: what the nodes said, each kind once.
+    pub(crate) fn refused(&self, reasons: impl Iterator<Item = &'static str>) {
+        for reason in reasons {
+            self.refusals.get_or_create(&OfReason { reason }).inc();
+        }
+    }
+
+    /// The text of `/metrics` with what is now.
+    pub(crate) fn text(&self, now: &Now) -> String {
+        let _one_at_a_time = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gauges.set(now);
+        runtime::metrics::text(&self.registry)
+    }
+}
+
+impl Call<'_> {
+    /// The call is answered.
+    pub(crate) fn ended(self, result: &'static str) {
+        let labels = OfVerbResult { verb: self.verb.name(), result };
+        self.metrics.verbs.get_or_create(&labels).observe(self.began.elapsed().as_secs_f64());
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.metrics.in_flight.get_or_create(&OfVerb { verb: self.verb.name() }).dec();
+    }
+}
+
+impl Verb {
+    fn name(self) -> &'static str {
+        match self {
+            Verb::Filter => "filter",
+            Verb::Prioritize => "prioritize",
+            Verb::Preempt => "preempt",
+            Verb::Bind => "bind",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const DOCUMENTED: &str = include_str!("../../../docs/metrics.md");
+
+    /// `name type` of every metric in OpenMetrics' text, without the prefix.
+    fn shown(text: &str) -> BTreeSet<String> {
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE neuron_extender_"));
+        types.map(str::to_owned).collect()
+    }
+
+    /// The same of the extender's table.
+    fn documented() -> BTreeSet<String> {
+        let (_, extender) = DOCUMENTED.split_once("## The extender").unwrap();
+        let rows = extender.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| {
+            let (name, rest) = row.split_once("` | ").unwrap();
+            format!("{name} {}", rest.split_once(" |").unwrap().0)
+        })
+        .collect()
+    }
+
+    fn node(free: usize) -> NodeNow {
+        NodeNow {
+            name: "n1".to_owned(),
+            instance_type: "inf2.xlarge".to_owned(),
+            devices: [free, 0, 1 - free],
+            cores: [2 * free, 0, 2 - 2 * free],
+            largest_free_set: free,
+        }
+    }
+
+    #[test]
+    fn the_documented_metrics_are_those_that_are_shown() {
+        let metrics = Metrics::default();
+        metrics.call(Verb::Bind).ended("bound");
+        metrics.bind_part(BindPart::Binding, Duration::ZERO);
+        metrics.refused(["not_linked"].into_iter());
+        let now = Now { nodes: vec![node(1)], watches: vec![("pods", true)], ..Now::default() };
+        assert_eq!(shown(&metrics.text(&now)), documented());
+    }
+
+    #[test]
+    fn nodes_that_are_gone_are_not_shown() {
+        let metrics = Metrics::default();
+        let text = |nodes| metrics.text(&Now { nodes, ..Now::default() });
+        let line = "neuron_extender_devices{node=\"n1\",instance_type=\"inf2.xlarge\",state=\"unhealthy\"} 1";
+        assert!(text(vec![node(0)]).lines().any(|shown| shown == line));
+        assert!(!text(Vec::new()).contains("n1"));
+    }
+
+    #[test]
+    fn a_call_that_is_cut_off_is_no_longer_in_flight() {
+        let metrics = Metrics::default();
+        let call = metrics.call(Verb::Filter);
+        let in_flight = |count| format!("neuron_extender_calls_in_flight{{verb=\"filter\"}} {count}\n");
+        assert!(metrics.text(&Now::default()).contains(&in_flight(1)));
+        drop(call);
+        let text = metrics.text(&Now::default());
+        assert!(text.contains(&in_flight(0)) && !text.contains("verb_seconds_count"), "{text}");
+    }
+}
