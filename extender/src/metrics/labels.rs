@@ -1,4 +1,4 @@
-//! The labels of the extender's metrics. Each value but nodes and instance types is one of few.
+//! The labels of what is counted. Each value is one of few.
 
 use prometheus_client::encoding::EncodeLabelSet;
 
@@ -30,31 +30,4 @@ pub(super) struct OfPart {
 pub(super) struct OfReason {
     /// Why, such as `not_linked`.
     pub(super) reason: &'static str,
-}
-
-/// Of one node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OfNode {
-    /// Its name.
-    pub(super) node: String,
-    /// Its instance type.
-    pub(super) instance_type: String,
-}
-
-/// In which state devices or cores of a node are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OfNodeState {
-    /// The node's name.
-    pub(super) node: String,
-    /// The node's instance type.
-    pub(super) instance_type: String,
-    /// `free`, `held` or `unhealthy`.
-    pub(super) state: &'static str,
-}
-
-/// Of one watch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OfWatch {
-    /// What is watched: `pods` or `nodes`.
-    pub(super) watch: &'static str,
 }

@@ -4,7 +4,7 @@
 mod labels;
 mod now;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -15,7 +15,7 @@ use runtime::metrics::{Seconds, seconds};
 use tokio::time::Instant;
 
 use self::labels::{OfPart, OfReason, OfVerb, OfVerbResult};
-use self::now::Gauges;
+use self::now::Shown;
 pub(crate) use self::now::{NodeNow, Now};
 
 /// What every name begins with.
@@ -49,8 +49,8 @@ pub(crate) struct Metrics {
     in_flight: Family<OfVerb, Gauge>,
     bind_parts: Seconds<OfPart>,
     refusals: Family<OfReason, Counter>,
-    gauges: Gauges,
-    /// Two that ask at one time would see each other's gauges half set.
+    now: Arc<Shown>,
+    /// Of two that ask at one time each sees what was looked up for it.
     asked: Mutex<()>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         let (verbs, bind_parts) = (seconds(), seconds());
-        let (in_flight, refusals, gauges) = (Family::default(), Family::default(), Gauges::default());
+        let (in_flight, refusals, now) = (Family::default(), Family::default(), Arc::<Shown>::default());
         registry.register_with_unit(
             "verb",
             "Calls of kube-scheduler, by the time that they took",
@@ -84,8 +84,8 @@ impl Default for Metrics {
             "Calls of filter after which no node took the pod, by what nodes said",
             Clone::clone(&refusals),
         );
-        gauges.register(&mut registry);
-        Self { registry, verbs, in_flight, bind_parts, refusals, gauges, asked: Mutex::default() }
+        registry.register_collector(Box::new(Arc::clone(&now)));
+        Self { registry, verbs, in_flight, bind_parts, refusals, now, asked: Mutex::default() }
     }
 }
 
@@ -114,9 +114,9 @@ impl Metrics {
     }
 
     /// The text of `/metrics` with what is now.
-    pub(crate) fn text(&self, now: &Now) -> String {
+    pub(crate) fn text(&self, now: Now) -> String {
         let _one_at_a_time = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        self.gauges.set(now);
+        self.now.set(now);
         runtime::metrics::text(&self.registry)
     }
 }
@@ -188,13 +188,25 @@ mod tests {
         metrics.bind_part(BindPart::Binding, Duration::ZERO);
         metrics.refused(["not_linked"].into_iter());
         let now = Now { nodes: vec![node(1)], watches: vec![("pods", true)], ..Now::default() };
-        assert_eq!(shown(&metrics.text(&now)), documented());
+        assert_eq!(shown(&metrics.text(now)), documented());
+    }
+
+    #[test]
+    fn every_reason_is_documented() {
+        // The names that `NodeRefusal::name` gives.
+        let source = include_str!("../index/refusal.rs");
+        let named = source.split(" => \"").skip(1).filter_map(|rest| rest.split_once('"'));
+        let named: BTreeSet<&str> = named.map(|(name, _)| name).collect();
+        let (_, extender) = DOCUMENTED.split_once("## The extender").unwrap();
+        let row = extender.lines().find(|line| line.starts_with("| `refusals`")).unwrap();
+        let told = row.split('`').skip(5).step_by(2).collect();
+        assert_eq!(named, told);
     }
 
     #[test]
     fn nodes_that_are_gone_are_not_shown() {
         let metrics = Metrics::default();
-        let text = |nodes| metrics.text(&Now { nodes, ..Now::default() });
+        let text = |nodes| metrics.text(Now { nodes, ..Now::default() });
         let line = "neuron_extender_devices{node=\"n1\",instance_type=\"inf2.xlarge\",state=\"unhealthy\"} 1";
         assert!(text(vec![node(0)]).lines().any(|shown| shown == line));
         assert!(!text(Vec::new()).contains("n1"));
@@ -205,9 +217,9 @@ mod tests {
         let metrics = Metrics::default();
         let call = metrics.call(Verb::Filter);
         let in_flight = |count| format!("neuron_extender_calls_in_flight{{verb=\"filter\"}} {count}\n");
-        assert!(metrics.text(&Now::default()).contains(&in_flight(1)));
+        assert!(metrics.text(Now::default()).contains(&in_flight(1)));
         drop(call);
-        let text = metrics.text(&Now::default());
+        let text = metrics.text(Now::default());
         assert!(text.contains(&in_flight(0)) && !text.contains("verb_seconds_count"), "{text}");
     }
 }

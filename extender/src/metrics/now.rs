@@ -1,10 +1,12 @@
-//! What is now: gauges that are set when somebody asks. Looked up by the routes in the index.
+//! What is now: gauges of what the routes find in the index when somebody asks.
 
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::labels::{OfNode, OfNodeState, OfWatch};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
 
 /// What the extender knows at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,73 +32,74 @@ pub(crate) struct NodeNow {
     pub(crate) devices: [usize; 3],
     /// Logical cores.
     pub(crate) cores: [usize; 3],
-    /// Devices of the largest linked set that a pod could have.
+    /// Devices of the largest linked set that is free.
     pub(crate) largest_free_set: usize,
 }
 
-/// The gauges that show it.
+/// Shows what was looked up last. Nothing is kept of nodes that are gone, and nothing is copied for thousands of them.
 #[derive(Debug, Default)]
-pub(super) struct Gauges {
-    devices: Family<OfNodeState, Gauge>,
-    cores: Family<OfNodeState, Gauge>,
-    largest_free_sets: Family<OfNode, Gauge>,
-    reservations: Gauge,
-    waiting: Gauge,
-    unknown_holders: Gauge,
-    watches: Family<OfWatch, Gauge>,
+pub(super) struct Shown(Mutex<Now>);
+
+impl Shown {
+    pub(super) fn set(&self, now: Now) {
+        *self.now() = now;
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl Gauges {
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("devices", "Devices of each node", self.devices.clone());
-        registry.register("cores", "Logical cores of each node", self.cores.clone());
-        registry.register(
-            "largest_free_set",
-            "Devices of the largest linked set that is free",
-            self.largest_free_sets.clone(),
-        );
-        registry.register(
-            "reservations",
-            "Sets that binds have chosen and the watch does not show yet",
-            self.reservations.clone(),
-        );
-        registry.register(
-            "pods_waiting",
-            "Pods that ask for Neuron hardware and are not bound",
-            self.waiting.clone(),
-        );
-        registry.register(
-            "unknown_holders",
-            "Bound pods of which nothing says what they hold",
-            self.unknown_holders.clone(),
-        );
-        registry.register("watch_connected", "Whether a watch tells what happens", self.watches.clone());
-    }
-
-    pub(super) fn set(&self, now: &Now) {
-        let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        // Nodes come and go.
-        self.devices.clear();
-        self.cores.clear();
-        self.largest_free_sets.clear();
-        for NodeNow { name, instance_type, devices, cores, largest_free_set } in &now.nodes {
-            let (node, instance_type) = (name.clone(), instance_type.clone());
-            for (gauges, counts) in [(&self.devices, devices), (&self.cores, cores)] {
-                for (state, count) in ["free", "held", "unhealthy"].into_iter().zip(counts) {
-                    let labels =
-                        OfNodeState { node: node.clone(), instance_type: instance_type.clone(), state };
-                    gauges.get_or_create(&labels).set(whole(*count));
+impl Collector for Shown {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let now = self.now();
+        let mut by_state = |name: &str, help: &str, counts: fn(&NodeNow) -> [usize; 3]| -> fmt::Result {
+            let mut gauges = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for node in &now.nodes {
+                for (state, count) in ["free", "held", "unhealthy"].into_iter().zip(counts(node)) {
+                    let labels = [of_node(node), of_type(node), ("state", state)];
+                    ConstGauge::new(whole(count)).encode(gauges.encode_family(&labels)?)?;
                 }
             }
-            self.largest_free_sets
-                .get_or_create(&OfNode { node, instance_type })
-                .set(whole(*largest_free_set));
+            Ok(())
+        };
+        by_state("devices", "Devices of each node.", |node| node.devices)?;
+        by_state("cores", "Logical cores of each node.", |node| node.cores)?;
+        let help = "Devices of the largest linked set that is free.";
+        let mut gauges = encoder.encode_descriptor("largest_free_set", help, None, MetricType::Gauge)?;
+        for node in &now.nodes {
+            let gauge = ConstGauge::new(whole(node.largest_free_set));
+            gauge.encode(gauges.encode_family(&[of_node(node), of_type(node)])?)?;
         }
-        self.reservations.set(whole(now.reservations));
-        self.waiting.set(whole(now.waiting));
-        self.unknown_holders.set(whole(now.unknown_holders));
+        for (name, help, count) in [
+            (
+                "reservations",
+                "Sets that binds have chosen and the watch does not show yet.",
+                now.reservations,
+            ),
+            ("pods_waiting", "Pods that ask for Neuron hardware and are not bound.", now.waiting),
+            ("unknown_holders", "Bound pods of which nothing says what they hold.", now.unknown_holders),
+        ] {
+            let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(whole(count)).encode(gauge)?;
+        }
+        let help = "Whether a watch tells what happens.";
+        let mut gauges = encoder.encode_descriptor("watch_connected", help, None, MetricType::Gauge)?;
         for (watch, is_connected) in &now.watches {
-            self.watches.get_or_create(&OfWatch { watch }).set((*is_connected).into());
+            ConstGauge::new(i64::from(*is_connected)).encode(gauges.encode_family(&[("watch", *watch)])?)?;
         }
+        Ok(())
     }
+}
+
+fn of_node(node: &NodeNow) -> (&'static str, &str) {
+    ("node", &node.name)
+}
+
+fn of_type(node: &NodeNow) -> (&'static str, &str) {
+    ("instance_type", &node.instance_type)
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -22,7 +22,7 @@ use crate::index::{Cluster, Index};
 use crate::metrics::{Metrics, Verb};
 use crate::verbs::bind::Binder;
 use crate::verbs::{self, Filter, PreemptError};
-use crate::wire::{BindResult, BodyError, FilterResult};
+use crate::wire::{BindResult, BodyError, FilterArgs, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
 pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
@@ -83,17 +83,19 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
 
 async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {
     let now = shared.cluster.read(Index::now);
-    runtime::metrics::answer(shared.metrics.text(&now))
+    runtime::metrics::answer(shared.metrics.text(now))
 }
 
 async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
     let call = shared.metrics.call(Verb::Filter);
     let body = received("filter", body);
     let (answer, result) = match &body {
-        Ok(body) => match parse("filter", body) {
+        Ok(body) => match parse::<FilterArgs<'_>>("filter", body) {
             Ok(args) => {
+                let has_pod = args.pod.is_some();
                 let answer = shared.filter.filter(args).await;
                 let result = match &answer {
+                    _ if !has_pod => "failed",
                     answer if !answer.error.is_empty() => "unknown",
                     answer if answer.fitting() == 0 => "refused",
                     _ => "fits",
@@ -104,9 +106,10 @@ async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection
         },
         Err(error) => (FilterResult::failure(error), "failed"),
     };
-    call.ended(result);
     // The answer borrows from the body, so it is written before that goes.
-    Json(answer).into_response()
+    let answer = Json(answer).into_response();
+    call.ended(result);
+    answer
 }
 
 /// kube-scheduler reads the scores from a bare array, in which there is no place for an error: it logs the status, and goes on
@@ -118,11 +121,12 @@ async fn prioritize(State(shared): State<Shared>, body: Result<Bytes, BytesRejec
         let args = parse("prioritize", body).map_err(|error| error.to_string())?;
         verbs::prioritize(&shared.cluster, args).map_err(|error| error.to_string())
     });
-    call.ended(if answer.is_ok() { "answered" } else { "failed" });
-    match answer {
+    let answer = match answer {
         Ok(scores) => Json(scores).into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
-    }
+    };
+    call.ended(outcome(&answer));
+    answer
 }
 
 /// As [`prioritize`]: without an answer kube-scheduler ends nobody, and tries again.
@@ -142,8 +146,13 @@ async fn preempt(State(shared): State<Shared>, body: Result<Bytes, BytesRejectio
             }
         },
     };
-    call.ended(if answer.status().is_success() { "answered" } else { "failed" });
+    call.ended(outcome(&answer));
     answer
+}
+
+/// What metrics call an answer that has no other results.
+fn outcome(answer: &Response) -> &'static str {
+    if answer.status().is_success() { "answered" } else { "failed" }
 }
 
 async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
