@@ -119,6 +119,7 @@ impl Suite for Neuron {
         vec![ExtenderConfig {
             filter_verb: Some("filter".to_owned()),
             prioritize_verb: Some("prioritize".to_owned()),
+            preempt_verb: Some("preempt".to_owned()),
             weight: WEIGHT,
             bind_verb: Some("bind".to_owned()),
             managed_resources: vec![managed(NEURON), managed(NEURONCORE)],

@@ -48,6 +48,7 @@ pub const BRANCHES: &[&str] = &[
     "cluster: kubelet lost sight of a plugin",
     "cluster: kubelet panicked",
     "cluster: of a bind only the answer was lost",
+    "cluster: pods ended for another one",
     "cluster: the end of a plugin was not noticed",
     "cluster: the end of an older plugin dropped the newest",
 ];

@@ -21,8 +21,8 @@ pub enum Version {
 }
 
 /// What one version does and another does not (docs/reference/kubernetes.md §8). The number in brackets is the first
-/// version that does it. What differs and has no row is not there in either: preemption and its text, the events of kubelet, and
-/// in-place resize.
+/// version that does it. What differs and has no row is not there in either: the events of kubelet, in-place resize, and
+/// [1.36] what is said of victims that are still being bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     /// The release whose sources and runs the rest is taken from. `/version` and the Node's `kubeletVersion` say it.
@@ -45,6 +45,8 @@ pub(crate) struct Behaviour {
     pub(crate) topology_labels: bool,
     /// [1.37] FailedScheduling no longer says `no new claims to deallocate` of pods without claims (kubernetes PR 140222).
     pub(crate) silent_about_claims: bool,
+    /// [1.37] FailedScheduling says that pods were ended for the pod, and where.
+    pub(crate) tells_preemption: bool,
 }
 
 /// Why a server's version is none that the cluster can be.
@@ -107,6 +109,7 @@ impl Version {
                 binding_checks_node_name: false,
                 topology_labels: false,
                 silent_about_claims: false,
+                tells_preemption: false,
             },
             Version::V1_37 => Behaviour {
                 release: "v1.37.2",
@@ -118,6 +121,7 @@ impl Version {
                 binding_checks_node_name: true,
                 topology_labels: true,
                 silent_about_claims: true,
+                tells_preemption: true,
             },
         }
     }

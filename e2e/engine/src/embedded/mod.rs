@@ -163,6 +163,7 @@ impl Embedded {
         let extender = ExtenderConfig {
             filter_verb: Some("filter".into()),
             prioritize_verb: Some("prioritize".into()),
+            preempt_verb: Some("preempt".into()),
             weight: WEIGHT,
             bind_verb: Some("bind".into()),
             managed_resources: vec![managed(names::NEURON), managed(names::NEURONCORE)],

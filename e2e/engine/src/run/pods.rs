@@ -8,8 +8,9 @@ use super::{Run, collect};
 use crate::cluster::Cluster;
 use crate::cluster::wait::until;
 use crate::invariants::record;
+use crate::observe::phase;
 use crate::outcome::PodOutcome;
-use crate::scenario::{Part, Patch};
+use crate::scenario::{Part, Patch, Preempt};
 
 impl<C: Cluster> Run<'_, C> {
     /// Creates the pod; its name.
@@ -61,6 +62,24 @@ impl<C: Cluster> Run<'_, C> {
         }
         self.until_gone(name).await?;
         self.no_longer_reported(name, node.as_deref()).await
+    }
+
+    /// Nobody but kube-scheduler deletes the pods that end.
+    pub(super) async fn preempt(&mut self, Preempt { apply, ends }: &Preempt) -> anyhow::Result<()> {
+        let mut nodes = Vec::new();
+        for name in ends {
+            let before = self.settled(name).await?;
+            self.gone.insert(name.clone(), PodOutcome { deleted: true, ..before });
+            nodes.push(self.pods().get(name).await?.spec.and_then(|spec| spec.node_name));
+        }
+        let name = self.create(apply).await?;
+        for (ended, node) in ends.iter().zip(nodes) {
+            self.until_gone(ended)
+                .await
+                .with_context(|| format!("kube-scheduler should end it for {name}"))?;
+            self.no_longer_reported(ended, node.as_deref()).await?;
+        }
+        self.pod_until(&name, "to run", |pod| phase(pod) == "Running").await
     }
 
     /// The document does not show the pod: nobody can ask a node that is away what it ran.

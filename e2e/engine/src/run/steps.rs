@@ -62,6 +62,7 @@ impl<C: Cluster> Run<'_, C> {
                     self.pod_until(name, "to be bound", is_bound).await?;
                 }
             }
+            Step::Preempt(preempt) => self.preempt(preempt).await?,
             Step::Patch(patch) => self.patch_pod(patch).await?,
             Step::PatchNode(patch) => self.patch_node(patch).await?,
             Step::Stop(target) => self.stop(target).await?,

@@ -27,7 +27,7 @@ pub use self::hold::{Hold, Moment, Verb};
 pub use self::node::NodeSpec;
 pub use self::only::Only;
 pub use self::part::{DeviceState, Part};
-pub use self::step::{DeviceStep, During, Patch, Reboot, Step, Target, Unlisted};
+pub use self::step::{DeviceStep, During, Patch, Preempt, Reboot, Step, Target, Unlisted};
 
 /// One scenario, after `for_each` and `repeat` are written out.
 #[derive(Clone, Debug, Deserialize)]

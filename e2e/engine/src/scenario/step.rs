@@ -36,6 +36,9 @@ pub enum Step {
     Running(Vec<String>),
     /// Waits until these pods are bound to a node.
     Bound(Vec<String>),
+    /// Creates a pod for which kube-scheduler ends others: waits until those are gone and it runs. The document shows them as they
+    /// were before.
+    Preempt(Preempt),
     /// Merges a patch into a pod, as its author could.
     Patch(Patch),
     /// Merges a patch into a node, as an administrator could.
@@ -83,6 +86,7 @@ impl Step {
             Step::Hold(hold) => (&hold.apply, &hold.steps),
             Step::During(during) => (&during.apply, &during.steps),
             Step::Churn(churn) => (&churn.pods, &[]),
+            Step::Preempt(preempt) => (std::slice::from_ref(&preempt.apply), &[]),
             _ => (&[], &[]),
         }
     }
@@ -98,6 +102,7 @@ impl Step {
             Step::Ended(_) => "ended",
             Step::Running(_) => "running",
             Step::Bound(_) => "bound",
+            Step::Preempt(_) => "preempt",
             Step::Patch(_) => "patch",
             Step::PatchNode(_) => "patch-node",
             Step::Restart(_) => "restart",
@@ -113,6 +118,16 @@ impl Step {
             Step::AdvanceClock(_) => "advance-clock",
         }
     }
+}
+
+/// A pod, and those that are ended for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preempt {
+    /// The pod, of a higher priority.
+    pub apply: Value,
+    /// Names of the pods that are ended, all of them and no others.
+    pub ends: Vec<String>,
 }
 
 /// A merge patch.

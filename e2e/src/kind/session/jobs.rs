@@ -140,6 +140,7 @@ fn seconds(scenario: &Scenario) -> u32 {
             Step::Churn(churn) => churn.pods.iter().map(pod).sum(),
             Step::Hold(hold) => 10 + of(scenario, &hold.steps),
             Step::Device(_) => 7,
+            Step::Preempt(preempt) => 4 + 2 * u32::try_from(preempt.ends.len()).unwrap_or_default(),
             Step::Restart(target) | Step::Stop(target) | Step::Start(target) => match target.part {
                 Part::Kubelet | Part::Plugin | Part::Node => 8,
                 _ => 5,

@@ -90,6 +90,11 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
+    /// What an admission plugin refuses.
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(403, "Forbidden", message)
+    }
+
     /// A patch that parses but cannot be applied, such as a failed JSON patch `test`.
     pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)

@@ -17,7 +17,7 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct NodeState {
     node: Option<Arc<Node>>,
-    pods: BTreeMap<String, Amounts>,
+    pods: BTreeMap<String, PodOnNode>,
     used: Amounts,
     /// What cycles see of it, until it changes: most nodes do not between two of them.
     info: Option<Arc<NodeInfo>>,
@@ -34,8 +34,21 @@ pub(crate) struct NodeInfo {
     pub(crate) node: Arc<Node>,
     pub(crate) allocatable: Amounts,
     pub(crate) used: Amounts,
-    /// Requests of the pods on the node.
-    pub(crate) pods: Vec<Amounts>,
+    /// The pods on the node.
+    pub(crate) pods: Vec<PodOnNode>,
+}
+
+/// A pod on a node.
+#[derive(Clone, Debug)]
+pub(crate) struct PodOnNode {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) request: Amounts,
+}
+
+impl PodOnNode {
+    pub(crate) fn of(pod: &Arc<Pod>) -> Self {
+        Self { request: pod.spec.as_ref().map(pod_request).unwrap_or_default(), pod: Arc::clone(pod) }
+    }
 }
 
 impl Cache {
@@ -54,13 +67,13 @@ impl Cache {
     }
 
     /// Puts the pod on the node where the API server shows it, which confirms or replaces an assumption.
-    pub(crate) fn set_pod(&mut self, uid: &str, pod: &Pod, node: &str) {
+    pub(crate) fn set_pod(&mut self, uid: &str, pod: &Arc<Pod>, node: &str) {
         self.remove_pod(uid);
         self.insert(uid, pod, node, false);
     }
 
     /// Counts the pod on `node` before it is bound.
-    pub(crate) fn assume(&mut self, uid: &str, pod: &Pod, node: &str) {
+    pub(crate) fn assume(&mut self, uid: &str, pod: &Arc<Pod>, node: &str) {
         self.remove_pod(uid);
         self.insert(uid, pod, node, true);
     }
@@ -85,9 +98,9 @@ impl Cache {
     pub(crate) fn remove_pod(&mut self, uid: &str) -> bool {
         let Some(assigned) = self.assigned.remove(uid) else { return false };
         if let Some(state) = self.nodes.get_mut(&assigned.node)
-            && let Some(request) = state.pods.remove(uid)
+            && let Some(pod) = state.pods.remove(uid)
         {
-            state.used.subtract(&request);
+            state.used.subtract(&pod.request);
             state.info = None;
         }
         true
@@ -98,12 +111,12 @@ impl Cache {
         self.nodes.iter_mut().filter_map(|(name, state)| state.info(name)).collect()
     }
 
-    fn insert(&mut self, uid: &str, pod: &Pod, node: &str, assumed: bool) {
-        let request = pod.spec.as_ref().map(pod_request).unwrap_or_default();
+    fn insert(&mut self, uid: &str, pod: &Arc<Pod>, node: &str, assumed: bool) {
+        let pod = PodOnNode::of(pod);
         let state = self.nodes.entry(node.to_owned()).or_default();
-        state.used.add(&request);
+        state.used.add(&pod.request);
         state.info = None;
-        state.pods.insert(uid.to_owned(), request);
+        state.pods.insert(uid.to_owned(), pod);
         self.assigned.insert(uid.to_owned(), Assigned { node: node.to_owned(), assumed });
     }
 }

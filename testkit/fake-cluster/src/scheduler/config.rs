@@ -28,6 +28,8 @@ pub struct ExtenderConfig {
     pub filter_verb: Option<String>,
     /// Path of the prioritize call; `None`: not asked.
     pub prioritize_verb: Option<String>,
+    /// Path of the preempt call; `None`: not asked before pods are ended for another one.
+    pub preempt_verb: Option<String>,
     /// Path of the bind call; `None`: this extender does not bind.
     pub bind_verb: Option<String>,
     /// Factor of this extender's scores; kube-scheduler asks for a positive one.
@@ -121,6 +123,12 @@ impl ExtenderConfig {
         Self { prioritize_verb: Some(verb.into()), weight, ..self }
     }
 
+    /// Sets the path of the preempt call.
+    #[must_use]
+    pub fn with_preempt(self, verb: impl Into<String>) -> Self {
+        Self { preempt_verb: Some(verb.into()), ..self }
+    }
+
     /// Sets the path of the bind call.
     #[must_use]
     pub fn with_bind(self, verb: impl Into<String>) -> Self {
@@ -139,6 +147,7 @@ impl ExtenderConfig {
             server,
             filter_verb: None,
             prioritize_verb: None,
+            preempt_verb: None,
             bind_verb: None,
             weight: 1,
             node_cache_capable: true,

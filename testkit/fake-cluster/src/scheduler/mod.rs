@@ -2,8 +2,8 @@
 //! extenders, binds, and writes events and conditions in kube-scheduler's own words. Of the resources it schedules it
 //! knows only the names.
 //!
-//! `scheduling_loop` takes one pod after another from `queue`, lets `choose_node` decide and `bind` carry it out; `watch`
-//! keeps `queue` and `cache` in step with the API server.
+//! `scheduling_loop` takes one pod after another from `queue`, lets `choose_node` decide and `bind` carry it out, or `preempt` make room;
+//! `watch` keeps `queue` and `cache` in step with the API server.
 
 mod bind;
 mod cache;
@@ -12,6 +12,8 @@ mod cluster_event;
 mod config;
 mod extender;
 mod known_objects;
+mod nominations;
+mod preempt;
 mod queue;
 mod report;
 mod scheduling_loop;

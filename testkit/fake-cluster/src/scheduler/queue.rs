@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use runtime::reached;
 
 use super::choose_node::diagnosis::RefusedBy;
+use super::choose_node::preemption::priority;
 use super::cluster_event::ClusterEvent;
 use crate::clock::later;
 
@@ -83,6 +84,11 @@ impl Queue {
     /// Removes a pod that was deleted or bound.
     pub(crate) fn remove(&mut self, uid: &str) {
         self.pods.remove(uid);
+    }
+
+    /// The queued pod.
+    pub(crate) fn pod(&self, uid: &str) -> Option<Arc<Pod>> {
+        self.pods.get(uid).map(|queued| Arc::clone(&queued.pod))
     }
 
     /// Whether the pod is queued, in flight or not.
@@ -175,8 +181,7 @@ impl Queue {
 
 impl QueuedPod {
     fn order(&self) -> (std::cmp::Reverse<i32>, u64) {
-        let priority = self.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
-        (std::cmp::Reverse(priority), self.turn)
+        (std::cmp::Reverse(priority(&self.pod)), self.turn)
     }
 
     fn retry(&mut self, now: Timestamp) {

@@ -29,6 +29,8 @@ pub(crate) enum Message {
 /// One event and, for failures, the condition that goes with it.
 pub(crate) struct Report {
     pod: Arc<Pod>,
+    /// Another pod that it is about, too.
+    related: Option<Arc<Pod>>,
     at: Timestamp,
     type_: &'static str,
     reason: &'static str,
@@ -43,7 +45,8 @@ impl Report {
     pub(crate) fn scheduled(pod: Arc<Pod>, node: &str, at: Timestamp) -> Self {
         let namespace = pod.namespace().unwrap_or_default();
         let note = format!("Successfully assigned {namespace}/{} to {node}", pod.name_any());
-        Self { pod, at, type_: "Normal", reason: "Scheduled", action: "Binding", note, condition: None }
+        let (reason, action) = ("Scheduled", "Binding");
+        Self { pod, related: None, at, type_: "Normal", reason, action, note, condition: None }
     }
 
     /// No node takes the pod: FailedScheduling and PodScheduled=False, reason Unschedulable.
@@ -56,6 +59,13 @@ impl Report {
         Self::failed(pod, "SchedulerError", message, at)
     }
 
+    /// The pod is ended for another one: `Preempted by pod UID on node NODE`.
+    pub(crate) fn preempted(pod: Arc<Pod>, by: &Arc<Pod>, node: &str, at: Timestamp) -> Self {
+        let note = format!("Preempted by pod {} on node {node}", by.uid().unwrap_or_default());
+        let (related, reason, action) = (Some(Arc::clone(by)), "Preempted", "Preempting");
+        Self { pod, related, at, type_: "Normal", reason, action, note, condition: None }
+    }
+
     /// The pod is being deleted and is left alone.
     pub(crate) fn skipped(pod: Arc<Pod>, at: Timestamp) -> Self {
         let namespace = pod.namespace().unwrap_or_default();
@@ -66,6 +76,7 @@ impl Report {
     fn failed(pod: Arc<Pod>, reason: &'static str, message: String, at: Timestamp) -> Self {
         Self {
             pod,
+            related: None,
             at,
             type_: "Warning",
             reason: "FailedScheduling",
@@ -96,6 +107,18 @@ pub(crate) async fn write(
         if let Some((reason, message)) = &report.condition {
             writer.condition(&report, reason, message).await;
         }
+    }
+}
+
+fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: pod.metadata.name.clone(),
+        namespace: pod.namespace(),
+        uid: pod.uid(),
+        resource_version: pod.resource_version(),
+        ..ObjectReference::default()
     }
 }
 
@@ -132,15 +155,8 @@ impl Writer {
             reason: Some(report.reason.to_owned()),
             type_: Some(report.type_.to_owned()),
             note: Some(report.note.clone()),
-            regarding: Some(ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                name: pod.metadata.name.clone(),
-                namespace: Some(namespace.clone()),
-                uid: pod.uid(),
-                resource_version: pod.resource_version(),
-                ..ObjectReference::default()
-            }),
+            regarding: Some(reference(pod)),
+            related: report.related.as_deref().map(reference),
             ..Event::default()
         };
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);

@@ -10,6 +10,7 @@ use runtime::reached;
 use super::bind;
 use super::choose_node::cycle::{Cycle, CycleError};
 use super::cluster_event::ClusterEvent;
+use super::preempt::{preempt, unnominate};
 use super::report::Report;
 use super::shared::Shared;
 
@@ -58,30 +59,36 @@ async fn schedule(shared: &Arc<Shared>, uid: String, pod: Arc<Pod>, start: usize
     let cycle = Cycle {
         extenders: &shared.extenders,
         ignored_resources: &shared.ignored_resources,
+        kept: shared.with_state(|state| state.nominations.before(&pod)),
         seed: shared.config.seed,
     };
-    let (looked_at, outcome) = cycle.run(&pod, &name, nodes, start).await;
+    let (looked_at, outcome) = cycle.run(&pod, &name, nodes.clone(), start).await;
     match outcome {
         Ok(node) => {
             // The pod may have been deleted meanwhile: its binding then fails, as in kube-scheduler.
-            shared.with_state(|state| state.cache.assume(&uid, &pod, &node));
+            shared.with_state(|state| {
+                state.cache.assume(&uid, &pod, &node);
+                state.nominations.remove(&uid);
+            });
             let task = bind_assumed(shared.clone(), uid, pod, node);
             shared.spawn(task);
         }
         Err(CycleError::Unschedulable(diagnosis)) => {
-            let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
-            let message = diagnosis.message(policy != Some("Never"), shared.behaviour.silent_about_claims);
+            let preempted = preempt(shared, &pod, &nodes, &diagnosis, &cycle.kept).await;
+            let message = diagnosis.message(&preempted, shared.behaviour);
             let now = shared.clock.now();
             shared.with_state(|state| state.queue.refused(&uid, diagnosis.refused_by(), now));
             shared.report(Report::unschedulable(pod, message, now));
         }
         Err(error @ CycleError::NoNodes) => {
+            unnominate(shared, &pod).await;
             let now = shared.clock.now();
             shared.with_state(|state| state.queue.refused(&uid, Vec::new(), now));
             shared.report(Report::unschedulable(pod, error.to_string(), now));
         }
         Err(error @ CycleError::Extender(_)) => {
             reached("cluster: an extender's filter failed");
+            unnominate(shared, &pod).await;
             fail(shared, &uid, pod, error.to_string());
         }
     }
@@ -101,6 +108,7 @@ async fn bind_assumed(shared: Arc<Shared>, uid: String, pod: Arc<Pod>, node: Str
                 state.cache.forget(&uid);
                 state.queue.observe(ClusterEvent::PodGone, now);
             });
+            unnominate(&shared, &pod).await;
             fail(&shared, &uid, pod, error.to_string());
         }
     }

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::cache::Cache;
 use super::config::SchedulerConfig;
 use super::extender::client::Extender;
+use super::nominations::Nominations;
 use super::queue::Queue;
 use super::report::{Message, Report, Reports};
 use crate::clock::Clock;
@@ -36,11 +37,12 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
 }
 
-/// The pods that wait and the pods that are placed.
+/// The pods that wait, the pods that are placed, and those that nodes are kept for.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) queue: Queue,
     pub(crate) cache: Cache,
+    pub(crate) nominations: Nominations,
 }
 
 impl Shared {

@@ -13,7 +13,7 @@ use super::cache::Cache;
 use super::cluster_event::ClusterEvent;
 use super::known_objects::{Change, KnownObjects};
 use super::queue::Queue;
-use super::shared::Shared;
+use super::shared::{Shared, State};
 use crate::reflector::reflect;
 
 /// Watches pods and nodes until the task is dropped. Scheduling starts once both have been listed.
@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 Ok(event) => for change in known_pods.apply(event) {
                     let now = shared.clock.now();
                     shared.with_state(|state| {
-                        pod_changed(&mut state.queue, &mut state.cache, &change, &shared.config.name, now);
+                        pod_changed(state, &change, &shared.config.name, now);
                     });
                     if let Change { old: Some(pod), new: None } = change {
                         shared.forget_reports(pod.uid().unwrap_or_default());
@@ -56,26 +56,39 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-fn pod_changed(queue: &mut Queue, cache: &mut Cache, change: &Change<Pod>, scheduler: &str, now: Timestamp) {
+fn pod_changed(state: &mut State, change: &Change<Pod>, scheduler: &str, now: Timestamp) {
+    let State { queue, cache, nominations } = state;
     let Some(uid) = change.new.as_ref().or(change.old.as_ref()).and_then(|pod| pod.uid()) else { return };
     let live = change.new.as_ref().filter(|pod| !is_terminal(pod));
     let node = live.and_then(|pod| pod.spec.as_ref()?.node_name.as_deref()).filter(|node| !node.is_empty());
     match (live, node) {
         (Some(pod), Some(node)) => {
             queue.remove(&uid);
+            nominations.remove(&uid);
             cache.set_pod(&uid, pod, node);
         }
         (Some(pod), None) if is_schedulable(pod, scheduler) => {
             let matters = change.old.as_ref().is_none_or(|old| differs_beyond_status(old, pod));
+            match (change.old.as_deref().and_then(nominated_to), nominated_to(pod)) {
+                // A restarted scheduler finds them there. What is assumed on a node counts there.
+                (_, Some(node)) if !cache.is_assumed(&uid) => nominations.set(pod, node),
+                (Some(_), None) if nominations.remove(&uid) => queue.observe(ClusterEvent::PodGone, now),
+                _ => {}
+            }
             queue.update(&uid, pod.clone(), matters, now);
         }
         _ => {
             queue.remove(&uid);
+            nominations.remove(&uid);
             if cache.remove_pod(&uid) {
                 queue.observe(ClusterEvent::PodGone, now);
             }
         }
     }
+}
+
+fn nominated_to(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref()
 }
 
 fn node_changed(queue: &mut Queue, cache: &mut Cache, change: &Change<Node>, now: Timestamp) {

@@ -119,7 +119,7 @@ async fn a_pod_says_the_same_in_protobuf_and_in_json() {
             "restartPolicy": "Never", "terminationGracePeriodSeconds": 30, "nodeSelector": {"a": "b"},
             "securityContext": {"runAsUser": 1000, "runAsNonRoot": true, "fsGroup": 1, "runAsGroup": 2},
             "serviceAccountName": "default", "nodeName": "n1", "hostNetwork": true, "schedulerName": "my-scheduler",
-            "priorityClassName": "high", "priority": -7,
+            "priorityClassName": "system-node-critical", "priority": 2_000_001_000,
             "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute",
                 "tolerationSeconds": 300}]},
         "status": {"phase": "Running", "reason": "R", "message": "M", "hostIP": "10.0.0.1", "podIP": "10.0.1.1",

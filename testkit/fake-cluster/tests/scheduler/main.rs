@@ -12,5 +12,6 @@ mod cluster;
 mod extenders;
 mod fake_extender;
 mod in_process;
+mod preemption;
 mod retries;
 mod texts;

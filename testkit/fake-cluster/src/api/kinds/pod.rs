@@ -7,6 +7,10 @@ use super::container_resources;
 use crate::api::error::{ApiError, FieldError};
 use crate::api::object::{self, as_map, map_mut};
 
+/// The priorities that every cluster has.
+const PRIORITY_CLASSES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
 /// Adds Kubernetes' defaults to a new pod and replaces its status: phase Pending.
 /// 400 for a resource amount that cannot be read.
 pub(crate) fn complete(pod: &mut Value) -> Result<(), ApiError> {
@@ -14,6 +18,7 @@ pub(crate) fn complete(pod: &mut Value) -> Result<(), ApiError> {
         pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
     let status = if gates { gated_status() } else { json!({"phase": "Pending"}) };
     as_map(pod).insert("status".into(), status);
+    let name = object::text(pod, "/metadata/name").to_owned();
     let spec = map_mut(pod, "spec");
     for (field, value) in [
         ("restartPolicy", json!("Always")),
@@ -24,6 +29,11 @@ pub(crate) fn complete(pod: &mut Value) -> Result<(), ApiError> {
         ("securityContext", json!({})),
     ] {
         spec.entry(field).or_insert(value);
+    }
+    if let Some(class) = spec.get("priorityClassName").and_then(Value::as_str) {
+        let priority = priority_of(class, spec.get("priority").and_then(Value::as_i64))
+            .map_err(|why| ApiError::forbidden(format!("pods {name:?} is forbidden: {why}")))?;
+        spec.insert("priority".into(), priority.into());
     }
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -40,6 +50,19 @@ pub(crate) fn complete(pod: &mut Value) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// The priority of a class, which is all that a pod may say beside it: the admission plugin Priority. Without a class it is taken as it is.
+fn priority_of(class: &str, given: Option<i64>) -> Result<i64, String> {
+    let known = PRIORITY_CLASSES.iter().find(|(name, _)| *name == class);
+    let (_, priority) = known.ok_or_else(|| format!("no PriorityClass with name {class} was found"))?;
+    match given {
+        Some(given) if given != *priority => Err(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed \
+             {priority} from the given PriorityClass name"
+        )),
+        _ => Ok(*priority),
+    }
 }
 
 /// The status of a new pod with scheduling gates.

@@ -9,15 +9,18 @@ use kube::ResourceExt;
 
 use super::diagnosis::{Diagnosis, Refusal, RefusedBy};
 use super::{node_filters, resource_fit, score};
-use crate::amounts::pod_request;
+use crate::amounts::{Amounts, pod_request};
 use crate::scheduler::cache::NodeInfo;
 use crate::scheduler::extender::client::Extender;
 use crate::scheduler::extender::error::ExtenderError;
+use crate::scheduler::nominations::Kept;
 
 /// What a cycle works with.
 pub(crate) struct Cycle<'a> {
     pub(crate) extenders: &'a [Extender],
     pub(crate) ignored_resources: &'a BTreeSet<String>,
+    /// What is kept on nodes for pods that are at least as important.
+    pub(crate) kept: Kept,
     pub(crate) seed: u64,
 }
 
@@ -46,6 +49,9 @@ impl Cycle<'_> {
             return (0, Err(CycleError::NoNodes));
         }
         let spec = pod.spec.clone().unwrap_or_default();
+        if let Some(node) = self.nominated(pod, &spec, &nodes).await {
+            return (0, Ok(node));
+        }
         let mut diagnosis = Diagnosis { nodes: nodes.len(), ..Diagnosis::default() };
         let feasible = self.pass_in_tree_filters(&spec, nodes, start, &mut diagnosis);
         let looked_at = feasible.len() + diagnosis.refusals.len();
@@ -59,6 +65,21 @@ impl Cycle<'_> {
             _ => score::choose(&self.scores(pod, &spec, &feasible).await, self.seed, name),
         };
         (looked_at, chosen.ok_or(CycleError::Unschedulable(diagnosis)))
+    }
+
+    /// The node for which others were ended, if it takes the pod now: it is tried before all others, and alone.
+    async fn nominated(&self, pod: &Pod, spec: &PodSpec, nodes: &[Arc<NodeInfo>]) -> Option<String> {
+        let name = pod.status.as_ref()?.nominated_node_name.as_deref()?;
+        let node = nodes.iter().find(|node| node.name == name)?;
+        let mut unused = Diagnosis::default();
+        let feasible = self.pass_in_tree_filters(spec, vec![Arc::clone(node)], 0, &mut unused);
+        match self.ask_extenders(pod, feasible, &mut unused).await {
+            Ok(feasible) => feasible.first().map(|node| node.name.clone()),
+            Err(error) => {
+                tracing::debug!(pod = %pod.name_any(), %error, "the nominated node could not be looked at; all are");
+                None
+            }
+        }
     }
 
     /// Nodes that pass the in-tree filters, until enough are found.
@@ -78,15 +99,18 @@ impl Cycle<'_> {
             if feasible.len() == wanted {
                 break;
             }
-            let checked = node_filters::check(spec, &node.node).and_then(|()| {
-                resource_fit::fits(
-                    &request,
-                    &node.used,
-                    node.pods.len(),
-                    &node.allocatable,
-                    self.ignored_resources,
-                )
-            });
+            let fits = |used: &Amounts, pods| {
+                resource_fit::fits(&request, used, pods, &node.allocatable, self.ignored_resources)
+            };
+            let checked =
+                node_filters::check(spec, &node.node).and_then(|()| match self.kept.get(&node.name) {
+                    None => fits(&node.used, node.pods.len()),
+                    Some((amounts, count)) => {
+                        let mut used = node.used.clone();
+                        used.add(amounts);
+                        fits(&used, node.pods.len() + count)
+                    }
+                });
             match checked {
                 Ok(()) => feasible.push(node),
                 Err(refusal) => {

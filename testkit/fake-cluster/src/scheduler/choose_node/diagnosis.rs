@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::scheduler::preempt::Preempted;
+use crate::version::Behaviour;
+
 /// The filter that refused a node, which decides what cluster events make another try worthwhile (`cluster_event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RefusedBy {
@@ -43,30 +46,35 @@ impl Diagnosis {
         filters
     }
 
-    /// The text of the pod's condition and event. `may_preempt` is false for `preemptionPolicy: Never`,
-    /// `silent_about_claims` as the version has it.
-    pub(crate) fn message(&self, may_preempt: bool, silent_about_claims: bool) -> String {
+    /// The text of the pod's condition and event, as the version has it.
+    pub(crate) fn message(&self, preempted: &Preempted, behaviour: Behaviour) -> String {
         let mut reasons = BTreeMap::new();
         for reason in self.refusals.values().flat_map(|refusal| &refusal.reasons) {
             *reasons.entry(reason.as_str()).or_insert(0) += 1;
         }
         let filters = no_nodes(self.nodes, &reasons);
-        // DynamicResources is asked before preemption, and older versions pass on what it says of pods without claims.
-        let claims = if silent_about_claims { "" } else { "no new claims to deallocate, " };
-        format!("{filters} {claims}preemption: {}", self.preemption(may_preempt))
+        match preempted {
+            Preempted::Nobody(why) => {
+                // DynamicResources is asked before preemption, and older versions pass on what it says of pods without claims.
+                let claims = if behaviour.silent_about_claims { "" } else { "no new claims to deallocate, " };
+                format!("{filters} {claims}preemption: {why}")
+            }
+            // Of an error nothing else is passed on.
+            Preempted::Failed(why) => format!("{filters} preemption: {why}"),
+            Preempted::Nominated { node, victims } if behaviour.tells_preemption => format!(
+                "{filters} preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
+            ),
+            Preempted::Nominated { .. } => filters,
+        }
     }
 
-    /// No pod is preempted here: the text is kube-scheduler's for a cluster without pods of lower priority.
-    fn preemption(&self, may_preempt: bool) -> String {
-        if !may_preempt {
-            return "not eligible due to preemptionPolicy=Never.".into();
-        }
-        let candidates = self.refusals.values().filter(|refusal| refusal.resolvable).count();
-        let not_helpful = self.nodes.saturating_sub(candidates);
+    /// Why nobody is ended: what the dry run says of nodes, and that it would not help on the others.
+    pub(crate) fn preemption(&self, dry_run: &BTreeMap<String, Refusal>) -> String {
         let mut reasons = BTreeMap::new();
-        if candidates > 0 {
-            reasons.insert("No preemption victims found for incoming pod", candidates);
+        for reason in dry_run.values().flat_map(|refusal| &refusal.reasons) {
+            *reasons.entry(reason.as_str()).or_insert(0) += 1;
         }
+        let not_helpful = self.nodes.saturating_sub(dry_run.len());
         if not_helpful > 0 {
             reasons.insert("Preemption is not helpful for scheduling", not_helpful);
         }
@@ -99,6 +107,19 @@ pub(crate) fn cut_note(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::Version;
+
+    /// Nobody is ended: no node has anybody of lower priority.
+    fn message(diagnosis: &Diagnosis) -> String {
+        let no_victims = |refusal: &Refusal| Refusal {
+            reasons: vec!["No preemption victims found for incoming pod".to_owned()],
+            ..refusal.clone()
+        };
+        let resolvable = diagnosis.refusals.iter().filter(|(_, refusal)| refusal.resolvable);
+        let dry_run = resolvable.map(|(node, refusal)| (node.clone(), no_victims(refusal))).collect();
+        let why = diagnosis.preemption(&dry_run);
+        diagnosis.message(&Preempted::Nobody(why), Version::V1_37.behaviour())
+    }
 
     fn refused(resolvable: bool, reason: &str) -> Refusal {
         Refusal { by: RefusedBy::Extender, resolvable, reasons: vec![reason.into()] }
@@ -113,7 +134,7 @@ mod tests {
         diagnosis.refusals.insert("z1".into(), refused(false, "a"));
         diagnosis.refusals.insert("z2".into(), refused(false, "a"));
         assert_eq!(
-            diagnosis.message(true, true),
+            message(&diagnosis),
             "0/12 nodes are available: 10 x, 2 a. preemption: 0/12 nodes are \
              available: 10 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
         );
@@ -123,20 +144,20 @@ mod tests {
     fn nodes_left_out_without_a_reason_are_only_counted() {
         let diagnosis = Diagnosis { nodes: 1, ..Diagnosis::default() };
         assert_eq!(
-            diagnosis.message(true, true),
+            message(&diagnosis),
             "0/1 nodes are available: preemption: 0/1 nodes are available: \
              1 Preemption is not helpful for scheduling."
         );
     }
 
     #[test]
-    fn a_pod_that_must_not_preempt_says_so() {
+    fn a_nomination_is_told_as_the_version_tells_it() {
         let diagnosis = Diagnosis { nodes: 1, ..Diagnosis::default() };
-        assert!(
-            diagnosis
-                .message(false, true)
-                .ends_with("preemption: not eligible due to preemptionPolicy=Never.")
-        );
+        let preempted = Preempted::Nominated { node: "n1".into(), victims: 2 };
+        let told = |version: Version| diagnosis.message(&preempted, version.behaviour());
+        assert_eq!(told(Version::V1_34), "0/1 nodes are available:");
+        let found = "preemption: found a potential placement for pod on node n1, preempting 2 victims";
+        assert_eq!(told(Version::V1_37), format!("0/1 nodes are available: {found}"));
     }
 
     #[test]

@@ -3,5 +3,6 @@
 pub(crate) mod cycle;
 pub(crate) mod diagnosis;
 mod node_filters;
+pub(crate) mod preemption;
 mod resource_fit;
 mod score;

@@ -15,7 +15,7 @@ pub(crate) fn least_allocated(request: &Amounts, node: &NodeInfo) -> i64 {
             amount => amount,
         };
         let total = node.allocatable.get(resource);
-        let used = requested(request) + node.pods.iter().map(requested).sum::<i64>();
+        let used = requested(request) + node.pods.iter().map(|pod| requested(&pod.request)).sum::<i64>();
         if total > 0 {
             shares.push((total - used).max(0).saturating_mul(100) / total);
         }

@@ -9,9 +9,10 @@ use runtime::System;
 
 use super::error::ExtenderError;
 use super::transport::Transport;
-use super::wire::{self, BindingArgs, ExtenderArgs, FilterResult, NodeList};
+use super::wire::{self, BindingArgs, ExtenderArgs, FilterResult, NodeList, PreemptionArgs};
 use crate::calls::called;
 use crate::scheduler::cache::NodeInfo;
+use crate::scheduler::choose_node::preemption::Victims;
 use crate::scheduler::config::ExtenderConfig;
 
 /// A configured extender and the way to it.
@@ -107,6 +108,45 @@ impl Extender {
         let scores = wire::decode_scores(&self.transport.post(verb, &self.args(pod, nodes)).await?)?;
         let weighted = |score: i64| score.saturating_mul(self.config.weight).saturating_mul(10);
         Ok(scores.into_iter().map(|(node, score)| (node, weighted(score))).collect())
+    }
+
+    /// Whether it is asked before pods are ended for another one.
+    pub(crate) fn is_preempter(&self) -> bool {
+        self.config.preempt_verb.is_some()
+    }
+
+    /// Which of the candidates it agrees with, and whom it would have ended there.
+    pub(crate) async fn preempt(
+        &self,
+        pod: &Pod,
+        candidates: &BTreeMap<String, Victims>,
+        nodes: &[Arc<NodeInfo>],
+    ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
+        let verb = self.config.preempt_verb.as_deref().unwrap_or_default();
+        let args = PreemptionArgs::of(pod, candidates, self.config.node_cache_capable);
+        let answer = wire::decode_victims(&self.transport.post(verb, &args).await?)?;
+        called(format_args!(
+            "preempt for {}: {} of {} nodes",
+            pod.name_any(),
+            answer.len(),
+            candidates.len()
+        ));
+        let find = |(node, uids): (String, Vec<String>)| {
+            let Some(info) = nodes.iter().find(|info| info.name == node) else {
+                return Err(ExtenderError::NoNodeInfo { node });
+            };
+            let find = |uid: &String| {
+                let on_node = info.pods.iter().find(|on_node| on_node.pod.metadata.uid.as_ref() == Some(uid));
+                on_node.map(|on_node| Arc::clone(&on_node.pod)).ok_or_else(|| ExtenderError::UnknownVictim {
+                    url: self.transport.url().to_owned(),
+                    uid: uid.clone(),
+                    node: node.clone(),
+                })
+            };
+            let victims: Result<Victims, ExtenderError> = uids.iter().map(find).collect();
+            Ok((node.clone(), victims?))
+        };
+        answer.into_iter().map(find).collect()
     }
 
     /// Asks the extender to bind the pod.

@@ -18,6 +18,13 @@ pub(crate) enum ExtenderError {
     /// The error that the extender answered, or Go's text for a body that ends too early.
     #[error("{0}")]
     Answered(String),
+    /// Go prints where the UID is as well.
+    #[error(
+        "extender: {url} claims to preempt pod (UID: &{{{uid}}}) on node: {node}, but the pod is not found on that node"
+    )]
+    UnknownVictim { url: String, uid: String, node: String },
+    #[error("nodeinfo not found for node name {node:?}")]
+    NoNodeInfo { node: String },
     #[error("extender {url:?} claims a filtered node {node:?} which is not found in the input node list")]
     UnknownNode { url: String, node: String },
 }

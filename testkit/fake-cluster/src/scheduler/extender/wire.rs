@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::scheduler::choose_node::preemption::Victims;
+
 /// Body of filter and prioritize. One of `nodes` and `node_names` is `None` (`null`).
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
@@ -32,6 +34,33 @@ pub(crate) struct BindingArgs<'a> {
     #[serde(rename = "PodUID")]
     pub(crate) pod_uid: &'a str,
     pub(crate) node: &'a str,
+}
+
+/// Body of preempt. One of both maps is `None` (`null`).
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct PreemptionArgs {
+    pod: Value,
+    node_name_to_victims: Option<BTreeMap<String, Value>>,
+    node_name_to_meta_victims: Option<BTreeMap<String, Value>>,
+}
+
+impl PreemptionArgs {
+    /// The candidates' victims by UID, or as whole pods.
+    pub(crate) fn of(pod: &Pod, candidates: &BTreeMap<String, Victims>, by_name: bool) -> Self {
+        let map = |of: &dyn Fn(&Pod) -> Value| {
+            let victims = |victims: &Victims| {
+                let pods: Vec<Value> = victims.iter().map(|victim| of(victim)).collect();
+                json!({"Pods": pods, "NumPDBViolations": 0})
+            };
+            candidates.iter().map(|(node, of_node)| (node.clone(), victims(of_node))).collect()
+        };
+        Self {
+            pod: pod_json(pod),
+            node_name_to_victims: (!by_name).then(|| map(&pod_json)),
+            node_name_to_meta_victims: by_name.then(|| map(&|victim| json!({"UID": victim.metadata.uid}))),
+        }
+    }
 }
 
 /// Answer to filter.
@@ -70,6 +99,16 @@ impl FilterResult {
 /// The `Error` of a filter or bind answer; empty means success.
 pub(crate) fn decode_error(answer: &Value) -> Result<String, serde_json::Error> {
     Ok(read(answer, "Error")?.unwrap_or_default())
+}
+
+/// Answer to preempt: UIDs of victims by node.
+pub(crate) fn decode_victims(answer: &Value) -> Result<BTreeMap<String, Vec<String>>, serde_json::Error> {
+    let nodes: BTreeMap<String, Value> = read(answer, "NodeNameToMetaVictims")?.unwrap_or_default();
+    let uids = |victims: &Value| -> Result<Vec<String>, serde_json::Error> {
+        let pods: Vec<Value> = read(victims, "Pods")?.unwrap_or_default();
+        pods.iter().map(|pod| Ok(read(pod, "UID")?.unwrap_or_default())).collect()
+    };
+    nodes.iter().map(|(node, victims)| Ok((node.clone(), uids(victims)?))).collect()
 }
 
 /// Answer to prioritize: scores by host.
@@ -164,6 +203,25 @@ mod tests {
     fn a_value_of_the_wrong_type_is_an_error() {
         assert!(FilterResult::decode(&json!({"NodeNames": "a"})).is_err());
         assert!(decode_scores(&json!({"Host": "a"})).is_err());
+    }
+
+    #[test]
+    fn victims_go_as_uids_or_as_whole_pods_and_come_back_as_uids() {
+        let pod = |uid: &str| {
+            serde_json::from_value::<Pod>(json!({"metadata": {"name": uid, "uid": uid}})).unwrap()
+        };
+        let candidates = BTreeMap::from([("n1".to_owned(), vec![std::sync::Arc::new(pod("v"))])]);
+        let body =
+            |by_name| serde_json::to_string(&PreemptionArgs::of(&pod("p"), &candidates, by_name)).unwrap();
+        insta::assert_snapshot!(body(true), @r#"{"Pod":{"metadata":{"name":"p","uid":"p"},"spec":{},"status":{}},"NodeNameToVictims":null,"NodeNameToMetaVictims":{"n1":{"NumPDBViolations":0,"Pods":[{"UID":"v"}]}}}"#);
+        insta::assert_snapshot!(body(false), @r#"{"Pod":{"metadata":{"name":"p","uid":"p"},"spec":{},"status":{}},"NodeNameToVictims":{"n1":{"NumPDBViolations":0,"Pods":[{"metadata":{"name":"v","uid":"v"},"spec":{},"status":{}}]}},"NodeNameToMetaVictims":null}"#);
+        let answer =
+            json!({"nodenametometavictims": {"n1": {"pods": [{"uid": "v"}, {"UID": "w"}]}, "n2": {}}});
+        let victims = BTreeMap::from([
+            ("n1".to_owned(), vec!["v".to_owned(), "w".to_owned()]),
+            ("n2".to_owned(), vec![]),
+        ]);
+        assert_eq!(decode_victims(&answer).unwrap(), victims);
     }
 
     #[test]
