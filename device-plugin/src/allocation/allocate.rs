@@ -202,13 +202,13 @@ impl Engine {
     ) -> Decision {
         let topology = &machine.topology;
         let (mut state, slots) = self.current(machine);
-        let asking: Vec<Slot> = state.ledger.asking(&slots, asked).into_iter().cloned().collect();
+        let asking = || state.ledger.asking(&slots, asked).into_iter().cloned().collect();
         let holders = state.ledger.holders(&slots, asked);
         if !holders.is_empty() {
-            return Decision::Held(holders, asking);
+            return Decision::Held(holders, asking());
         }
         if !allowed(topology, &slots, asked) {
-            return Decision::NotAllowed(asking);
+            return Decision::NotAllowed(asking());
         }
         let slot = state.ledger.likely(&slots, asked).cloned();
         if slot.is_none() && !is_sure && self.numbering == Numbering::Renumbered {
@@ -216,12 +216,15 @@ impl Engine {
         }
         let gone = state.ledger.gone_holders(asked.cores, |uid| self.pods.life(uid));
         if self.handover.mode != HandoverMode::Off && gone.keys().any(|uid| !looked_at.contains(uid)) {
-            return Decision::Gone(gone, asking);
+            return Decision::Gone(gone, asking());
         }
+        let by_host =
+            self.numbering == Numbering::Renumbered && state.ledger.is_open_who_asks_for_both(&slots, asked);
         state.ledger.answer(asked, Instant::now());
         state.ledger.handed_over(gone.keys(), asked.cores);
-        if self.numbering == Numbering::Renumbered && state.ledger.is_open_who_asks_for_both(&slots, asked) {
+        if by_host {
             reached("plugin: numbers of the host where it is open who asks");
+            state.ledger.answered_by_host();
             // Among all devices each has its own number.
             let devices = topology.all_devices();
             return Decision::Admitted(Admitted { pod: slot.map(|slot| slot.pod), devices });

@@ -100,10 +100,14 @@ pub async fn keep_cdi(
     let path = folder.join(FILE);
     loop {
         sleep(poll).await;
-        // What cannot be looked at may be there.
-        if matches!(system.status(&path).await, Err(error) if error.kind() == ErrorKind::NotFound) {
-            reached("plugin: device names written again");
-            tell(write_cdi(system, folder, root, topology).await);
+        match system.status(&path).await {
+            Ok(_) => tell(Ok(())),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                reached("plugin: device names written again");
+                tell(write_cdi(system, folder, root, topology).await);
+            }
+            // What cannot be looked at may be there.
+            Err(_) => {}
         }
     }
 }

@@ -29,8 +29,8 @@ use crate::status::Status;
 const END_NOTICED: Duration = Duration::from_secs(1);
 /// How long after kubelet has dropped the older plugin's devices it may still be busy with its end.
 const END_DONE: Duration = Duration::from_millis(100);
-/// The most time that the resources of one plugin wait for each other. The plugin before answers its open calls first, and meanwhile kubelet
-/// admits nobody else.
+/// The most time that the resources of one plugin wait for each other. The plugin before answers its open calls first, and meanwhile
+/// kubelet admits nobody else.
 const TOGETHER: Duration = Duration::from_secs(2);
 /// Time between two looks at what kubelet offers, which answers a hundred questions a second.
 const LOOK: Duration = Duration::from_millis(50);
@@ -131,9 +131,14 @@ impl Registration {
                 ServingLock::wait(&self.folder, &path).await
             };
             match locked {
-                Ok(lock) => {
+                Ok(mut lock) => {
                     if is_newest {
-                        self.together.wait().await;
+                        tokio::select! {
+                            biased;
+                            () = self.together.wait() => {}
+                            // Of two that start at one time each may have one name: who was replaced lets go at once.
+                            () = self.until_replaced(&mut lock) => return lock,
+                        }
                     }
                     match lock.before {
                         Before::Nobody => {}
@@ -155,6 +160,12 @@ impl Registration {
                     wait = longer(wait);
                 }
             }
+        }
+    }
+
+    async fn until_replaced(&self, lock: &mut ServingLock) {
+        while lock.keep(&self.folder).await {
+            sleep(LOOK).await;
         }
     }
 

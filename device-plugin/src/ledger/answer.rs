@@ -35,6 +35,8 @@ pub struct Answer {
     pub count: u32,
     /// When it was given.
     pub at: Instant,
+    /// Whether it has the host's numbers where others are counted from 0.
+    pub by_host: bool,
     /// Entries of the same ids that stood in the checkpoint then: of pods that had ended, and of an init container.
     before: Vec<(String, String)>,
 }
@@ -67,6 +69,13 @@ impl Ledger {
         });
         let same = self.entries.iter().filter(|entry| entry.name == name && entry.cores == cores);
         let before = same.map(|entry| (entry.uid.clone(), entry.container.clone())).collect();
-        self.answers.push(Answer { name, resource, cores, count, at: now, before });
+        self.answers.push(Answer { name, resource, cores, count, at: now, by_host: false, before });
+    }
+
+    /// The last answer has the host's numbers, as what its container gets under the other name then must.
+    pub fn answered_by_host(&mut self) {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.by_host = true;
+        }
     }
 }

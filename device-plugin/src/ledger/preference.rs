@@ -186,6 +186,10 @@ impl Ledger {
         let other_name =
             |asks: &&Slot| slots.iter().find(|slot| is_of(slot, asks) && slot.resource != asks.resource);
         let Some(other) = asking.iter().find_map(other_name) else { return false };
+        // kubelet asks for the names of one container one right after the other: the second is numbered as the first.
+        if let Some(first) = self.answers().iter().rfind(|answer| answer.suits(other)) {
+            return first.by_host;
+        }
         let mut all = asking.iter().copied().chain(self.waiting(slots, other.resource, other.count));
         all.any(|slot| !is_of(slot, other))
     }

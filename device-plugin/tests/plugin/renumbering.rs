@@ -54,3 +54,24 @@ async fn where_pods_that_wait_differ_in_it_the_hosts_numbers_are_given() {
     }
     assert_eq!(inside, ["/dev/neuron6", "/dev/neuron5"]);
 }
+
+#[tokio::test]
+async fn the_second_name_of_a_container_is_numbered_as_its_first() {
+    let node = renumbering();
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    let _plugin = node.plugin();
+    node.place("both", asks_for_both(), &[("main", "1", "12,13")]).await;
+    let mut inside = Vec::new();
+    for (resource, ids) in [("neuroncore", vec!["neuroncore12", "neuroncore13"]), ("neuron", vec!["neuron1"])]
+    {
+        let mut plugin = kubelet.plugin_of(&format!("aws.amazon.com/{resource}")).await;
+        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+        let answer = plugin.allocate(request(&ids)).await.unwrap().into_inner();
+        let devices = &answer.container_responses[0].devices;
+        inside.extend(devices.iter().map(|device| device.container_path.clone()));
+        // Between both another pod comes that waits for as many.
+        node.place(&format!("after-{resource}"), asks("neuron", 1), &[("main", "2", "")]).await;
+    }
+    assert_eq!(inside, ["/dev/neuron1", "/dev/neuron0"]);
+}

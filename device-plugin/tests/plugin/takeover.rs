@@ -261,3 +261,30 @@ async fn both_names_move_to_a_newer_plugin_together() {
     kubelet.registered(1).await;
     kubelet.plugin_of(NEURONCORE).await;
 }
+
+#[tokio::test]
+async fn a_name_that_does_not_come_is_not_waited_for_without_end() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    let folder = PluginFolder::new(System::real(), node.config.plugin_dir());
+    let before = ServingLock::claim(&folder, &folder.path.join("neuroncore-devplugin.lock")).await.unwrap();
+    let _newer = node.plugin();
+    kubelet.registered(1).await;
+    drop(before);
+    kubelet.plugin_of(NEURONCORE).await;
+}
+
+#[tokio::test]
+async fn a_plugin_is_asked_to_end_while_one_name_waits_for_the_other() {
+    let node = Node::new("inf2.24xlarge");
+    node_object(&node).await;
+    let _kubelet = ManualKubelet::start(&node);
+    let folder = PluginFolder::new(System::real(), node.config.plugin_dir());
+    let before = ServingLock::claim(&folder, &folder.path.join("neuroncore-devplugin.lock")).await.unwrap();
+    let newer = node.plugin();
+    let neuron = folder.path.join("neuron-devplugin.lock");
+    eventually("the newer plugin to have neuron", async || neuron.exists().then_some(())).await;
+    within("the plugin to end", newer.stop()).await;
+    drop(before);
+}

@@ -59,7 +59,11 @@ fn main() -> ExitCode {
     for (day, mebibytes) in (1..).zip(&memory) {
         note(&format!("MiB after day {day}, 3 nodes"), *mebibytes);
     }
-    let growth = memory.last().zip(memory.first()).map_or(f64::NAN, |(last, first)| last / first);
+    // A day alone tells nothing of growth.
+    let growth = match memory.as_slice() {
+        [first, .., last] => last / first,
+        _ => f64::NAN,
+    };
 
     let (hours, nodes) = (6, 20);
     let (idle, _) = idle(nodes, hours * HOUR);

@@ -257,7 +257,7 @@ pub enum What {
         node: usize,
     },
     /// kubelet's next write of its checkpoint is undone at once, as where one of its own writes of an older state comes after it
-    /// (facts/kubernetes.md §7).
+    /// (docs/reference/kubernetes.md §7).
     CheckpointOlder {
         /// The node's place.
         node: usize,

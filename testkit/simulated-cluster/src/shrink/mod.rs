@@ -32,7 +32,7 @@ pub fn written_down(plan: &Plan, source: &mut dyn EventSource, until: Duration) 
     let mut events = Vec::new();
     while let Some(hour) = source.next_hour() {
         let is_over = hour.iter().any(|event| event.time() > until);
-        events.extend(hour.into_iter().filter(|event| event.time() <= until));
+        events.extend(hour);
         if is_over {
             break;
         }
@@ -164,14 +164,16 @@ impl<F: FnMut(&Plan) -> bool> Shrinker<F> {
     /// Has what happens last less long, come less often or be of fewer containers.
     fn weaker(&mut self) {
         for place in 0..self.plan.events.len() {
-            while let Some(smaller) = self.plan.events.get(place).map(weaker) {
-                let of = |event| {
-                    let mut plan = self.plan.clone();
-                    plan.events[place] = event;
-                    plan
+            while !self.is_late() {
+                let all = self.plan.events.get(place).map(weaker).unwrap_or_default();
+                let takes = |event| {
+                    let mut smaller = self.plan.clone();
+                    if let Some(there) = smaller.events.get_mut(place) {
+                        *there = event;
+                    }
+                    self.takes(smaller)
                 };
-                let smaller: Vec<Plan> = smaller.into_iter().map(of).collect();
-                if !smaller.into_iter().any(|smaller| self.takes(smaller)) {
+                if !all.into_iter().any(takes) {
                     break;
                 }
             }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use fake_cluster::api::text;
 use serde_json::Value;
 
-use super::World;
 use super::node::{KUBELET_DIR, Node};
+use super::{World, locked};
 use crate::plan::Place;
 use crate::suite::Books;
 
@@ -20,6 +20,12 @@ pub(super) fn checkpoint() -> PathBuf {
 }
 
 impl World {
+    /// Whether the file of the node at a place is still one that a fault has put in the place of a newer one.
+    pub(super) fn is_checkpoint_older(&self, place: usize) -> bool {
+        let older = locked(&self.older_checkpoints).get(&place).cloned();
+        older.is_some() && self.host(Place::Node(place)).files().read(&checkpoint()).ok() == older
+    }
+
     /// What the file of the node at a place gives each container, by pod UID and name. None if there is none that can be read.
     pub(super) fn books_on_disk(&self, place: usize, node: &Node) -> Option<Books> {
         let contents = self.host(Place::Node(place)).files().read(&checkpoint()).ok()?;

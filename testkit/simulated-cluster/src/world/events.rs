@@ -14,6 +14,7 @@ use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesList
 use kubelet_api::unix::connect_by;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::{CHECKPOINT, checkpoint};
 use super::{World, locked};
@@ -273,17 +274,18 @@ impl World {
 
     fn undo_next_write(self: &Arc<Self>, place: usize, seconds: u32) {
         let world = Arc::clone(self);
-        let until = Instant::now() + Duration::from_secs(seconds.into());
+        let over = CancellationToken::new();
+        let end = over.clone();
+        self.fault_lasts(seconds, move |_| end.cancel());
         self.spawn(async move {
             let (files, file) = (world.host(Place::Node(place)).files(), checkpoint());
             let Ok(before) = files.read(&file) else { return };
-            while files.read(&file).is_ok_and(|now| now == before) && Instant::now() < until {
+            while files.read(&file).is_ok_and(|now| now == before) && !over.is_cancelled() {
                 sleep(WRITE_SEEN).await;
             }
-            let Some(node) = world.nodes.get(place).filter(|_| Instant::now() < until) else { return };
-            if files.read(&file).is_ok() && files.write(&file, before).is_ok() {
-                let now = world.simulation.elapsed();
-                world.watcher.state().truth.garbled.insert(node.name.clone(), now);
+            if !over.is_cancelled() && files.read(&file).is_ok() && files.write(&file, before.clone()).is_ok()
+            {
+                locked(&world.older_checkpoints).insert(place, before);
                 *locked(&world.fault_counts).entry("checkpoint older".to_owned()).or_default() += 1;
             }
         });

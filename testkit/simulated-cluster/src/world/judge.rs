@@ -168,19 +168,23 @@ impl World {
             self.watcher.state().judged("texts of a cluster that had changed lately", waiting.len());
             return Vec::new();
         }
-        // What only a record says, of a container that kubelet has forgotten, counts as held all the same.
-        let names_all =
-            |node: &&&super::Node| truth.live_on(&node.name).all(|pod| self.watcher.names_all_of(pod));
-        if !up.iter().all(|node| names_all(&node)) {
+        // What only a record says, of a container that kubelet has forgotten, counts as held all the same: how much is free is not judged.
+        let forgets =
+            |node: &super::Node| truth.live_on(&node.name).any(|pod| !self.watcher.names_all_of(pod));
+        let has_forgotten = up.iter().any(|node| forgets(node));
+        if has_forgotten {
             self.watcher.state().judged("texts of kubelets that have forgotten a container", waiting.len());
-            return Vec::new();
         }
         self.watcher.state().judged("texts", waiting.len());
         let nodes: Vec<NodeTruth<'_>> = up.iter().map(|node| self.truth_of(truth, node)).collect();
         let found = waiting.into_iter().filter_map(|pod| {
             let told = why_it_waits(&pod.object);
             let waiting = WaitingPod { truth, nodes: &nodes, pod: &pod.object, message: told };
-            let cause = self.suite.judge_text(&waiting)?;
+            let cause = if has_forgotten {
+                self.suite.judge_told(&waiting)?
+            } else {
+                self.suite.judge_text(&waiting)?
+            };
             let is_so = nodes
                 .iter()
                 .map(|node| format!("{}: held {:?}, broken {:?}", node.name, node.held, node.broken));
@@ -250,6 +254,10 @@ impl World {
         if let Some(reason) = self.watcher.kubelet_panic(&node.name) {
             let cause = format!("kubelet panics: {}", without_numbers(&reason));
             found.push(Violation { invariant: "runs", cause, text: reason, pods: Vec::new() });
+        }
+        if self.is_checkpoint_older(place) {
+            self.watcher.state().judged("checkpoints that are older until kubelet writes again", 1);
+            return found;
         }
         // kubelet writes the file only when it gives something.
         let books = self.books_on_disk(place, node).unwrap_or_else(|| self.watcher.books(&node.name));

@@ -59,6 +59,8 @@ pub(crate) struct World {
     machine_faults: Mutex<BTreeSet<(usize, Option<u64>, String)>>,
     /// Faults of the plan that have happened, by kind.
     fault_counts: Mutex<BTreeMap<String, u64>>,
+    /// What faults have put in the place of newer checkpoints, by the node's place.
+    older_checkpoints: Mutex<BTreeMap<usize, Vec<u8>>>,
 }
 
 impl World {
@@ -120,6 +122,7 @@ impl World {
             faults: Mutex::default(),
             machine_faults: Mutex::default(),
             fault_counts: Mutex::default(),
+            older_checkpoints: Mutex::default(),
             api,
             simulation,
         });
