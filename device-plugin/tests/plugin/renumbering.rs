@@ -34,6 +34,14 @@ async fn a_container_that_asks_under_both_names_is_numbered_over_all_that_it_has
     assert_eq!(node.started("both", "main").env["NEURON_RT_VISIBLE_CORES"], "2,3");
 }
 
+/// Has the ids of a resource allocated; the paths of their devices inside the container.
+async fn inside(kubelet: &ManualKubelet, resource: &str, ids: &[&str]) -> Vec<String> {
+    let mut plugin = kubelet.plugin_of(&format!("aws.amazon.com/{resource}")).await;
+    let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+    let answer = plugin.allocate(request(&ids)).await.unwrap().into_inner();
+    answer.container_responses[0].devices.iter().map(|device| device.container_path.clone()).collect()
+}
+
 #[tokio::test]
 async fn where_pods_that_wait_differ_in_it_the_hosts_numbers_are_given() {
     let node = renumbering();
@@ -43,16 +51,8 @@ async fn where_pods_that_wait_differ_in_it_the_hosts_numbers_are_given() {
     // Both wait for two cores when the plugin is asked.
     node.place("both", asks_for_both(), &[("main", "5", "12,13")]).await;
     node.place("cores", asks("neuroncore", 2), &[("main", "", "4,5")]).await;
-    let mut inside = Vec::new();
-    for (resource, ids) in [("neuroncore", vec!["neuroncore12", "neuroncore13"]), ("neuron", vec!["neuron5"])]
-    {
-        let mut plugin = kubelet.plugin_of(&format!("aws.amazon.com/{resource}")).await;
-        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
-        let answer = plugin.allocate(request(&ids)).await.unwrap().into_inner();
-        let devices = &answer.container_responses[0].devices;
-        inside.extend(devices.iter().map(|device| device.container_path.clone()));
-    }
-    assert_eq!(inside, ["/dev/neuron6", "/dev/neuron5"]);
+    assert_eq!(inside(&kubelet, "neuroncore", &["neuroncore12", "neuroncore13"]).await, ["/dev/neuron6"]);
+    assert_eq!(inside(&kubelet, "neuron", &["neuron5"]).await, ["/dev/neuron5"]);
 }
 
 #[tokio::test]
@@ -62,16 +62,8 @@ async fn the_second_name_of_a_container_is_numbered_as_its_first() {
     let kubelet = ManualKubelet::start(&node);
     let _plugin = node.plugin();
     node.place("both", asks_for_both(), &[("main", "1", "12,13")]).await;
-    let mut inside = Vec::new();
-    for (resource, ids) in [("neuroncore", vec!["neuroncore12", "neuroncore13"]), ("neuron", vec!["neuron1"])]
-    {
-        let mut plugin = kubelet.plugin_of(&format!("aws.amazon.com/{resource}")).await;
-        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
-        let answer = plugin.allocate(request(&ids)).await.unwrap().into_inner();
-        let devices = &answer.container_responses[0].devices;
-        inside.extend(devices.iter().map(|device| device.container_path.clone()));
-        // Between both another pod comes that waits for as many.
-        node.place(&format!("after-{resource}"), asks("neuron", 1), &[("main", "2", "")]).await;
-    }
-    assert_eq!(inside, ["/dev/neuron1", "/dev/neuron0"]);
+    assert_eq!(inside(&kubelet, "neuroncore", &["neuroncore12", "neuroncore13"]).await, ["/dev/neuron1"]);
+    // Between both another pod comes that waits for as many.
+    node.place("device", asks("neuron", 1), &[("main", "2", "")]).await;
+    assert_eq!(inside(&kubelet, "neuron", &["neuron1"]).await, ["/dev/neuron0"]);
 }

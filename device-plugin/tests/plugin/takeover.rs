@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fake_cluster::System;
@@ -20,7 +21,7 @@ use tokio::net::UnixListener as LivingListener;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::manual_kubelet::{ManualKubelet, node_object};
-use crate::node::{Node, asks, get};
+use crate::node::{Node, Plugin, asks, get};
 use crate::process::Process;
 
 const NEURON: &str = "aws.amazon.com/neuron";
@@ -246,45 +247,46 @@ async fn a_lock_file_that_is_removed_is_put_back_without_a_pause() {
     node.a_pod_runs(1).await;
 }
 
-#[tokio::test]
-async fn both_names_move_to_a_newer_plugin_together() {
+/// A node on which a newer plugin starts while the one before has let go of `neuron`, and still answers for `neuroncore`.
+struct OneNameHeld {
+    kubelet: Arc<ManualKubelet>,
+    folder: PluginFolder,
+    before: ServingLock,
+    newer: Plugin,
+    _node: Node,
+}
+
+async fn one_name_held() -> OneNameHeld {
     let node = Node::new("inf2.24xlarge");
     node_object(&node).await;
     let kubelet = ManualKubelet::start(&node);
     let folder = PluginFolder::new(System::real(), node.config.plugin_dir());
-    // The plugin before has let go of `neuron`, and still answers for `neuroncore`.
     let before = ServingLock::claim(&folder, &folder.path.join("neuroncore-devplugin.lock")).await.unwrap();
-    let _newer = node.plugin();
-    let is_first = timeout(Duration::from_millis(700), kubelet.registered(1)).await;
+    OneNameHeld { kubelet, folder, before, newer: node.plugin(), _node: node }
+}
+
+#[tokio::test]
+async fn both_names_move_to_a_newer_plugin_together() {
+    let held = one_name_held().await;
+    let is_first = timeout(Duration::from_millis(700), held.kubelet.registered(1)).await;
     assert!(is_first.is_err(), "neuron has moved alone");
-    drop(before);
-    kubelet.registered(1).await;
-    kubelet.plugin_of(NEURONCORE).await;
+    drop(held.before);
+    held.kubelet.registered(1).await;
+    held.kubelet.plugin_of(NEURONCORE).await;
 }
 
 #[tokio::test]
 async fn a_name_that_does_not_come_is_not_waited_for_without_end() {
-    let node = Node::new("inf2.24xlarge");
-    node_object(&node).await;
-    let kubelet = ManualKubelet::start(&node);
-    let folder = PluginFolder::new(System::real(), node.config.plugin_dir());
-    let before = ServingLock::claim(&folder, &folder.path.join("neuroncore-devplugin.lock")).await.unwrap();
-    let _newer = node.plugin();
-    kubelet.registered(1).await;
-    drop(before);
-    kubelet.plugin_of(NEURONCORE).await;
+    let held = one_name_held().await;
+    held.kubelet.registered(1).await;
+    drop(held.before);
+    held.kubelet.plugin_of(NEURONCORE).await;
 }
 
 #[tokio::test]
 async fn a_plugin_is_asked_to_end_while_one_name_waits_for_the_other() {
-    let node = Node::new("inf2.24xlarge");
-    node_object(&node).await;
-    let _kubelet = ManualKubelet::start(&node);
-    let folder = PluginFolder::new(System::real(), node.config.plugin_dir());
-    let before = ServingLock::claim(&folder, &folder.path.join("neuroncore-devplugin.lock")).await.unwrap();
-    let newer = node.plugin();
-    let neuron = folder.path.join("neuron-devplugin.lock");
+    let held = one_name_held().await;
+    let neuron = held.folder.path.join("neuron-devplugin.lock");
     eventually("the newer plugin to have neuron", async || neuron.exists().then_some(())).await;
-    within("the plugin to end", newer.stop()).await;
-    drop(before);
+    within("the plugin to end", held.newer.stop()).await;
 }

@@ -157,3 +157,15 @@ fn what_only_a_record_says_of_a_container_is_no_wrong_text() {
     assert_eq!(summary.placed, 2);
     assert!(summary.judged["texts of kubelets that have forgotten a container"] > 0, "{:#?}", summary.judged);
 }
+
+/// Seed 80253: neither the record nor the file says what the pod has, and kubelet writes no other.
+#[test]
+fn nobody_is_blamed_for_a_record_that_is_edited_beside_an_older_checkpoint() {
+    let events = vec![
+        (90, What::CheckpointOlder { node: 0, seconds: 60 }),
+        (100, pod("all", 32)),
+        (200, edit("all", "record garbled")),
+    ];
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!((summary.placed, summary.faults["checkpoint older"]), (1, 1));
+}

@@ -20,10 +20,13 @@ pub(super) fn checkpoint() -> PathBuf {
 }
 
 impl World {
-    /// Whether the file of the node at a place is still one that a fault has put in the place of a newer one.
-    pub(super) fn is_checkpoint_older(&self, place: usize) -> bool {
-        let older = locked(&self.older_checkpoints).get(&place).cloned();
-        older.is_some() && self.host(Place::Node(place)).files().read(&checkpoint()).ok() == older
+    /// Whether the node's file is still one that a fault has put in the place of a newer one.
+    pub(super) fn is_checkpoint_older(&self, node: &str) -> bool {
+        let place = self.nodes.iter().position(|other| other.name == node);
+        place.is_some_and(|place| {
+            let older = locked(&self.older_checkpoints).get(&place).cloned();
+            older.is_some() && self.host(Place::Node(place)).files().read(&checkpoint()).ok() == older
+        })
     }
 
     /// What the file of the node at a place gives each container, by pod UID and name. None if there is none that can be read.

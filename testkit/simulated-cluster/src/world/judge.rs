@@ -145,7 +145,7 @@ impl World {
             held.extend(&broken);
             let live: Vec<&Value> = truth.live_on(&node.name).map(|pod| &*pod.object).collect();
             truth.is_settled(&node.name)
-                && truth.live_on(&node.name).all(|pod| self.watcher.names_all_of(pod))
+                && truth.live_on(&node.name).all(|pod| self.names_all_of(pod))
                 && self.suite.counts_allow(&node.plan, &live, &pod.object, &broken)
                 && self.suite.can_run(&node.plan, &pod.object, &held)
         })?;
@@ -169,8 +169,7 @@ impl World {
             return Vec::new();
         }
         // What only a record says, of a container that kubelet has forgotten, counts as held all the same: how much is free is not judged.
-        let forgets =
-            |node: &super::Node| truth.live_on(&node.name).any(|pod| !self.watcher.names_all_of(pod));
+        let forgets = |node: &super::Node| truth.live_on(&node.name).any(|pod| !self.names_all_of(pod));
         let has_forgotten = up.iter().any(|node| forgets(node));
         if has_forgotten {
             self.watcher.state().judged("texts of kubelets that have forgotten a container", waiting.len());
@@ -226,7 +225,7 @@ impl World {
             return violation("liveness", "a bound pod does not start", text);
         }
         // Who puts a record right knows what kubelet names.
-        if truth.edited_pods.contains(&pod.uid) && !self.watcher.names_all_of(pod) {
+        if truth.edited_pods.contains(&pod.uid) && !self.names_all_of(pod) {
             self.watcher.state().judged("edited pods of which kubelet names not all", 1);
             return None;
         }
@@ -234,11 +233,17 @@ impl World {
         violation("agreement", &cause, format!("{} on {}: {text}", pod.name(), pod.node))
     }
 
+    /// Whether kubelet names every container of the pod that asks for something, in its books and in the file that plugins read.
+    fn names_all_of(&self, pod: &PodTruth) -> bool {
+        self.watcher.names_all_of(pod) && !self.is_checkpoint_older(&pod.node)
+    }
+
     /// Whether a Node says of itself what is so.
     fn judge_node(&self, truth: &Truth, node: &super::Node, object: &serde_json::Value) -> Option<Violation> {
         let is_settled = |pod: &&PodTruth| {
             let waited = truth.now.saturating_sub(pod.since);
-            pod.phase == "Running" && !pod.is_deleting() && waited >= ON_ITS_WAY
+            let is_known = !truth.edited_pods.contains(&pod.uid) || self.names_all_of(pod);
+            pod.phase == "Running" && !pod.is_deleting() && waited >= ON_ITS_WAY && is_known
         };
         let settled: Vec<&PodTruth> = truth.live_on(&node.name).filter(is_settled).collect();
         let (cause, text) = self.suite.judge_node(truth, &self.truth_of(truth, node), object, &settled)?;
@@ -255,7 +260,7 @@ impl World {
             let cause = format!("kubelet panics: {}", without_numbers(&reason));
             found.push(Violation { invariant: "runs", cause, text: reason, pods: Vec::new() });
         }
-        if self.is_checkpoint_older(place) {
+        if self.is_checkpoint_older(&node.name) {
             self.watcher.state().judged("checkpoints that are older until kubelet writes again", 1);
             return found;
         }
