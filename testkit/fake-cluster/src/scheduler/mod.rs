@@ -14,6 +14,7 @@ mod extender;
 mod known_objects;
 mod nominations;
 mod preempt;
+mod priority;
 mod queue;
 mod report;
 mod scheduling_loop;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::choose_node::preemption::priority;
+use super::priority::priority;
 use crate::amounts::{Amounts, pod_request};
 
 /// What is kept on each node, with the number of pods.

@@ -12,26 +12,16 @@ use serde_json::json;
 
 use super::cache::NodeInfo;
 use super::choose_node::diagnosis::Diagnosis;
-use super::choose_node::preemption::{Victims, dry_run, least, priority};
+use super::choose_node::preemption::{Preempted, Victims, dry_run, least};
 use super::cluster_event::ClusterEvent;
 use super::nominations::Kept;
+use super::priority::priority;
 use super::report::Report;
 use super::shared::Shared;
 use crate::clock::rfc3339;
 
 /// The condition of a pod that is ended for another one, and its reason.
 const DISRUPTED: (&str, &str) = ("DisruptionTarget", "PreemptionByScheduler");
-
-/// What came of it: the text after `preemption: `.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Preempted {
-    /// Nobody was ended, for this reason.
-    Nobody(String),
-    /// Nobody was ended: something went wrong.
-    Failed(String),
-    /// The pod is nominated to a node, where so many are ended for it.
-    Nominated { node: String, victims: usize },
-}
 
 /// Ends pods for `pod`, which none of `nodes` takes for the reasons of `diagnosis`.
 pub(crate) async fn preempt(

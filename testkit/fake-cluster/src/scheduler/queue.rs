@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use runtime::reached;
 
 use super::choose_node::diagnosis::RefusedBy;
-use super::choose_node::preemption::priority;
 use super::cluster_event::ClusterEvent;
+use super::priority::priority;
 use crate::clock::later;
 
 /// The back-off after the first failure; it doubles with each further one.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::scheduler::preempt::Preempted;
+use super::preemption::Preempted;
 use crate::version::Behaviour;
 
 /// The filter that refused a node, which decides what cluster events make another try worthwhile (`cluster_event`).

@@ -13,6 +13,7 @@ use super::resource_fit;
 use crate::amounts::{Amounts, pod_request};
 use crate::scheduler::cache::NodeInfo;
 use crate::scheduler::nominations::Kept;
+use crate::scheduler::priority::priority;
 
 /// What there is nobody to end for.
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
@@ -29,6 +30,17 @@ pub(crate) struct DryRun {
     pub(crate) refusals: BTreeMap<String, Refusal>,
     /// What stands in the text where there is no candidate.
     pub(crate) errors: Vec<String>,
+}
+
+/// What came of a preemption: the text after `preemption: `.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Preempted {
+    /// Nobody was ended, for this reason.
+    Nobody(String),
+    /// Nobody was ended: something went wrong.
+    Failed(String),
+    /// The pod is nominated to a node, where so many are ended for it.
+    Nominated { node: String, victims: usize },
 }
 
 /// Tries every node whose refusal could be lifted, without the pods of lower priority there; of those the most important stay that may.
@@ -109,10 +121,6 @@ pub(crate) fn least(candidates: &BTreeMap<String, Victims>) -> Option<&str> {
 /// The most important first: higher priority, then started earlier.
 fn importance(pod: &Pod) -> (Reverse<i32>, Timestamp) {
     (Reverse(priority(pod)), started(pod))
-}
-
-pub(crate) fn priority(pod: &Pod) -> i32 {
-    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
 }
 
 /// One that has not started has run for the shortest time.
