@@ -18,11 +18,11 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_key_of_a_node(
     "about: x\nnodes: [{type: inf2.24xlarge, cores: 2}]\nsteps: []",
-    "scenario bad: unknown field `cores`, expected one of `type`, `lnc`, `label`, `files`, `without_plugin`"
+    "scenario bad: unknown field `cores`, expected one of `type`, `lnc`, `driver`, `label`, `files`, `without_plugin`"
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
 )]
 #[case::step_amid(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{amid: {bound: 1, apply: [], steps: []}}]",
