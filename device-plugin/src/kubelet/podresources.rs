@@ -1,6 +1,5 @@
 //! Asks kubelet's podresources API which ids kubelet counts as allocatable, which touches no allocation. Its `List` is never asked:
-//! one amid an Allocate makes kubelet forget it (docs/reference/kubernetes.md §6). Used by `loss` and
-//! `registration`.
+//! one amid an Allocate makes kubelet forget it (docs/reference/kubernetes.md §6). Used by `loss` and `registration`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -85,19 +85,38 @@ pub(crate) fn pod(draws: &mut Rng, resources: &[Resource], ends_after: Option<u3
 
 /// Whether enough of each resource is free for all of a pod's containers. It says no of pods with init containers.
 pub(crate) fn can_run(resources: &[Resource], pod: &Value, held: &Units) -> bool {
-    let containers = |pointer| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let asked = |container: &Value, name: &str| {
-        let limit = container
-            .pointer("/resources/limits")
-            .and_then(|limits| limits.get(name)?.as_str()?.parse().ok());
-        limit.unwrap_or(0)
-    };
+    let is_enough = |(resource, free): (&Resource, usize)| free >= asked(pod, &resource.name);
+    let inits = pod.pointer("/spec/initContainers").and_then(Value::as_array);
+    inits.is_none_or(Vec::is_empty) && without(resources, held).all(is_enough)
+}
+
+/// Whether kube-scheduler's count leaves room for a pod beside those that live: of what is not broken all that they ask for is taken,
+/// though what they have may be broken, too.
+pub(crate) fn counts_allow(resources: &[Resource], live: &[&Value], pod: &Value, broken: &Units) -> bool {
+    without(resources, broken).all(|(resource, healthy)| {
+        let own = asked(pod, &resource.name);
+        let others: usize = live.iter().map(|other| asked(other, &resource.name)).sum();
+        own == 0 || own + others <= healthy
+    })
+}
+
+/// Each resource, with how many of its devices are not among these units.
+fn without<'a>(resources: &'a [Resource], units: &'a Units) -> impl Iterator<Item = (&'a Resource, usize)> {
     let mut number = 0..;
-    let is_free = |resource: &Resource| {
-        let free = number.by_ref().take(resource.ids.len()).filter(|unit| !held.contains(unit)).count();
-        free >= containers("/spec/containers").map(|container| asked(container, &resource.name)).sum()
+    resources.iter().map(move |resource| {
+        let others = number.by_ref().take(resource.ids.len()).filter(|unit| !units.contains(unit));
+        (resource, others.count())
+    })
+}
+
+/// How many of a resource a pod's containers ask for together.
+fn asked(pod: &Value, name: &str) -> usize {
+    let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+    let limit = |container: &Value| {
+        let limits = container.pointer("/resources/limits")?;
+        limits.get(name)?.as_str()?.parse::<usize>().ok()
     };
-    containers("/spec/initContainers").next().is_none() && resources.iter().all(is_free)
+    containers.filter_map(limit).sum()
 }
 
 #[cfg(test)]
@@ -125,6 +144,19 @@ mod tests {
         let mut with_init = pod;
         with_init["spec"]["initContainers"] = json!([{"name": "init"}]);
         assert!(!can_run(&resources(), &with_init, &held(&[])));
+    }
+
+    #[test]
+    fn a_pod_that_holds_a_broken_device_is_counted_beside_it() {
+        let pod = |count: &str| one_container(json!({"example.com/b": count}), None);
+        let (live, asks) = (pod("1"), pod("1"));
+        let allow =
+            |broken: &[u32]| counts_allow(&resources(), &[&live], &asks, &broken.iter().copied().collect());
+        assert!(allow(&[]) && allow(&[2]), "one of three broken, one asked for by another pod");
+        assert!(!allow(&[2, 3]));
+        assert!(allow(&[0, 1]), "of another resource");
+        let nothing = one_container(json!({}), None);
+        assert!(counts_allow(&resources(), &[&live], &nothing, &Units::from([2, 3, 4])), "it asks for none");
     }
 
     #[test]

@@ -233,8 +233,7 @@ pub trait Suite: Send + Sync + 'static {
     /// Whether kube-scheduler's count leaves room for the pod on a node with these live pods: it subtracts what they ask for from
     /// what is not broken, though what they have may be broken, too.
     fn counts_allow(&self, node: &NodePlan, live: &[&Value], pod: &Value, broken: &Units) -> bool {
-        let _ = (node, live, pod, broken);
-        true
+        resource::counts_allow(&self.resources(node), live, pod, broken)
     }
 
     /// Why a pod should not have failed its admission with this text: the cause. None if the text is true, or if it is what
