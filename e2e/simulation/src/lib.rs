@@ -7,6 +7,8 @@ mod binding;
 mod containers;
 mod coverage;
 mod device_models;
+#[cfg(test)]
+mod every_refusal;
 mod failure;
 mod faults;
 mod hardware;
@@ -16,6 +18,7 @@ mod machine;
 mod naive;
 mod node_report;
 mod nodes;
+mod openings;
 mod own_refusals;
 #[cfg(planted)]
 mod planted;

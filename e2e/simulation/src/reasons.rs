@@ -10,9 +10,11 @@ use crate::device_models::{is_model, may_run_on, wanted};
 use crate::judge::{counts, judge_pod};
 use crate::machine::Machine;
 use crate::naive::{can_be_placed, steps};
+use crate::openings;
 use crate::texts::{Facts, after, fresh, numbers};
 
-/// Texts that a cluster at rest has no reason for: every node is known by its label and its report, no pod has a claim.
+/// Texts that a cluster at rest has no reason for: every node is known by its label and its report, no pod has a claim, or asks for what
+/// cannot be read.
 const OF_NO_REST: &[&str] = &[
     "the Neuron scheduler knows no node of this name",
     "the pods and nodes of the cluster have not been listed yet",
@@ -21,25 +23,47 @@ const OF_NO_REST: &[&str] = &[
     "has no label ",
     " is not in the catalog ",
     "the node's Neuron device plugin reports",
+    " cannot run with LNC ",
+    "the report of a node of instance type ",
+    "node annotation ",
+    " asks for aws.amazon.com/",
+    " asks for both aws.amazon.com/",
     " through a DeviceClass, ",
     " has not renewed its Lease ",
     "not decided: ",
 ];
 
+/// Device models that a pod may name, by the documentation (docs/deploy.md).
+const MOST_MODELS: usize = 16;
+
 /// What is wrong with the text, if anything is: each of its reasons must be true of one node.
 pub(crate) fn judge(nodes: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
-    let judges =
-        [unhealthy, too_small, never_together, too_many, other_model, no_model, hand_down, unknown_holder];
+    let judges = [
+        unhealthy,
+        too_small,
+        never_together,
+        too_many,
+        other_model,
+        no_model,
+        too_many_models,
+        hand_down,
+        unknown_holder,
+    ];
     let of_no_rest = || {
         let words = OF_NO_REST.iter().find(|words| waiting.message.contains(**words))?;
         Some(format!("a cluster at rest is told {:?}", words.trim()))
     };
-    judges.iter().find_map(|judge| judge(nodes, waiting)).or_else(of_no_rest)
+    judges
+        .iter()
+        .find_map(|judge| judge(nodes, waiting))
+        .or_else(of_no_rest)
+        .or_else(|| openings::judge(waiting.message))
 }
 
 /// What is wrong with reasons that no change of what is free takes away.
 pub(crate) fn judge_lasting(nodes: &[Facts], told: &WaitingPod<'_>) -> Option<String> {
-    [too_small, never_together, too_many, other_model, no_model].iter().find_map(|judge| judge(nodes, told))
+    let judges = [too_small, never_together, too_many, other_model, no_model, too_many_models];
+    judges.iter().find_map(|judge| judge(nodes, told)).or_else(|| openings::judge(told.message))
 }
 
 /// The named devices are broken, and if they were not the pod would fit.
@@ -128,6 +152,14 @@ fn no_model(_: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
     let word = before.rsplit('"').next().unwrap_or_default();
     let is_written = wanted(waiting.pod).is_some_and(|words| words.contains(&word));
     (!is_written || is_model(word)).then(|| "a word is said to be no device model that is one".to_owned())
+}
+
+/// The pod's author has written more words than are read.
+fn too_many_models(_: &[Facts], waiting: &WaitingPod<'_>) -> Option<String> {
+    let is_wrong = |_| wanted(waiting.pod).is_none_or(|words| words.len() <= MOST_MODELS);
+    after(waiting.message, " names more than ")
+        .any(is_wrong)
+        .then(|| "not so many device models are named".to_owned())
 }
 
 /// Init containers hand down so many to a container that asks for so many, and on one node that is not safe.

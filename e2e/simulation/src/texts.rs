@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use neuron_core::names::Resource;
+use neuron_core::names::{NEURON, NEURONCORE, Resource};
 use serde_json::Value;
 use simulated_cluster::suite::Units;
 
+use crate::judge::counts;
 use crate::machine::Machine;
-use crate::naive::{Step, steps};
+use crate::naive::{Step, can_be_placed, steps};
 
 /// What is so on a node.
 pub(crate) struct Facts {
@@ -54,8 +55,9 @@ pub(crate) fn judge(nodes: &[Facts], pod: &Value, message: &str) -> Option<Strin
             if !asks(pod, as_devices, asked) {
                 return Some(format!("no container asks for so many {unit}s"));
             }
+            let asked = Asked { container: container_before(message, rest), as_devices, count: asked };
             let is_so =
-                |facts: &Facts| facts.free(as_devices) == free && facts.largest(as_devices) >= largest;
+                |facts: &Facts| facts.free(as_devices) == free && facts.is_largest(pod, &asked, largest);
             if !is_true_of_one(&is_so) {
                 return Some(format!("not so many {unit}s are free, or linked"));
             }
@@ -116,17 +118,60 @@ impl Facts {
         if as_devices { self.machine.devices().into() } else { self.machine.cores().into() }
     }
 
-    /// The most devices or cores that a free candidate set has.
-    fn largest(&self, as_devices: bool) -> u32 {
-        let counts = if as_devices { self.machine.device_counts() } else { self.machine.core_counts() };
+    /// Whether `largest` is the most, below what is asked, that the container could get beside those before it, and it cannot get what
+    /// it asks for; as far as a short search tells.
+    fn is_largest(&self, pod: &Value, asked: &Asked<'_>, largest: u32) -> bool {
         let taken = self.taken();
-        let has_free = |count: &u32| {
-            let sets =
-                if as_devices { self.machine.device_sets(*count) } else { self.machine.core_sets(*count) };
-            sets.iter().any(|set| set.is_disjoint(&taken))
+        let fits = |count: u32| {
+            let until = up_to(pod, asked, count)?;
+            can_be_placed(&self.machine, &until, &taken)
         };
-        counts.into_iter().filter(has_free).max().unwrap_or_default()
+        let is_right =
+            largest == 0 || self.machine.gives(largest, asked.as_devices) && fits(largest) != Some(false);
+        let more = (largest + 1..=asked.count).filter(|count| self.machine.gives(*count, asked.as_devices));
+        largest < asked.count && is_right && more.into_iter().all(|count| fits(count) != Some(true))
     }
+}
+
+/// What no linked set is found for.
+struct Asked<'a> {
+    /// The container, where several of the pod ask.
+    container: Option<&'a str>,
+    as_devices: bool,
+    count: u32,
+}
+
+/// The name in `container NAME: no linked set of `, of which `rest` is what follows.
+fn container_before<'a>(message: &'a str, rest: &str) -> Option<&'a str> {
+    let before = message[..message.len() - rest.len()].strip_suffix(": no linked set of ")?;
+    before.rsplit_once("container ").map(|(_, name)| name)
+}
+
+/// The pod up to the container, which asks for `count` instead and, as devices, for no cores. None if it has no such container.
+fn up_to(pod: &Value, asked: &Asked<'_>, count: u32) -> Option<Value> {
+    let mut pod = pod.clone();
+    for list in ["initContainers", "containers"] {
+        let Some(containers) = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else {
+            continue;
+        };
+        let is_asked = |container: &Value| match asked.container {
+            Some(name) => container.get("name").and_then(Value::as_str) == Some(name),
+            None => !counts(container).is_empty(),
+        };
+        let Some(place) = containers.iter().position(is_asked) else { continue };
+        containers.truncate(place + 1);
+        let limits = containers[place].pointer_mut("/resources/limits")?.as_object_mut()?;
+        if asked.as_devices {
+            limits.remove(NEURONCORE);
+        }
+        limits
+            .insert(if asked.as_devices { NEURON } else { NEURONCORE }.to_owned(), count.to_string().into());
+        if list == "initContainers" {
+            pod.get_mut("spec")?.as_object_mut()?.remove("containers");
+        }
+        return Some(pod);
+    }
+    None
 }
 
 /// How many devices or cores a pod needs that no init container hands down.
@@ -164,7 +209,6 @@ pub(crate) fn numbers<const N: usize>(mut text: &str, words: [&str; N]) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use neuron_core::names::{NEURON, NEURONCORE};
     use serde_json::json;
     use simulated_cluster::plan::NodePlan;
 
@@ -198,6 +242,9 @@ mod tests {
             (0..8, (1, 8), format!("{not_enough} cores asked 8 beside 1 device, free 24 of 32"), false),
             (0..8, (8, 10), format!("{not_enough} cores asked 10 beside 8 devices, free 23 of 32"), false),
             (0..2, (16, 0), format!("{unlinked}: 15 free, the largest linked set has 8"), true),
+            (0..2, (16, 0), format!("{unlinked}: 15 free, the largest linked set has 4"), false),
+            (0..2, (16, 0), format!("{unlinked}: 15 free, the largest linked set has 12"), false),
+            (0..0, (16, 0), format!("{unlinked}: 16 free, the largest linked set has 8"), false),
             (0..2, (16, 0), format!("{unlinked}: 16 free, the largest linked set has 8"), false),
             (0..2, (8, 0), format!("{unlinked}: 15 free, the largest linked set has 8"), false),
             (0..2, (16, 0), format!("{unlinked}: 15 are free"), false),
@@ -208,6 +255,26 @@ mod tests {
             (0..0, (1, 0), "Insufficient aws.amazon.com/neuron".to_owned(), true),
         ] {
             assert_eq!(wrong(taken, asked, &told(&text)).is_none(), is_true, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_largest_set_is_the_one_that_is_left_beside_the_containers_before() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let asking = |name: &str, count: u32| json!({"name": name, "resources": {"limits": {NEURON: count.to_string()}}});
+        let pod = json!({"spec": {"containers": [asking("a", 8), asking("b", 8), asking("c", 1)]}});
+        let facts = [Facts { machine, held: Units::from([0]), broken: Units::new() }];
+        let told = |container: &str, largest: u32| {
+            let text = "no linked set of 8 free Neuron devices: 15 free, the largest linked set has";
+            judge(
+                &facts,
+                &pod,
+                &format!("0/1 nodes are available: 1 container {container}: {text} {largest}."),
+            )
+        };
+        assert_eq!(told("b", 4), None);
+        for (container, largest) in [("b", 1), ("b", 8), ("a", 4), ("nobody", 4)] {
+            assert!(told(container, largest).is_some(), "{container} {largest}");
         }
     }
 
