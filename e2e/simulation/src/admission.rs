@@ -8,8 +8,9 @@ use serde_json::Value;
 use simulated_cluster::observer::{ContainerTruth, PodTruth};
 use simulated_cluster::suite::{RefusedPod, Units};
 
-use crate::judge::{can_run, counts, recorded_of, units_of_ids};
+use crate::judge::{counts, recorded_of, units_of_ids};
 use crate::machine::Machine;
+use crate::naive::can_be_placed;
 use crate::own_refusals::{OWN, units_named};
 
 /// How long a program may go on by what was so before: the plugin looks at its devices every few seconds, kubelet writes its
@@ -90,7 +91,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     if refused.truth.now < refused.truth.api_disturbed + LATELY {
         taken.extend(seen_lately(machine, refused));
     }
-    can_run(machine, &refused.pod.object, &taken)
+    (can_be_placed(machine, &refused.pod.object, &taken) == Some(true))
         .then(|| "kubelet was advised no set although one is free".to_owned())
 }
 

@@ -234,8 +234,8 @@ impl Suite for Neuron {
         judge::units_of_ids(&*Machine::of(node)?, resource, ids)
     }
 
-    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool {
-        Machine::of(node).is_ok_and(|machine| judge::can_run(&machine, pod, held))
+    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> Option<bool> {
+        naive::can_be_placed(&*Machine::of(node).ok()?, pod, held)
     }
 
     fn counts_allow(&self, node: &NodePlan, live: &[&Value], pod: &Value, broken: &Units) -> bool {

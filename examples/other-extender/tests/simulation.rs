@@ -65,8 +65,8 @@ impl Suite for Disks {
     }
 
     /// A pod that waits although this says yes is a violation.
-    fn can_run(&self, node: &NodePlan, pod: &Value, _: &Units) -> bool {
-        pod["metadata"]["annotations"][DISK] == json!(node.machine)
+    fn can_run(&self, node: &NodePlan, pod: &Value, _: &Units) -> Option<bool> {
+        Some(pod["metadata"]["annotations"][DISK] == json!(node.machine))
     }
 
     fn judge_binding(

@@ -83,11 +83,11 @@ pub(crate) fn pod(draws: &mut Rng, resources: &[Resource], ends_after: Option<u3
     one_container(json!({&resource.name: count.to_string()}), ends_after)
 }
 
-/// Whether enough of each resource is free for all of a pod's containers. It says no of pods with init containers.
-pub(crate) fn can_run(resources: &[Resource], pod: &Value, held: &Units) -> bool {
+/// Whether enough of each resource is free for all of a pod's containers. It does not know of pods with init containers.
+pub(crate) fn can_run(resources: &[Resource], pod: &Value, held: &Units) -> Option<bool> {
     let is_enough = |(resource, free): (&Resource, usize)| free >= asked(pod, &resource.name);
     let inits = pod.pointer("/spec/initContainers").and_then(Value::as_array);
-    inits.is_none_or(Vec::is_empty) && without(resources, held).all(is_enough)
+    inits.is_none_or(Vec::is_empty).then(|| without(resources, held).all(is_enough))
 }
 
 /// Whether kube-scheduler's count leaves room for a pod beside those that live: of what is not broken all that they ask for is taken,
@@ -138,12 +138,12 @@ mod tests {
     fn a_pod_can_run_where_enough_of_what_it_asks_for_is_free() {
         let pod = one_container(json!({"example.com/b": "2"}), None);
         let held = |units: &[u32]| units.iter().copied().collect::<Units>();
-        assert!(can_run(&resources(), &pod, &held(&[0, 1, 3])));
-        assert!(!can_run(&resources(), &pod, &held(&[3, 4])));
-        assert!(can_run(&[], &one_container(json!({}), None), &held(&[])));
+        assert_eq!(can_run(&resources(), &pod, &held(&[0, 1, 3])), Some(true));
+        assert_eq!(can_run(&resources(), &pod, &held(&[3, 4])), Some(false));
+        assert_eq!(can_run(&[], &one_container(json!({}), None), &held(&[])), Some(true));
         let mut with_init = pod;
         with_init["spec"]["initContainers"] = json!([{"name": "init"}]);
-        assert!(!can_run(&resources(), &with_init, &held(&[])));
+        assert_eq!(can_run(&resources(), &with_init, &held(&[])), None);
     }
 
     #[test]
@@ -163,7 +163,8 @@ mod tests {
     fn a_drawn_pod_asks_for_what_the_node_has_and_ends_in_its_time() {
         let mut draws = Rng::with_seed(1);
         for _ in 0..100 {
-            assert!(can_run(&resources(), &pod(&mut draws, &resources(), Some(7)), &Units::new()));
+            let drawn = pod(&mut draws, &resources(), Some(7));
+            assert_eq!(can_run(&resources(), &drawn, &Units::new()), Some(true));
         }
         let args = pod(&mut draws, &resources(), Some(7))["spec"]["containers"][0]["args"].clone();
         let start = ContainerStart { args: serde_json::from_value(args).unwrap(), ..started() };

@@ -224,9 +224,9 @@ pub trait Suite: Send + Sync + 'static {
         units_of_ids(&self.resources(node), resource, ids.iter().map(String::as_str))
     }
 
-    /// Whether the pod can run on a node of which these units are held or broken: by the documented rules, naively. It may say
-    /// no where it is not sure.
-    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> bool {
+    /// Whether the pod can run on a node of which these units are held or broken: by the documented rules, naively. None where it is
+    /// not sure, as after a search that was given up.
+    fn can_run(&self, node: &NodePlan, pod: &Value, held: &Units) -> Option<bool> {
         resource::can_run(&self.resources(node), pod, held)
     }
 

@@ -98,7 +98,7 @@ impl Generated {
     fn can_ever_run(&self, pod: &Value) -> bool {
         let mut seen = BTreeSet::new();
         let machines = self.nodes.iter().filter(|node| seen.insert(node.machine.as_str()));
-        machines.into_iter().any(|node| self.suite.can_run(node, pod, &Units::new()))
+        machines.into_iter().any(|node| self.suite.can_run(node, pod, &Units::new()) == Some(true))
     }
 
     /// A pod that is deleted by force, perhaps while it is bound, and made anew under its name at once.

@@ -138,17 +138,27 @@ impl World {
             self.watcher.state().judged("waiting pods of a cluster that had changed lately", 1);
             return None;
         }
-        self.watcher.state().judged("waiting pods", 1);
-        let node = self.nodes.iter().filter(|node| is_up(&node.name)).find(|node| {
-            let mut held = self.watcher.held(truth, &node.name, "");
-            let broken = truth.broken.get(&node.name).cloned().unwrap_or_default();
-            held.extend(&broken);
-            let live: Vec<&Value> = truth.live_on(&node.name).map(|pod| &*pod.object).collect();
-            truth.is_settled(&node.name)
-                && truth.live_on(&node.name).all(|pod| self.names_all_of(pod))
-                && self.suite.counts_allow(&node.plan, &live, &pod.object, &broken)
-                && self.suite.can_run(&node.plan, &pod.object, &held)
-        })?;
+        let (mut judged, mut given_up, mut found) = (0, 0, None);
+        for node in self.nodes.iter().filter(|node| is_up(&node.name) && self.is_sure_of(truth, node)) {
+            match self.could_run(truth, node, pod) {
+                Some(false) => judged += 1,
+                Some(true) => {
+                    judged += 1;
+                    found = Some(node);
+                    break;
+                }
+                None => given_up += 1,
+            }
+        }
+        let count = |what, count| {
+            if count > 0 {
+                self.watcher.state().judged(what, count);
+            }
+        };
+        count("waiting pods", usize::from(judged > 0));
+        count("waiting pods for which no node could be judged", usize::from(judged == 0));
+        count("searches for a node of a waiting pod that were given up", given_up);
+        let node = found?;
         let told = why_it_waits(&pod.object);
         Some(Violation {
             invariant: "liveness",
@@ -156,6 +166,22 @@ impl World {
             text: format!("{} waits although {} could run it: {told}", pod.name(), node.name),
             pods: vec![pod.name()],
         })
+    }
+
+    /// Whether it is known what is free of a node.
+    fn is_sure_of(&self, truth: &Truth, node: &super::Node) -> bool {
+        truth.is_settled(&node.name) && truth.live_on(&node.name).all(|pod| self.names_all_of(pod))
+    }
+
+    /// Whether a node could run a pod beside those that it has. None where the suite is not sure.
+    fn could_run(&self, truth: &Truth, node: &super::Node, pod: &PodTruth) -> Option<bool> {
+        let NodeTruth { mut held, broken, .. } = self.truth_of(truth, node);
+        let live: Vec<&Value> = truth.live_on(&node.name).map(|pod| &*pod.object).collect();
+        if !self.suite.counts_allow(&node.plan, &live, &pod.object, &broken) {
+            return Some(false);
+        }
+        held.extend(&broken);
+        self.suite.can_run(&node.plan, &pod.object, &held)
     }
 
     /// Whether what waiting pods are told is true.
