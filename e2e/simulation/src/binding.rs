@@ -6,7 +6,7 @@ use serde_json::Value;
 use simulated_cluster::observer::{PodTruth, Truth, UNSEEN};
 use simulated_cluster::suite::{Books, Units};
 
-use crate::judge::{asks, judge_set, recorded};
+use crate::judge::{Given, asks, judge_set, recorded};
 use crate::machine::Machine;
 
 /// What is wrong with how a pod was bound.
@@ -33,8 +33,11 @@ pub(crate) fn judge_binding(
         .into_iter()
         .flat_map(|pointer| pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten());
     let mut names = containers.filter_map(|container| container.get("name")?.as_str());
-    let wrong =
-        names.find_map(|name| judge_set(machine, pod, name, given.get(name).unwrap_or(&Units::new())));
+    let nothing = Given::default();
+    let wrong = names.find_map(|name| {
+        let given = given.get(name).unwrap_or(&nothing);
+        judge_set(machine, &pod.object, name, &given.units(), given)
+    });
     // An extender that is told of another machine by hand places on that one.
     if let Some((cause, text)) = wrong.filter(|_| !pod.bound_on_edited) {
         return Some((format!("by its record {cause}"), text));
@@ -43,7 +46,7 @@ pub(crate) fn judge_binding(
     if truth.doubled.get("extender").is_some_and(|until| truth.now < *until + UNSEEN) {
         return None;
     }
-    let given: Units = given.into_values().flatten().collect();
+    let given: Units = given.values().flat_map(Given::units).collect();
     let mut others = truth.live_on(&pod.node).filter(|other| other.uid != pod.uid);
     let other = others.find(|other| !certain(machine, truth, other, books).is_disjoint(&given))?;
     let text = format!(
@@ -63,7 +66,7 @@ fn certain(machine: &Machine, truth: &Truth, pod: &PodTruth, books: &Books) -> U
     }
     let units = |object: &Value| -> Units {
         let recorded = record(object).and_then(|record| recorded(machine, record).ok());
-        recorded.unwrap_or_default().into_values().flatten().collect()
+        recorded.unwrap_or_default().values().flat_map(Given::units).collect()
     };
     let (mut certain, now) = (pod.as_bound.as_deref().map(units).unwrap_or_default(), units(&pod.object));
     let given: Vec<&Units> =

@@ -1,6 +1,6 @@
 //! What must hold of pods that have Neuron devices: by the documented rules and by what containers really have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use neuron_core::ids::KubeletId;
 use neuron_core::names::{ALLOCATION, NEURON, NEURONCORE, Resource};
@@ -9,7 +9,6 @@ use simulated_cluster::observer::{PodTruth, Truth};
 use simulated_cluster::suite::Units;
 
 use crate::machine::Machine;
-use crate::naive::can_be_placed;
 
 /// The cores that ids of a resource stand for.
 ///
@@ -33,11 +32,6 @@ pub(crate) fn units_of_ids<'a>(
         }
     }
     Ok(units)
-}
-
-/// Whether candidate sets are free for all of a pod's containers, as far as a short search tells.
-pub(crate) fn can_run(machine: &Machine, pod: &Value, held: &Units) -> bool {
-    can_be_placed(machine, pod, held) == Some(true)
 }
 
 /// What a container asks for.
@@ -78,7 +72,7 @@ pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Opt
         if container.start.ids.is_empty() {
             continue;
         }
-        let said = recorded.get(name).cloned().unwrap_or_default();
+        let said = recorded.get(name).map(Given::units).unwrap_or_default();
         if said != container.units {
             let text = format!("container {name} has {:?}, its record says {said:?}", container.units);
             return Some(("a record is not what a container has".to_owned(), text));
@@ -88,28 +82,83 @@ pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Opt
     if pod.bound_on_edited { None } else { judge_sets(machine, truth, pod) }
 }
 
+/// What a container is given under each name, as cores. None where nobody says what.
+#[derive(Default)]
+pub(crate) struct Given {
+    devices: Option<Units>,
+    cores: Option<Units>,
+}
+
+impl Given {
+    /// What kubelet gave a container.
+    fn by_ids(machine: &Machine, ids: &BTreeMap<String, BTreeSet<String>>) -> Self {
+        let of = |resource: Resource| {
+            let (name, ids) = ids.iter().find(|(name, _)| Resource::named(name) == Some(resource))?;
+            units_of_ids(machine, name, ids).ok()
+        };
+        Self { devices: of(Resource::Device), cores: of(Resource::Core) }
+    }
+
+    /// All of it.
+    pub(crate) fn units(&self) -> Units {
+        self.devices.iter().chain(&self.cores).flatten().copied().collect()
+    }
+
+    fn of(&self, resource: Resource) -> Option<&Units> {
+        match resource {
+            Resource::Device => self.devices.as_ref(),
+            Resource::Core => self.cores.as_ref(),
+        }
+    }
+
+    /// Whether a core is given under both names.
+    fn overlaps(&self) -> bool {
+        self.devices.iter().any(|devices| self.cores.iter().any(|cores| !devices.is_disjoint(cores)))
+    }
+}
+
 /// Every container has a candidate set of as many as it asks for.
 fn judge_sets(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Option<(String, String)> {
     let mut given = truth.containers_of(pod).filter(|(_, container)| !container.start.ids.is_empty());
-    given.find_map(|(name, container)| judge_set(machine, pod, name, &container.units))
+    given.find_map(|(name, container)| {
+        let by_ids = Given::by_ids(machine, &container.start.ids);
+        judge_set(machine, &pod.object, name, &container.units, &by_ids)
+    })
 }
 
-/// What is wrong with what a container of a pod has. One that asks under both names is not looked at.
+/// What is wrong with what a container of a pod has. One that asks under both names is judged by what it is given under each.
 pub(crate) fn judge_set(
     machine: &Machine,
-    pod: &PodTruth,
+    pod: &Value,
     name: &str,
     units: &Units,
+    given: &Given,
 ) -> Option<(String, String)> {
     let spec = ["/spec/containers", "/spec/initContainers"].into_iter().find_map(|pointer| {
-        let mut all = pod.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+        let mut all = pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
         all.find(|container| container.pointer("/name").and_then(Value::as_str) == Some(name))
     });
     let asked = spec.map(counts).unwrap_or_default();
-    let [(resource, count)] = asked.as_slice() else { return None };
-    let as_devices = *resource == Resource::Device;
+    if let [one] = asked.as_slice() {
+        return judge_resource(machine, name, *one, units);
+    }
+    let wrong = asked.iter().find_map(|one| judge_resource(machine, name, *one, given.of(one.0)?));
+    wrong.or_else(|| {
+        let text = format!("container {name} has {:?} and {:?}", given.devices, given.cores);
+        given.overlaps().then(|| ("a container has a core under both names".to_owned(), text))
+    })
+}
+
+/// What is wrong with what a container has of a resource of which it asks for so many.
+fn judge_resource(
+    machine: &Machine,
+    name: &str,
+    (resource, count): (Resource, u32),
+    units: &Units,
+) -> Option<(String, String)> {
+    let as_devices = resource == Resource::Device;
     let has = if as_devices { machine.devices_of(units).len() } else { units.len() };
-    if usize::try_from(*count) != Ok(has) {
+    if usize::try_from(count) != Ok(has) {
         let text = format!("container {name} asks for {count} and has {units:?}");
         return Some(("a container has another number than it asks for".to_owned(), text));
     }
@@ -126,11 +175,11 @@ pub(crate) fn judge_set(
 pub(crate) fn recorded_of(machine: &Machine, pod: &Value) -> Units {
     let record = pod.pointer("/metadata/annotations").and_then(|all| all.get(ALLOCATION)?.as_str());
     let recorded = record.and_then(|record| recorded(machine, record).ok()).unwrap_or_default();
-    recorded.into_values().flatten().collect()
+    recorded.values().flat_map(Given::units).collect()
 }
 
 /// What a record says that each container has.
-pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<String, Units>, String> {
+pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<String, Given>, String> {
     let record: Value = serde_json::from_str(record).map_err(|error| error.to_string())?;
     let containers = record.pointer("/containers").and_then(Value::as_object);
     let containers = containers.ok_or("it has no containers")?;
@@ -138,9 +187,51 @@ pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<Strin
         let numbers = given.get(key).and_then(Value::as_array).into_iter().flatten();
         numbers.filter_map(Value::as_u64).filter_map(|number| u32::try_from(number).ok()).collect::<Units>()
     };
-    let units = |given: &Value| {
+    let given = |given: &Value| {
         let devices = numbers(given, "devices").into_iter().flat_map(|device| machine.cores_of(device));
-        devices.chain(numbers(given, "cores")).collect()
+        Given { devices: Some(devices.collect()), cores: Some(numbers(given, "cores")) }
     };
-    Ok(containers.iter().map(|(name, given)| (name.clone(), units(given))).collect())
+    Ok(containers.iter().map(|(name, said)| (name.clone(), given(said))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_core::names::{NEURON, NEURONCORE};
+    use serde_json::json;
+    use simulated_cluster::plan::NodePlan;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_asks_under_both_names_has_a_candidate_set_of_each() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let limits = json!({NEURON: "4", NEURONCORE: "2"});
+        let main = json!({"name": "main", "resources": {"limits": limits}});
+        let pod = json!({"spec": {"containers": [main]}});
+        let wrong = |devices: &[u32], cores: &[u32]| {
+            let record = json!({"containers": {"main": {"devices": devices, "cores": cores}}}).to_string();
+            let given = recorded(&machine, &record).unwrap().remove("main").unwrap();
+            judge_set(&machine, &pod, "main", &given.units(), &given).map(|(cause, _)| cause)
+        };
+        assert_eq!(wrong(&[0, 1, 2, 3], &[8, 9]), None);
+        let count = Some("a container has another number than it asks for".to_owned());
+        assert_eq!(wrong(&[0, 1, 2], &[6, 7, 8, 9]), count, "as many cores in all");
+        assert_eq!(wrong(&[0, 1, 2, 3], &[]), count);
+        let set = Some("a container has no candidate set".to_owned());
+        assert_eq!(wrong(&[0, 1, 2, 9], &[8, 9]), set);
+        assert_eq!(wrong(&[0, 1, 2, 3], &[9, 12]), set);
+        let twice = Some("a container has a core under both names".to_owned());
+        assert_eq!(wrong(&[0, 1, 2, 3], &[6, 7]), twice);
+    }
+
+    #[test]
+    fn what_kubelet_gave_under_each_name_is_told_apart() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let ids = BTreeMap::from([(NEURON.to_owned(), BTreeSet::from(["neuron1".to_owned()]))]);
+        let given = Given::by_ids(&machine, &ids);
+        assert_eq!(
+            (given.of(Resource::Device), given.of(Resource::Core)),
+            (Some(&Units::from([2, 3])), None)
+        );
+    }
 }
