@@ -91,6 +91,8 @@ fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told
 #[case::part(&with(r#"{"at": 5, "do": "kill", "part": "extendr", "on": "control"}"#), "event at 5: there is no \"extendr\" at control")]
 #[case::device(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#), "n1 has no device 99; it has 0 to 15")]
 #[case::machine(&with(r#"{"at": 5, "do": "device", "node": 0, "device": 99, "fault": "lost", "seconds": 1}"#).replace("trn1.32", "trn1.31"), "trn1.31xlarge")]
+#[case::rate(&with("").replace(r#""api": {}"#, r#""api": {"lost": 1.5}"#), "settings: lost is 1.5; a rate is 0 to 1")]
+#[case::rate_of_links(&with("").replace(r#""linkLoss": 0"#, r#""linkLoss": 2"#), "settings: linkLoss is 2; a rate is 0 to 1")]
 #[case::setting(&with("").replace("\"poll\"", "\"bindDeadlin\""), "the programs have no \"bindDeadlin\"; there is apiTimeout, bindDeadline")]
 fn a_plan_that_cannot_be_run_is_misuse(#[case] plan: &str, #[case] told: &str) {
     let folder = tempfile::tempdir().unwrap();
