@@ -39,7 +39,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ),
     (
         "cluster: kubelet forgot the ids of an open Allocate",
-        "a pod has to end and a monitor to ask while one Allocate is open",
+        "plans do: a pod has to end and a monitor to ask while one Allocate is open",
     ),
     ("cluster: kubelet lost sight of a plugin", "the plugin's sockets have ever new names"),
     ("cluster: kubelet panicked", "it would be a violation: the plugin never takes back an id"),

@@ -98,6 +98,7 @@ fn a_pod_that_waits_in_vain_is_judged_at_a_rest_and_given_up_after_an_hour() {
     assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
     let given_up = lines.seconds_of("DELETE /api/v1/namespaces/default/pods/waits").unwrap();
     assert!((70 * 60..71 * 60).contains(&given_up), "given up after {given_up} s");
+    assert!(summary.judged["waiting pods"] > 0);
     assert_eq!(lines.seconds_of("DELETE /api/v1/namespaces/default/pods/all"), None);
 }
 
@@ -116,6 +117,9 @@ fn what_runs_on_after_kubelet_has_lost_its_books_is_held_and_reported() {
     assert_eq!((summary.faults["checkpoint garbled"], summary.placed, summary.refused), (1, 2, 0));
     assert!(lines.seconds_of("container: default/rest main starts").is_some());
     assert_eq!(lines.seconds_of("container: default/all main starts"), None);
+    // What is free of a node whose kubelet does not name all is not known.
+    assert_eq!(summary.judged.get("waiting pods"), None);
+    assert!(summary.judged["waiting pods for which no node could be judged"] > 0);
 }
 
 #[test]
@@ -229,4 +233,122 @@ fn a_record_follows_what_starts_again_though_kubelet_names_not_all_of_the_pod() 
     assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
     assert!(summary.branches["plugin: record corrected"] > 0);
     assert_eq!((summary.faults["preferences ignored"], summary.refused), (1, 0));
+}
+
+/// Polls that a part had, by its kill that never comes.
+fn polls(of: &str, plan: Plan) -> u64 {
+    const NEVER: u64 = 999_999_999;
+    let (summary, _) = traced(&Plan { kills: vec![(of.to_owned(), NEVER)], ..plan });
+    let missed = format!("{of} was not killed before its poll {NEVER}: it had ");
+    summary.missed_kills[0]
+        .strip_prefix(&missed)
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .unwrap()
+}
+
+#[test]
+fn nothing_of_a_program_that_was_killed_is_polled() {
+    for (part, on, of) in [("extender", Place::Control, "extender"), ("plugin", Place::Node(0), "plugin/n1")]
+    {
+        let until = |seconds| {
+            let goes = What::Away { part: part.to_owned(), on, seconds: 3600 };
+            plan(seconds, vec![(60, pod("a", 4)), (100, pod("b", 4)), (100, goes), (150, pod("c", 4))])
+        };
+        let then = polls(of, until(101));
+        assert!(then > 10, "{of} had {then} polls");
+        assert_eq!(polls(of, until(500)), then, "{of}");
+    }
+}
+
+/// Lines of a part between its kill and its next start, but for requests that were on their way when it was killed; and its kills.
+fn after_kills<'a>(trace: &'a str, of: &str) -> (Vec<&'a str>, usize) {
+    let (mut lines, mut kills, mut is_gone, mut on_their_way) = (Vec::new(), 0, false, Vec::new());
+    for line in trace.lines() {
+        // `0d 01:02:03.004 part: what`, or `part| what` of a line of its log
+        let own = line.splitn(3, ' ').nth(2).and_then(|rest| rest.strip_prefix(of));
+        let Some(what) = own.and_then(|rest| rest.strip_prefix([':', '|'])) else { continue };
+        let request = what.split_once(" -> ");
+        if what == " is killed" {
+            (is_gone, kills) = (true, kills + 1);
+        } else if what.starts_with(" starts on ") {
+            is_gone = false;
+            on_their_way.clear();
+        } else if let Some((request, "arrives after its sender has given up")) = request {
+            on_their_way.push(request);
+        } else if is_gone && !request.is_some_and(|(request, _)| on_their_way.contains(&request)) {
+            lines.push(line);
+        }
+    }
+    (lines, kills)
+}
+
+#[test]
+fn a_program_that_was_killed_amid_its_work_says_asks_and_decides_nothing_until_it_starts_again() {
+    let kill = |part: &str, on, polls| What::Kill { part: part.to_owned(), on, after_polls: Some(polls) };
+    let rounds = (0..8u64).flat_map(|round| {
+        let at = 100 + 300 * round;
+        let polls = 1 + 9 * round;
+        [
+            (at, kill("extender", Place::Control, polls)),
+            (at, kill("plugin", Place::Node(0), polls)),
+            (at, pod(&format!("p{round}"), 1)),
+        ]
+    });
+    let mut plan = plan(3000, rounds.chain([(2550, What::Rest { seconds: 400 })]).collect());
+    // What is killed is gone for a minute and a half.
+    plan.settings.restart_milliseconds = (90_000, 90_000);
+    let (summary, lines) = traced(&plan);
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    let trace = lines.text();
+    for of in ["extender", "plugin/n1"] {
+        assert_eq!(after_kills(&trace, of), (Vec::new(), 8), "{of}");
+    }
+    assert_eq!(summary.placed, 8);
+}
+
+#[test]
+fn kubelet_forgets_the_ids_of_an_allocate_that_waits_when_a_monitor_asks_after_another_pod_has_ended() {
+    let mut events = Vec::new();
+    let short = |name: &str, devices: u32, args: Value| {
+        let mut pod = manifest(devices);
+        pod["metadata"]["name"] = name.into();
+        pod["spec"]["terminationGracePeriodSeconds"] = 6.into();
+        pod["spec"]["containers"][0]["args"] = args;
+        What::Create { pods: vec![pod] }
+    };
+    // One pod in four takes all its grace.
+    let names: Vec<String> = (0..12).map(|number| format!("gone{number}")).collect();
+    events.extend(names.iter().map(|name| (60, short(name, 1, json!([])))));
+    events.push((60, short("ends", 4, json!(["--for=242s"]))));
+    events.extend(names.iter().map(|name| (300, What::Delete { pod: name.clone(), grace: Some(0) })));
+    events.push((301, pod("waits", 8)));
+    events.extend((302..309).map(|second| (second, What::ForeignList { node: 0 })));
+    events.push((1200, What::Rest { seconds: 900 }));
+    let mut plan = plan(2200, events);
+    plan.settings.programs.insert("handoverLimit".to_owned(), 8000);
+    let (summary, lines) = traced(&plan);
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    assert!(summary.branches["cluster: kubelet forgot the ids of an open Allocate"] > 0, "{}", lines.text());
+    assert!(lines.seconds_of("container: default/waits main starts").is_some());
+}
+
+#[test]
+fn what_could_not_be_judged_of_pods_that_wait_is_counted() {
+    let asking = |devices: u32| manifest(devices)["spec"]["containers"][0].clone();
+    let named = |mut container: Value, name: &str| {
+        container["name"] = name.into();
+        container
+    };
+    // Which seven of eight are left to the second container is not known.
+    let mut open = manifest(1);
+    open["metadata"]["name"] = "open".into();
+    open["spec"]["initContainers"] = json!([named(asking(8), "init")]);
+    open["spec"]["containers"] = json!([named(asking(1), "a"), named(asking(8), "b")]);
+    let events = vec![(60, What::Create { pods: vec![open] }), (900, What::Rest { seconds: 900 })];
+    let (summary, _) = traced(&plan(1900, events));
+    assert_eq!(summary.unknown, Vec::<String>::new(), "{:#?}", summary.violations);
+    let judged = |what: &str| summary.judged.get(what).copied().unwrap_or_default();
+    assert!(judged("searches for a node of a waiting pod that were given up") > 0, "{:?}", summary.judged);
+    assert!(judged("waiting pods for which no node could be judged") > 0, "{:?}", summary.judged);
+    assert_eq!(judged("waiting pods"), 0);
 }
