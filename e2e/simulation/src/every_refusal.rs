@@ -18,7 +18,7 @@ use crate::texts::{self, Facts};
 const MACHINE: &str = "trn1.32xlarge";
 
 /// Where the types stand by whose texts the extender refuses a node, but for [`Refusal`]. It keeps the first to itself.
-const SOURCES: [&str; 6] = [
+static SOURCES: [&str; 6] = [
     include_str!("../../../extender/src/index/refusal.rs"),
     include_str!("../../../core/src/nodes/topology/of_node.rs"),
     include_str!("../../../core/src/nodes/topology/mod.rs"),

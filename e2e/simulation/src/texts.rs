@@ -71,7 +71,12 @@ pub(crate) fn judge_types(nodes: &[Facts], pod: &Value, message: &str) -> Option
     let is_true_of_one = |is_true: &dyn Fn(&Facts) -> bool| nodes.iter().any(is_true);
     for (unit, as_devices) in [("device", true), ("core", false)] {
         for rest in after(message, "Instance type ") {
-            let Some((name, rest)) = rest.split_once(" does not support requests for ") else {
+            let Some((name, rest)) = rest.split_once(' ') else { return Some(not_understood(rest)) };
+            // `reasons` says what a cluster at rest has no reason for.
+            if rest.starts_with("is not in the catalog ") {
+                continue;
+            }
+            let Some(rest) = rest.strip_prefix("does not support requests for ") else {
                 return Some(not_understood(rest));
             };
             // The other name is looked at in its turn.
