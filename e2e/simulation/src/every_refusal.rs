@@ -123,7 +123,7 @@ fn filled_in(text: &str) -> String {
     for part in parts {
         let (name, rest) = part.split_once('}').unwrap();
         filled += match name {
-            "resource" => NEURON,
+            "resource" | "NEURON" => NEURON,
             "DEVICE_MODEL" => neuron_core::names::DEVICE_MODEL,
             "word:?" => "\"x\"",
             _ => "x",

@@ -134,7 +134,11 @@ impl Facts {
         let is_right =
             largest == 0 || self.machine.gives(largest, asked.as_devices) && fits(largest) != Some(false);
         let more = (largest + 1..=asked.count).filter(|count| self.machine.gives(*count, asked.as_devices));
-        largest < asked.count && is_right && more.into_iter().all(|count| fits(count) != Some(true))
+        let is_there = up_to(pod, asked, asked.count).is_some();
+        is_there
+            && largest < asked.count
+            && is_right
+            && more.into_iter().all(|count| fits(count) != Some(true))
     }
 }
 
