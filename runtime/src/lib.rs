@@ -52,7 +52,7 @@ pub use branches::{BRANCHES, BranchCounts, count_branches, counted_branches, rea
 pub use calls::{CallError, read, write};
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
-pub use logs::{LogFormat, LogFormatError, log};
+pub use logs::{LogFormat, LogFormatError, log, log_with_plain_lines};
 #[cfg(planted)]
 pub use planted::{is_planted, plant};
 pub use program::run_program;
