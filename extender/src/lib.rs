@@ -30,6 +30,7 @@
 //! `events` explains to users what they would not see otherwise.
 
 mod branches;
+mod classic_log;
 mod config;
 mod events;
 mod index;
@@ -52,7 +53,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use crate::branches::BRANCHES;
-pub use crate::config::{Arguments, Config};
+pub use crate::classic_log::CLASSIC_LINES;
+pub use crate::config::{Arguments, Config, LogFormat};
 use crate::events::EventSizes;
 use crate::index::{Cluster, Index, TopologyCache};
 use crate::metrics::Metrics;

@@ -4,14 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use neuron_extender::{Arguments, serve};
+use neuron_extender::{Arguments, CLASSIC_LINES, LogFormat, serve};
 use runtime::System;
 use runtime::system::Address;
 use tracing::info;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    runtime::log(arguments.log_format);
+    match arguments.log_format {
+        LogFormat::Text => runtime::log(runtime::LogFormat::Text),
+        LogFormat::Json => runtime::log(runtime::LogFormat::Json),
+        LogFormat::Classic => runtime::log_with_plain_lines(CLASSIC_LINES),
+    }
     runtime::run_program("extender", run(arguments))
 }
 

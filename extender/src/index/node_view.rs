@@ -253,7 +253,11 @@ impl NodeView {
         !matches!(&self.state, State::Unknown(refusal) if refusal.is_no_neuron_node())
     }
 
-    pub(super) fn known(&self) -> Result<(&Occupancy, Option<&NodeRefusal>), NodeRefusal> {
+    /// What is taken, and whether somebody holds what nobody knows.
+    ///
+    /// # Errors
+    /// The node's topology is not known.
+    pub(crate) fn known(&self) -> Result<(&Occupancy, Option<&NodeRefusal>), NodeRefusal> {
         match &self.state {
             State::Known { occupancy, unknown_holder, .. } => Ok((occupancy, unknown_holder.as_ref())),
             State::Unknown(refusal) => Err(refusal.clone()),

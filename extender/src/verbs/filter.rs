@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info_span};
 
 use super::refusal_log::{Reasons, RefusalLog};
+use crate::classic_log;
 use crate::index::{Cluster, Indeterminate, Index, NodeRefusal, NodeView};
 use crate::metrics::Metrics;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
@@ -101,6 +102,7 @@ impl Filter {
             // The pod is logged when it is bound.
             debug!(nodes = fitting, "nodes take the pod");
             self.refusals.fits(uid);
+            classic_log::filtered(&pod.metadata, &answer);
             return Ok(answer);
         }
         let reason = if request.is_err() {
@@ -132,7 +134,9 @@ impl Filter {
             }
             None => {
                 self.metrics.refused(reasons.names());
-                self.refusals.refused(uid, &reasons, still_waits);
+                if self.refusals.refused(uid, &reasons, still_waits) {
+                    classic_log::filtered(&pod.metadata, &answer);
+                }
                 Ok(answer)
             }
         }

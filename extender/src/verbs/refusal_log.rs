@@ -79,8 +79,8 @@ impl RefusalLog {
         Self { logged: Mutex::new(Logged { by_pod: BTreeMap::new(), prune_at: FEW }) }
     }
 
-    /// No node takes the pod. `still_waits` says of a UID whether its pod waits.
-    pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) {
+    /// No node takes the pod. `still_waits` says of a UID whether its pod waits. Whether that is news.
+    pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) -> bool {
         let is_new = self.is_new(uid, reasons.fingerprint(), still_waits);
         for Reason { text: reason, nodes, .. } in &reasons.kinds {
             if is_new {
@@ -89,6 +89,7 @@ impl RefusalLog {
                 debug!(nodes, reason, "no node takes the pod");
             }
         }
+        is_new
     }
 
     /// It is not known whether a node takes the pod.

@@ -145,6 +145,21 @@ impl FilterResult<'_> {
     }
 }
 
+impl FilterResult<'_> {
+    /// The names of the nodes that can take the pod; of full nodes they are read again.
+    pub(crate) fn fitting_names(&self) -> Vec<NodeName<'_>> {
+        fn name<'n>(node: &&'n RawValue) -> Option<NodeName<'n>> {
+            let node: RawNode<'n> = serde_json::from_str(node.get()).ok()?;
+            Some(node.name)
+        }
+        match (&self.node_names, &self.nodes) {
+            (Some(names), _) => names.clone(),
+            (None, Some(nodes)) => nodes.items.iter().filter_map(name).collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+}
+
 /// The score of one node in the answer of `/prioritize`, which is a bare array of them.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]

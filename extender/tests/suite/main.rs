@@ -8,6 +8,7 @@
 
 mod bind;
 mod claim;
+mod classic_log;
 mod concurrent;
 mod device_model;
 mod events;
@@ -22,6 +23,7 @@ mod metrics;
 mod objects;
 mod preempt;
 mod prioritize;
+mod program;
 mod simulated;
 mod start;
 mod support;

@@ -1,7 +1,5 @@
 //! Starting, being ready, and what the command line takes.
 
-use std::io::Read;
-use std::process::Command;
 use std::time::Duration;
 
 use clap::Parser;
@@ -9,15 +7,13 @@ use fake_cluster::System;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use fake_cluster::system::Address;
-use http::Request;
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::{Policy, rules};
 use neuron_extender::{Arguments, Config, serve};
-use serde_json::json;
 use testkit_support::eventually;
 use tokio_util::sync::CancellationToken;
 
-use crate::http_client::plain_client;
+use crate::program::Program;
 use crate::support::World;
 
 #[tokio::test]
@@ -47,41 +43,8 @@ async fn before_the_first_lists_nothing_is_decided() {
 
 #[tokio::test]
 async fn the_program_serves_until_sigterm() {
-    let api = ApiServer::new(Clock::new());
-    let system = System::real();
-    let listener = system.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
-    let server = format!("http://{}", listener.address());
-    let stop = CancellationToken::new();
-    let serving = system.spawn(api.serve(&system, listener, stop.clone()));
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": server}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "users": [{"name": "test", "user": {}}],
-    });
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, config.to_string()).unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_neuron-extender"))
-        .args(["--listen", &format!("127.0.0.1:{port}"), "--kubeconfig"])
-        .arg(&kubeconfig)
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let http = plain_client(&format!("http://127.0.0.1:{port}"));
-    eventually("the program is ready", async || {
-        http.request_text(Request::get("/readyz").body(Vec::new()).unwrap()).await.is_ok().then_some(())
-    })
-    .await;
-    Command::new("kill").arg(program.id().to_string()).status().unwrap();
-    eventually("the program has ended", async || program.try_wait().unwrap().is_some().then_some(())).await;
-    assert!(program.wait().unwrap().success());
-    let mut log = String::new();
-    program.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let log = Program::start(ApiServer::new(Clock::new()), &[]).await.end().await;
     assert_eq!(log.matches("effective configuration").count(), 1, "{log}");
-    stop.cancel();
-    serving.await.unwrap();
 }
 
 #[tokio::test]

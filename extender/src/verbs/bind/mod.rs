@@ -25,6 +25,7 @@ use tracing::{Instrument as _, info, info_span, warn};
 use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
 use self::reservation::reserve;
+use crate::classic_log::ClassicBind;
 use crate::index::Cluster;
 use crate::metrics::{BindPart, Metrics};
 use crate::wire::BindArgs;
@@ -99,8 +100,12 @@ impl Binder {
         let binder = self.clone();
         // A task of its own: a caller that hangs up must not leave a bind half done.
         let run = async move {
+            let classic = ClassicBind::of(&args);
             let bound = binder.run(args).await;
             log(&bound);
+            if let (Some(classic), Ok(bound)) = (classic, &bound) {
+                classic.bound(bound, &binder.cluster);
+            }
             bound
         };
         let run = self.end.clone().run_until_cancelled_owned(run.instrument(span));

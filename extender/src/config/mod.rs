@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use neuron_core::catalog::{Catalog, CatalogError};
 use neuron_core::topology::Policy;
 use runtime::System;
@@ -59,6 +59,18 @@ impl Default for Config {
     }
 }
 
+/// The form of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object for each line, for those who collect logs.
+    Json,
+    /// Text, and beside it the lines that AWS' documentation shows of its scheduler extension.
+    Classic,
+}
+
 /// The command line of `neuron-extender`.
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -73,9 +85,9 @@ pub struct Arguments {
     /// Port to listen on if no address is given
     #[arg(long, env = "PORT", default_value_t = 12345, value_name = "PORT")]
     pub port: u16,
-    /// Form of the log: text or json
-    #[arg(long, env = "NEURON_LOG_FORMAT", default_value_t)]
-    pub log_format: runtime::LogFormat,
+    /// Form of the log; classic is text with the lines of AWS' scheduler extension
+    #[arg(long, env = "NEURON_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
     /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
