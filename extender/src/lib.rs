@@ -54,7 +54,7 @@ use tracing::{info, warn};
 
 pub use crate::branches::BRANCHES;
 pub use crate::classic_log::CLASSIC_LINES;
-pub use crate::config::{Arguments, Config, LogFormat};
+pub use crate::config::{Arguments, Config, EffectiveConfiguration, LogFormat, Settings};
 use crate::events::EventSizes;
 use crate::index::{Cluster, Index, TopologyCache};
 use crate::metrics::Metrics;

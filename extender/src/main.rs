@@ -3,24 +3,24 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
-use neuron_extender::{Arguments, CLASSIC_LINES, LogFormat, serve};
+use neuron_extender::{CLASSIC_LINES, LogFormat, Settings, serve};
 use runtime::System;
 use runtime::system::Address;
 use tracing::info;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match arguments.log_format {
+    let settings = Settings::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match settings.arguments.log_format {
         LogFormat::Text => runtime::log(runtime::LogFormat::Text),
         LogFormat::Json => runtime::log(runtime::LogFormat::Json),
         LogFormat::Classic => runtime::log_with_plain_lines(CLASSIC_LINES),
     }
-    runtime::run_program("extender", run(arguments))
+    runtime::run_program("extender", run(settings))
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    info!(?arguments, "effective configuration");
+async fn run(settings: Settings) -> anyhow::Result<()> {
+    let Settings { arguments, effective } = settings;
+    info!(flags = effective.to_string(), "effective configuration");
     let system = System::real();
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let address = Address::Tcp(arguments.address());

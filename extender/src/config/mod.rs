@@ -1,14 +1,20 @@
 //! What can be set about the extender, by a caller of [`crate::serve`] or on the command line.
 
+mod contradictions;
+mod file;
+mod settings;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, ValueEnum};
 use neuron_core::catalog::{Catalog, CatalogError};
 use neuron_core::topology::Policy;
 use runtime::System;
 
+pub use self::settings::{EffectiveConfiguration, Settings};
 use crate::probe::Probe;
 use crate::server::tls::TlsFiles;
 
@@ -16,6 +22,8 @@ use crate::server::tls::TlsFiles;
 const PLUGIN_NAMESPACE: &str = "kube-system";
 /// Two renewals of a plugin: this long an update of it, or a busy API server, may take.
 const LEASE_GRACE: Duration = Duration::from_secs(20);
+/// How long after a call was cut off the API server may still carry it out: its own request timeout.
+const BINDING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How the extender behaves.
 #[derive(Clone, Debug)]
@@ -49,7 +57,7 @@ impl Default for Config {
             policy: Policy::default(),
             catalog: None,
             bind_deadline: Duration::from_secs(4),
-            binding_timeout: Duration::from_secs(60),
+            binding_timeout: BINDING_TIMEOUT,
             event_delay: Duration::from_secs(10),
             plugin_namespace: PLUGIN_NAMESPACE.to_owned(),
             lease_grace: Some(LEASE_GRACE),
@@ -79,8 +87,11 @@ pub enum LogFormat {
     about = "Scheduler extender: places pods on linked Neuron devices."
 )]
 pub struct Arguments {
+    /// YAML or JSON file of flags by their long names; the command line and the environment go before it
+    #[arg(long = "config", env = "NEURON_CONFIG", value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
     /// Address and port to listen on; 0.0.0.0 and the port below if not given
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, env = "NEURON_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Port to listen on if no address is given
     #[arg(long, env = "PORT", default_value_t = 12345, value_name = "PORT")]
@@ -89,19 +100,25 @@ pub struct Arguments {
     #[arg(long, env = "NEURON_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
     pub log_format: LogFormat,
     /// Kubeconfig file; without it KUBECONFIG, ~/.kube/config or the pod's service account
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = "NEURON_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Which device sets may be given: documented (by AWS) or linked (any linked set the runtime supports)
-    #[arg(long, default_value_t = Policy::Documented, value_name = "POLICY")]
+    #[arg(long, env = "NEURON_POLICY", default_value_t = Policy::Documented, value_name = "POLICY")]
     pub policy: Policy,
     /// File of instance types, merged over those in the program
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = "NEURON_CATALOG", value_name = "FILE")]
     pub catalog: Option<PathBuf>,
     /// Longest time for one bind, such as 4s or 500ms; keep it below kube-scheduler's httpTimeout
-    #[arg(long, default_value = "4s", value_parser = duration, value_name = "DURATION")]
+    #[arg(long, env = "NEURON_BIND_DEADLINE", default_value = "4s", value_parser = bind_deadline, value_name = "DURATION")]
     pub bind_deadline: Duration,
     /// Namespace of the device plugins, where each renews its Lease
-    #[arg(long, env = "NEURON_PLUGIN_NAMESPACE", default_value = PLUGIN_NAMESPACE, value_name = "NAMESPACE")]
+    #[arg(
+        long,
+        env = "NEURON_PLUGIN_NAMESPACE",
+        default_value = PLUGIN_NAMESPACE,
+        value_parser = NonEmptyStringValueParser::new(),
+        value_name = "NAMESPACE"
+    )]
     pub plugin_namespace: String,
     /// How long after the end of its plugin's Lease a node still takes new pods, such as 20s; off: Leases are not looked at
     #[arg(long, env = "NEURON_LEASE_GRACE", default_value = "20s", value_parser = grace, value_name = "DURATION|off")]
@@ -171,6 +188,18 @@ fn grace(text: &str) -> Result<Grace, String> {
         return Ok(Grace(None));
     }
     duration(text).map(|grace| Grace(Some(grace))).map_err(|error| format!("{error}, or off"))
+}
+
+/// A bind that lasts as long as its Binding may still be carried out would outlive its own reservation.
+fn bind_deadline(text: &str) -> Result<Duration, String> {
+    let deadline = duration(text)?;
+    if deadline < BINDING_TIMEOUT {
+        return Ok(deadline);
+    }
+    Err(format!(
+        "too long: devices of a bind whose outcome is not known are kept for {BINDING_TIMEOUT:?}; give less, best below \
+         kube-scheduler's httpTimeout, which is 5s unless set"
+    ))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

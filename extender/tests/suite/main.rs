@@ -24,6 +24,7 @@ mod objects;
 mod preempt;
 mod prioritize;
 mod program;
+mod settings;
 mod simulated;
 mod start;
 mod support;

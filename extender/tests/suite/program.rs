@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::system::{Address, Task};
@@ -16,6 +16,11 @@ use testkit_support::eventually;
 use tokio_util::sync::CancellationToken;
 
 use crate::http_client::{call, plain_client};
+
+/// The program with these words behind its name and these variables; it ends by itself.
+pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Output {
+    command(words, variables).output().unwrap()
+}
 
 fn command(words: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-extender"));

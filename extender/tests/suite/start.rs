@@ -45,6 +45,7 @@ async fn before_the_first_lists_nothing_is_decided() {
 async fn the_program_serves_until_sigterm() {
     let log = Program::start(ApiServer::new(Clock::new()), &[]).await.end().await;
     assert_eq!(log.matches("effective configuration").count(), 1, "{log}");
+    assert!(log.contains("policy=documented (default), bind-deadline=4s (default)"), "{log}");
 }
 
 #[tokio::test]
