@@ -43,6 +43,9 @@ pub const NODE_REPORT: &str = "neuron-scheduler/devices";
 /// Lease by which a node's plugin says that it lives, with `-` and the node's name after it.
 pub const PLUGIN_LEASE: &str = "neuron-device-plugin";
 
+/// Pod label of the extender that leads, `true`: the Service selects it.
+pub const LEADER_LABEL: &str = "neuron-scheduler/leader";
+
 /// Node label that says the instance type.
 pub const INSTANCE_TYPE_LABEL: &str = "node.kubernetes.io/instance-type";
 

@@ -34,6 +34,7 @@ mod classic_log;
 mod config;
 mod events;
 mod index;
+mod leadership;
 mod metrics;
 mod probe;
 mod protobuf;
@@ -42,12 +43,15 @@ mod verbs;
 mod watches;
 mod wire;
 
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::bail;
 use kube::Client;
 use runtime::system::{Listener, TaskSet};
 use runtime::{System, reached};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -57,13 +61,15 @@ pub use crate::classic_log::CLASSIC_LINES;
 pub use crate::config::{Arguments, Config, EffectiveConfiguration, LogFormat, Settings};
 use crate::events::EventSizes;
 use crate::index::{Cluster, Index, TopologyCache};
+pub use crate::leadership::LeaderElection;
+use crate::leadership::{Election, LeaderLabel, Leadership, Tenure};
 use crate::metrics::Metrics;
 pub use crate::probe::{Probe, Sizes};
 use crate::server::tls::LiveTls;
 pub use crate::server::tls::TlsFiles;
 use crate::server::{Shared, router};
-use crate::verbs::Filter;
 use crate::verbs::bind::{BindTimeouts, Binder};
+use crate::verbs::{Admitted, Filter};
 
 /// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first. Nothing that it has
 /// started goes on once it has returned or was dropped.
@@ -107,9 +113,20 @@ pub async fn serve(
     let end = CancellationToken::new();
     let _end = end.clone().drop_guard();
     let metrics = Arc::new(Metrics::default());
-    let binder =
-        Binder::new(system.clone(), cluster.clone(), client, timeouts, end).counted_by(metrics.clone());
-    let filter = Filter::new(cluster.clone(), metrics.clone());
+    let (leadership, mut election) = elected(&system, &client, config.leader_election.clone());
+    let (tenures_ended, _) = watch::channel(0);
+    if let Some(settings) = &config.leader_election {
+        let label =
+            settings.pod.clone().map(|pod| LeaderLabel::new(client.clone(), &settings.namespace, pod));
+        let (leadership, cluster) = (leadership.clone(), cluster.clone());
+        tasks.spawn(Tenure { leadership, cluster, label, ended: tenures_ended }.run());
+    }
+    let admitted = Arc::new(Admitted::default());
+    let binder = Binder::new(system.clone(), cluster.clone(), client, timeouts, end)
+        .led_by(leadership.clone())
+        .admitting(admitted.clone())
+        .counted_by(metrics.clone());
+    let filter = Filter::new(cluster.clone(), admitted.clone(), metrics.clone());
     let _measured = config.probe.map(|probe| {
         let (cluster, filter, binder) = (cluster.clone(), filter.clone(), binder.clone());
         probe.looks_by(move || Sizes {
@@ -117,28 +134,69 @@ pub async fn serve(
             events_waiting: event_sizes.waiting(),
             refusals_logged: filter.refusals_logged(),
             binds: binder.under_way(),
+            admitted: admitted.len(),
             ..cluster.read(Index::sizes)
         })
     });
     let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-    let routes = router(Shared { filter, cluster, metrics, binder: binder.clone() }, certificate_required);
+    let listed = cluster.clone();
+    let shared = Shared { filter, cluster, metrics, binder: binder.clone(), leadership };
+    let routes = router(shared, certificate_required);
     let tls = tls.map(|live| {
         let served = live.served();
         tasks.spawn(live.follow(system.clone()));
         served
     });
+    let closing = CancellationToken::new();
     // Connections that the other side keeps open must not hold up the end.
-    let serving = server::serve(system, listener, routes, tls, shutdown, config.bind_deadline);
+    let mut serving =
+        pin!(server::serve(system, listener, routes, tls, closing.clone(), config.bind_deadline));
+    let standing = async {
+        match &mut election {
+            // Who knows no pods must not lead.
+            Some(election) => {
+                listed.is_listed_at_last().await;
+                election.run().await;
+            }
+            None => pending().await,
+        }
+    };
     tokio::select! {
         biased;
         // An end that was asked for is no failure, whatever else has ended.
-        () = serving => {}
+        () = shutdown.cancelled() => {}
+        () = &mut serving => bail!("nobody takes connections any more"),
+        () = standing => {}
         ended = tasks.join_next() => bail!("a task that must not end has ended: {ended:?}"),
     }
-    info!(timeout = ?config.bind_deadline, "binds under way are finished first");
-    if timeout(config.bind_deadline, binder.finish()).await.is_err() {
-        reached("extender: binds cut off at the end");
-        warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
-    }
+    // Calls are answered meanwhile: that this extender stops, and not ready.
+    let ending = async {
+        info!(timeout = ?config.bind_deadline, "binds under way are finished first");
+        if timeout(config.bind_deadline, binder.finish()).await.is_err() {
+            reached("extender: binds cut off at the end");
+            warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
+        } else if let Some(election) = election {
+            // A Binding that was cut off may still be carried out: then the next leader waits until the Lease is over.
+            election.step_down().await;
+        }
+        closing.cancel();
+    };
+    tokio::join!(ending, serving);
     Ok(())
+}
+
+/// The leadership of this extender, and its part in the election if there is one.
+fn elected(
+    system: &System,
+    client: &Client,
+    settings: Option<LeaderElection>,
+) -> (Arc<Leadership>, Option<Election>) {
+    match settings {
+        Some(settings) => {
+            let leadership = Arc::new(Leadership::elected());
+            let election = Election::new(system, client.clone(), settings, leadership.clone());
+            (leadership, Some(election))
+        }
+        None => (Arc::new(Leadership::alone()), None),
+    }
 }

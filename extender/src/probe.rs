@@ -29,6 +29,8 @@ pub struct Sizes {
     pub refusals_logged: usize,
     /// Binds under way.
     pub binds: usize,
+    /// Pods of which it is remembered which nodes take them.
+    pub admitted: usize,
 }
 
 /// A look into a running extender: put it into its [`crate::Config`] and keep a clone. Nothing is counted until somebody looks.

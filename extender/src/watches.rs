@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1;
 use kube::runtime::watcher::Event;
 use kube::{Client, Resource as _};
 use neuron_core::names::PLUGIN_LEASE;
-use runtime::{Collection, Disconnected, Json, Protobuf, System};
+use runtime::{Collection, Disconnected, Json, Protobuf, System, reached};
 use tokio::time::Instant;
 
 use crate::index::{Change, Cluster, ObservedLease, ObservedNode, ObservedPod};
@@ -25,17 +25,32 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
         |pod: &Pod| pod.metadata.uid.clone(),
         |pod| Some(ObservedPod::from(pod)).filter(decides),
     );
-    let gap = cluster.pod_gap.clone();
-    let mut events = runtime::watch_with_gap(&system, client, pods, Protobuf, gap);
-    while let Some(event) = events.next().await {
-        // Planted: one broken connection ends the extender.
-        #[cfg(planted)]
-        if event.is_err() && runtime::is_planted("watch-error-ends-extender") {
-            return;
-        }
-        if let Some(change) = changes.of(event) {
+    loop {
+        let (gap, list) = (cluster.pod_gap.clone(), cluster.relist.begins());
+        let mut events = runtime::watch_with_gap(&system, client.clone(), pods.clone(), Protobuf, gap);
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = cluster.relist.is_asked_after(list) => break,
+                event = events.next() => event,
+            };
+            let Some(event) = event else { return };
+            // Planted: one broken connection ends the extender.
+            #[cfg(planted)]
+            if event.is_err() && runtime::is_planted("watch-error-ends-extender") {
+                return;
+            }
+            let Some(change) = changes.of(event) else { continue };
+            let is_list = matches!(change, Change::Listed(_));
             cluster.write(|index| index.change_pods(change));
+            if is_list {
+                cluster.relist.is_in_index(list);
+            }
         }
+        reached("extender: pods listed anew");
+        // What happens until the new list is there is told by it.
+        cluster.pod_gap.open();
+        changes.begin_anew();
     }
 }
 
@@ -100,6 +115,11 @@ struct Changes<K, T> {
 impl<K, T> Changes<K, T> {
     fn new(key: fn(&K) -> String, observe: fn(K) -> Option<T>) -> Self {
         Self { key, observe, listed: Vec::new() }
+    }
+
+    /// The watch was given up for another one.
+    fn begin_anew(&mut self) {
+        self.listed.clear();
     }
 
     fn of(&mut self, event: Result<Event<K>, Disconnected>) -> Option<Change<T>> {

@@ -15,11 +15,14 @@ use neuron_core::topology::Policy;
 use runtime::System;
 
 pub use self::settings::{EffectiveConfiguration, Settings};
+use crate::leadership::LeaderElection;
 use crate::probe::Probe;
 use crate::server::tls::TlsFiles;
 
 /// Where the manifests put the device plugin.
 const PLUGIN_NAMESPACE: &str = "kube-system";
+/// The Lease of the extenders, named as the manifests name them.
+const LEADER_LEASE: &str = "k8s-neuron-scheduler";
 /// Two renewals of a plugin: this long an update of it, or a busy API server, may take.
 const LEASE_GRACE: Duration = Duration::from_secs(20);
 /// How long after a call was cut off the API server may still carry it out: its own request timeout.
@@ -45,6 +48,8 @@ pub struct Config {
     pub plugin_namespace: String,
     /// How long after the end of its plugin's Lease a node still takes new pods; none: Leases are not looked at.
     pub lease_grace: Option<Duration>,
+    /// How replicas elect the one that places pods; none: this one places alone, and must be the only one.
+    pub leader_election: Option<LeaderElection>,
     /// The files of HTTPS; without them HTTP is served.
     pub tls: Option<TlsFiles>,
     /// Looks into the running extender, for who judges its memory.
@@ -61,6 +66,7 @@ impl Default for Config {
             event_delay: Duration::from_secs(10),
             plugin_namespace: PLUGIN_NAMESPACE.to_owned(),
             lease_grace: Some(LEASE_GRACE),
+            leader_election: None,
             tls: None,
             probe: None,
         }
@@ -123,6 +129,21 @@ pub struct Arguments {
     /// How long after the end of its plugin's Lease a node still takes new pods, such as 20s; off: Leases are not looked at
     #[arg(long, env = "NEURON_LEASE_GRACE", default_value = "20s", value_parser = grace, value_name = "DURATION|off")]
     pub lease_grace: Grace,
+    /// Elect a leader among several replicas by a Lease; without it this must be the only one
+    #[arg(long, env = "NEURON_LEADER_ELECT", requires_all = ["pod_name", "pod_namespace"])]
+    pub leader_elect: bool,
+    /// How long the leader's Lease lasts, whole seconds; so long no pod is placed where a leader has died
+    #[arg(long, env = "NEURON_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = seconds, value_name = "DURATION")]
+    pub leader_elect_lease_duration: Duration,
+    /// Name of the leader's Lease, which is in the namespace of the pod
+    #[arg(long, env = "NEURON_LEADER_ELECT_RESOURCE_NAME", default_value = LEADER_LEASE, value_name = "NAME")]
+    pub leader_elect_resource_name: String,
+    /// Name of the pod that this runs in, which gets the leader's label
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+    /// Namespace of the pod that this runs in
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub pod_namespace: Option<String>,
     /// Certificate of the server for HTTPS, PEM, with its chain; followed when it changes
     #[arg(long, env = "TLS_CERT", requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
@@ -149,9 +170,20 @@ impl Arguments {
             bind_deadline: self.bind_deadline,
             plugin_namespace: self.plugin_namespace.clone(),
             lease_grace: self.lease_grace.0,
+            leader_election: self.leader_election(),
             tls: self.tls_files(),
             ..Config::default()
         }
+    }
+
+    fn leader_election(&self) -> Option<LeaderElection> {
+        let namespace = self.pod_namespace.clone().filter(|_| self.leader_elect)?;
+        Some(LeaderElection {
+            namespace,
+            lease: self.leader_elect_resource_name.clone(),
+            lease_duration: self.leader_elect_lease_duration,
+            pod: self.pod_name.clone(),
+        })
     }
 
     fn tls_files(&self) -> Option<TlsFiles> {
@@ -200,6 +232,15 @@ fn bind_deadline(text: &str) -> Result<Duration, String> {
         "too long: devices of a bind whose outcome is not known are kept for {BINDING_TIMEOUT:?}; give less, best below \
          kube-scheduler's httpTimeout, which is 5s unless set"
     ))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    // A Lease counts whole seconds.
+    let whole = |time: &Duration| time.subsec_nanos() == 0;
+    duration(text)
+        .ok()
+        .filter(whole)
+        .ok_or_else(|| "not whole seconds above zero; write it like 15s".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

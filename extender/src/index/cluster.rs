@@ -7,7 +7,7 @@ use runtime::Gap;
 use tokio::sync::{Notify, SetOnce};
 use tokio::time::{timeout, timeout_at};
 
-use super::{Indeterminate, Index};
+use super::{Indeterminate, Index, Relist};
 
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -25,6 +25,8 @@ pub(crate) struct Cluster {
     pub(crate) pod_gap: Gap,
     /// Of the watch of nodes.
     pub(crate) node_gap: Gap,
+    /// Has the pods listed anew.
+    pub(crate) relist: Relist,
 }
 
 impl Cluster {
@@ -36,6 +38,7 @@ impl Cluster {
             changed: Notify::new(),
             pod_gap: Gap::default(),
             node_gap: Gap::default(),
+            relist: Relist::default(),
         }
     }
 
@@ -63,6 +66,11 @@ impl Cluster {
     /// Whether pods and nodes have been listed.
     pub(crate) fn is_listed(&self) -> bool {
         self.listed.initialized()
+    }
+
+    /// Waits until pods and nodes have been listed, however long that takes.
+    pub(crate) async fn is_listed_at_last(&self) {
+        self.listed.wait().await;
     }
 
     /// Waits until pods and nodes have been listed.

@@ -10,6 +10,8 @@ mod observed;
 mod overlay;
 mod preemption;
 mod refusal;
+mod relist;
+mod reservations;
 #[cfg(test)]
 mod tests;
 mod topology_cache;
@@ -18,7 +20,6 @@ mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use neuron_core::ids::CoreSet;
 use neuron_core::pod::BoundPod;
 use runtime::reached;
 
@@ -26,10 +27,12 @@ pub(crate) use self::cluster::Cluster;
 use self::leases::Leases;
 pub(crate) use self::leases::ObservedLease;
 use self::node_view::IndexedNode;
-pub(crate) use self::node_view::NodeView;
+pub(crate) use self::node_view::{NodeNumber, NodeView};
 pub(crate) use self::observed::{Advertised, Change, ObservedNode, ObservedPod};
-use self::overlay::{Overlay, Reservation};
+use self::overlay::Overlay;
+pub(crate) use self::overlay::{Reservation, ReservationId, Reserved};
 pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
+pub(crate) use self::relist::Relist;
 pub(crate) use self::topology_cache::TopologyCache;
 use self::views::Views;
 use crate::probe::Sizes;
@@ -39,6 +42,8 @@ use crate::probe::Sizes;
 pub(crate) struct Index {
     topologies: TopologyCache,
     nodes: BTreeMap<String, IndexedNode>,
+    /// How many nodes there have been.
+    numbers: u32,
     /// One for each of `nodes`.
     views: Views,
     /// Pods by the node that they are bound to.
@@ -87,6 +92,7 @@ impl Index {
         Self {
             topologies,
             nodes: BTreeMap::new(),
+            numbers: 0,
             views: Views::default(),
             bound: BTreeMap::new(),
             node_of: BTreeMap::new(),
@@ -209,45 +215,6 @@ impl Index {
         Some((pod, Some(node)))
     }
 
-    /// Whether the pod has a reservation on the node.
-    pub(crate) fn has_reservation(&self, uid: &str, node: &str) -> bool {
-        self.reservations_of(uid).is_some_and(|nodes| nodes.contains_key(node))
-    }
-
-    /// The pod's reservations by node; mostly there are none.
-    pub(crate) fn reservations_of(&self, uid: &str) -> Option<&BTreeMap<String, Reservation>> {
-        self.overlay.of_pod(uid)
-    }
-
-    /// The reservation that the pod already has on the node, which one more bind now uses.
-    pub(crate) fn join_reservation(&mut self, uid: &str, node: &str) -> Option<Reservation> {
-        self.overlay.join(uid, node)
-    }
-
-    /// Holds `cores` of the node for the pod until the watch shows it bound or gone, or the bind fails.
-    pub(crate) fn reserve(
-        &mut self,
-        uid: &str,
-        node: &str,
-        cores: CoreSet,
-        annotations: Arc<BTreeMap<String, String>>,
-    ) {
-        self.overlay.add(uid, node, cores, annotations);
-        self.apply_reservations(node);
-    }
-
-    /// A bind ended without binding the pod.
-    pub(crate) fn release(&mut self, uid: &str, node: &str) {
-        if self.overlay.leave(uid, node) {
-            // Planted: the devices stay taken until the node or one of its pods changes.
-            #[cfg(planted)]
-            if runtime::is_planted("release-not-applied") {
-                return;
-            }
-            self.apply_reservations(node);
-        }
-    }
-
     /// Whether there is anything that the explainer has not looked at.
     pub(crate) fn has_unexplained(&self) -> bool {
         let Unexplained { nodes, pods, topologies } = &self.unexplained;
@@ -328,7 +295,11 @@ impl Index {
     fn apply_node(&mut self, node: ObservedNode) {
         if self.nodes.get(&node.name).is_none_or(|known| known.observed != node) {
             let name = node.name.clone();
-            let node = IndexedNode::new(node, &mut self.topologies);
+            let number = self.nodes.get(&name).map(IndexedNode::number).unwrap_or_else(|| {
+                self.numbers = self.numbers.wrapping_add(1);
+                self.numbers.into()
+            });
+            let node = IndexedNode::new(node, number, &mut self.topologies);
             let before = self.nodes.get(&name).and_then(IndexedNode::rules);
             self.tell_rules(&name, before, node.rules());
             self.nodes.insert(name.clone(), node);
@@ -365,21 +336,13 @@ impl Index {
         let Some(node) = self.nodes.get(name) else { return };
         let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
         let mut view = NodeView::new(node, pods);
-        view.reserve(self.overlay.cores_on(name));
+        view.reserve(self.overlay.reserved_on(name));
         view.lease_ends = self.leases.ends(name);
         let before = self.views.get(name).and_then(|view| view.topology());
         // Topologies are shared, so the same one is the same allocation.
         self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
         self.views.insert(view);
         self.unexplained.nodes.insert(name.to_owned());
-    }
-
-    /// Applies reservations to a node whose pods did not change.
-    fn apply_reservations(&mut self, name: &str) {
-        let cores = self.overlay.cores_on(name);
-        if let Some(view) = self.views.get_mut(name) {
-            view.reserve(cores);
-        }
     }
 }
 

@@ -15,12 +15,13 @@ use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 use tokio::time::Instant;
 
-use super::{Advertised, NodeRefusal, ObservedNode, TopologyCache};
+use super::{Advertised, NodeRefusal, ObservedNode, Reserved, TopologyCache};
 
 /// A node with its report read and its topology looked up: once for each change of the node, not of its pods.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedNode {
     pub(super) observed: ObservedNode,
+    number: NodeNumber,
     hardware: Result<Hardware, NodeRefusal>,
 }
 
@@ -30,13 +31,19 @@ struct Hardware {
     report: Option<NodeReport>,
 }
 
+/// Stands for a node's name where many are kept; a node that is made anew has another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeNumber(u32);
+
 /// One node with its holders.
 #[derive(Debug)]
 pub(crate) struct NodeView {
     pub(crate) name: String,
+    pub(crate) number: NodeNumber,
     advertised: Advertised,
     /// When the node's plugin counts as gone unless it renews its Lease; none if the node has none, or it is not followed.
     pub(super) lease_ends: Option<Instant>,
+    reserved: Reserved,
     state: State,
 }
 
@@ -52,14 +59,25 @@ enum State {
     Unknown(NodeRefusal),
 }
 
+impl From<u32> for NodeNumber {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 impl IndexedNode {
     /// The rules that the node's plugin says it follows, if it says so.
     pub(super) fn rules(&self) -> Option<&str> {
         self.hardware.as_ref().ok()?.report.as_ref()?.rules.as_deref()
     }
 
-    pub(super) fn new(observed: ObservedNode, topologies: &mut TopologyCache) -> Self {
-        Self { hardware: Hardware::of(&observed, topologies), observed }
+    pub(super) fn new(observed: ObservedNode, number: NodeNumber, topologies: &mut TopologyCache) -> Self {
+        Self { hardware: Hardware::of(&observed, topologies), observed, number }
+    }
+
+    /// The node's number.
+    pub(super) fn number(&self) -> NodeNumber {
+        self.number
     }
 }
 
@@ -99,19 +117,21 @@ impl NodeView {
             }
             Err(refusal) => State::Unknown(refusal.clone()),
         };
-        Self { name: name.clone(), advertised: node.observed.advertised, lease_ends: None, state }
+        let (advertised, reserved) = (node.observed.advertised, Reserved::default());
+        Self { name: name.clone(), number: node.number, advertised, lease_ends: None, reserved, state }
     }
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
-    pub(super) fn reserve(&mut self, cores: CoreSet) {
+    pub(super) fn reserve(&mut self, reserved: Reserved) {
         // Planted: what other binds have chosen counts only once the watch shows it.
         #[cfg(planted)]
         if runtime::is_planted("reservations-ignored") {
             return;
         }
+        self.reserved = reserved;
         if let State::Known { settled, occupancy, .. } = &mut self.state {
             *occupancy = settled.occupancy.clone();
-            occupancy.hold(cores);
+            occupancy.hold(reserved.all);
         }
     }
 
@@ -150,10 +170,19 @@ impl NodeView {
     pub(crate) fn fits(&self, pod: &mut EqualNodes<'_>) -> Result<(), NodeRefusal> {
         let (occupancy, unknown_holder) = self.known()?;
         match (pod.fits(occupancy), unknown_holder) {
+            (Err(_), _) if self.would_fit_without_unclear(pod) => {
+                Err(NodeRefusal::UnclearReservation { node: self.name.clone() })
+            }
             (Err(refusal), _) => Err(refusal.into()),
             (Ok(()), Some(unknown_holder)) => Err(unknown_holder.clone()),
             (Ok(()), None) => Ok(()),
         }
+    }
+
+    /// Whether only reservations keep the pod out of which it is open what became of their Bindings: nobody sees a change when they end.
+    fn would_fit_without_unclear(&self, pod: &mut EqualNodes<'_>) -> bool {
+        let Reserved { all, clear } = self.reserved;
+        all != clear && self.fits_without(&BTreeSet::new(), clear, pod).is_ok()
     }
 
     /// Whether the pod would fit without these pods, by UID, and beside what is reserved.
@@ -246,6 +275,13 @@ impl NodeView {
     /// How many cores count as taken.
     pub(super) fn cores_taken(&self) -> usize {
         self.known().map_or(0, |(occupancy, _)| occupancy.held().len() as usize)
+    }
+
+    /// Whether none of these logical cores is on a device that is unhealthy.
+    pub(crate) fn are_healthy(&self, cores: CoreSet) -> bool {
+        self.known().is_ok_and(|(occupancy, _)| {
+            cores.intersection(occupancy.topology().cores_of(occupancy.unhealthy())).is_empty()
+        })
     }
 
     /// Whether anything says that the node has Neuron devices.

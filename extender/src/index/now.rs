@@ -13,6 +13,7 @@ impl Index {
             reservations: self.overlay.len(),
             waiting: self.pending.len(),
             unknown_holders: unknown.sum(),
+            leads: true,
             watches: vec![("pods", tells(&self.pod_watch)), ("nodes", tells(&self.node_watch))],
         }
     }

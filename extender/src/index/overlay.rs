@@ -4,7 +4,7 @@
 //! a Binding whose answer was lost keeps its devices is decided in `config` (`binding_timeout`, 60 s); `verbs::bind` then
 //! releases them unless the pod is bound here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
@@ -16,17 +16,35 @@ pub(crate) struct Reservation {
     pub(crate) cores: CoreSet,
     /// The annotations that its Binding carries; a repeated bind sends the same again.
     pub(crate) annotations: Arc<BTreeMap<String, String>>,
+    /// Tells it from every other one: a bind that ends late must not release what a later bind has made.
+    pub(crate) id: ReservationId,
     /// Binds under way with it: kube-scheduler may repeat a call before the first has ended.
     binds: u32,
+    /// Whether it is open what became of a Binding that was sent with it, so that time alone may end it.
+    pub(crate) is_unclear: bool,
     /// How many lists of all pods had begun when it was made.
     lists_begun: u64,
 }
+
+/// The logical cores that are reserved on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// All of them.
+    pub(crate) all: CoreSet,
+    /// Those without which a Binding under way would fail: not the ones of Bindings of which it is open what became of them.
+    pub(crate) clear: CoreSet,
+}
+
+/// Which reservation; never given twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReservationId(u64);
 
 /// All reservations.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
     by_pod: BTreeMap<String, BTreeMap<String, Reservation>>,
     lists_begun: u64,
+    last_id: ReservationId,
 }
 
 impl Overlay {
@@ -50,15 +68,43 @@ impl Overlay {
         node: &str,
         cores: CoreSet,
         annotations: Arc<BTreeMap<String, String>>,
-    ) {
-        let reservation = Reservation { cores, annotations, binds: 1, lists_begun: self.lists_begun };
+    ) -> ReservationId {
+        self.last_id.0 += 1;
+        let id = self.last_id;
+        let lists_begun = self.lists_begun;
+        let reservation = Reservation { cores, annotations, id, binds: 1, is_unclear: false, lists_begun };
         self.by_pod.entry(uid.to_owned()).or_default().insert(node.to_owned(), reservation);
+        id
+    }
+
+    /// Has the pod's reservation on the node take these cores, too, and its next Binding carry other annotations.
+    pub(super) fn replace(
+        &mut self,
+        uid: &str,
+        node: &str,
+        cores: CoreSet,
+        annotations: Arc<BTreeMap<String, String>>,
+    ) {
+        if let Some(reservation) = self.by_pod.get_mut(uid).and_then(|nodes| nodes.get_mut(node)) {
+            // What was sent before may still be carried out.
+            reservation.cores = reservation.cores.union(cores);
+            reservation.annotations = annotations;
+        }
+    }
+
+    /// It is open what became of a Binding of the pod to the node. Whether that is news.
+    pub(super) fn is_unclear(&mut self, uid: &str, node: &str, id: ReservationId) -> bool {
+        let reservation = self.by_pod.get_mut(uid).and_then(|nodes| nodes.get_mut(node));
+        let Some(reservation) = reservation.filter(|reservation| reservation.id == id) else { return false };
+        !std::mem::replace(&mut reservation.is_unclear, true)
     }
 
     /// One bind ended without binding the pod: the reservation goes unless another bind uses it. Whether it went.
-    pub(super) fn leave(&mut self, uid: &str, node: &str) -> bool {
+    pub(super) fn leave(&mut self, uid: &str, node: &str, id: ReservationId) -> bool {
         let Some(nodes) = self.by_pod.get_mut(uid) else { return false };
-        let Some(reservation) = nodes.get_mut(node) else { return false };
+        let Some(reservation) = nodes.get_mut(node).filter(|reservation| reservation.id == id) else {
+            return false;
+        };
         reservation.binds = reservation.binds.saturating_sub(1);
         if reservation.binds > 0 {
             return false;
@@ -73,6 +119,11 @@ impl Overlay {
     /// Removes the pod's reservations, as the watch has shown it bound or gone. Returns the nodes they were on.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<String> {
         self.by_pod.remove(uid).unwrap_or_default().into_keys().collect()
+    }
+
+    /// Removes all of them. Returns the nodes they were on.
+    pub(super) fn clear(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.by_pod).into_values().flat_map(BTreeMap::into_keys).collect()
     }
 
     /// A list of all pods begins: a pod that is reserved for from here on may be missing in it.
@@ -110,10 +161,16 @@ impl Overlay {
         self.by_pod.values().map(BTreeMap::len).sum()
     }
 
-    /// Every core reserved on the node.
-    pub(super) fn cores_on(&self, node: &str) -> CoreSet {
-        let reserved = self.by_pod.values().filter_map(|nodes| nodes.get(node));
-        reserved.fold(CoreSet::EMPTY, |cores, reservation| cores.union(reservation.cores))
+    /// What is reserved on the node.
+    pub(super) fn reserved_on(&self, node: &str) -> Reserved {
+        let mut reserved = Reserved::default();
+        for reservation in self.by_pod.values().filter_map(|nodes| nodes.get(node)) {
+            reserved.all = reserved.all.union(reservation.cores);
+            if !reservation.is_unclear {
+                reserved.clear = reserved.clear.union(reservation.cores);
+            }
+        }
+        reserved
     }
 }
 
@@ -134,25 +191,46 @@ mod tests {
         }
     }
 
+    fn id(overlay: &Overlay, uid: &str, node: &str) -> ReservationId {
+        overlay.of_pod(uid).unwrap()[node].id
+    }
+
     #[test]
     fn a_reservation_goes_with_the_last_bind_that_uses_it() {
         let mut overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        let first = id(&overlay, "u", "n1");
         assert_eq!(overlay.join("u", "n1").unwrap().cores, CoreSet::run(0, 1));
-        assert!(!overlay.leave("u", "n1"), "one more bind uses it");
-        assert!(overlay.leave("u", "n1"));
-        assert!(!overlay.leave("u", "n1"), "it is gone");
+        assert!(!overlay.leave("u", "n1", first), "one more bind uses it");
+        assert!(overlay.leave("u", "n1", first));
+        assert!(!overlay.leave("u", "n1", first), "it is gone");
         assert!(overlay.join("u", "n1").is_none() && overlay.join("w", "n1").is_none());
         assert_eq!(overlay.of_pod("u").unwrap().keys().collect::<Vec<_>>(), ["n2"]);
-        assert!(overlay.leave("u", "n2"));
+        assert!(overlay.leave("u", "n2", id(&overlay, "u", "n2")));
         assert!(overlay.of_pod("u").is_none() && overlay.of_pod("v").is_some());
     }
 
     #[test]
+    fn a_bind_that_ends_late_leaves_alone_what_a_later_one_has_reserved() {
+        let mut overlay = overlay(&[("u", "n1", 0)]);
+        let first = id(&overlay, "u", "n1");
+        assert_eq!(overlay.clear(), BTreeSet::from(["n1".to_owned()]));
+        add(&mut overlay, &[("u", "n1", 1)]);
+        assert!(!overlay.leave("u", "n1", first) && !overlay.is_unclear("u", "n1", first));
+        assert!(overlay.of_pod("u").is_some());
+    }
+
+    #[test]
     fn the_cores_of_a_node_are_those_of_all_pods() {
-        let overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
-        assert_eq!(overlay.cores_on("n1"), CoreSet::run(0, 1).union(CoreSet::run(2, 1)));
-        assert_eq!(overlay.cores_on("n2"), CoreSet::run(1, 1));
-        assert_eq!(overlay.cores_on("n3"), CoreSet::EMPTY);
+        let mut overlay = overlay(&[("u", "n1", 0), ("u", "n2", 1), ("v", "n1", 2)]);
+        assert_eq!(overlay.reserved_on("n1").all, CoreSet::run(0, 1).union(CoreSet::run(2, 1)));
+        assert_eq!(overlay.reserved_on("n2").all, CoreSet::run(1, 1));
+        assert_eq!(overlay.reserved_on("n3"), Reserved::default());
+        let unclear = id(&overlay, "v", "n1");
+        assert!(
+            overlay.is_unclear("v", "n1", unclear) && !overlay.is_unclear("v", "n1", unclear),
+            "news once"
+        );
+        assert_eq!(overlay.reserved_on("n1").clear, CoreSet::run(0, 1));
     }
 
     #[test]

@@ -26,6 +26,14 @@ pub(crate) enum NodeRefusal {
         /// The pods, as `namespace/name`, comma separated.
         pods: String,
     },
+    /// Too little is free but for what is reserved for pods of which it is not known whether they were bound.
+    #[error(
+        "devices of node {node} are reserved for a pod of which it is not known yet whether it was bound; that is known within a minute"
+    )]
+    UnclearReservation {
+        /// The node.
+        node: String,
+    },
     /// Its topology is not known.
     #[error(transparent)]
     Topology(#[from] NodeTopologyError),
@@ -109,6 +117,7 @@ impl NodeRefusal {
         match self {
             NodeRefusal::Placement(refusal) => name(refusal),
             NodeRefusal::UnknownHolder { .. } => "unknown_holder",
+            NodeRefusal::UnclearReservation { .. } => "unclear_reservation",
             NodeRefusal::Topology(_) => "unknown_type",
             NodeRefusal::Report(_) => "unreadable_report",
             NodeRefusal::PluginSilent { .. } => "plugin_silent",
@@ -125,6 +134,7 @@ impl NodeRefusal {
         match self {
             NodeRefusal::Placement(refusal) => count(refusal),
             NodeRefusal::UnknownHolder { .. } => reached("extender: refused, a holder is unknown"),
+            NodeRefusal::UnclearReservation { .. } => reached("extender: refused, a reservation is unclear"),
             NodeRefusal::Topology(_) => reached("extender: refused, the node's type is not known"),
             NodeRefusal::Report(_) => reached("extender: refused, the node's report is not readable"),
             NodeRefusal::PluginSilent { .. } => reached("extender: refused, the plugin is silent"),
@@ -142,17 +152,23 @@ impl NodeRefusal {
             NodeRefusal::Request(_)
             | NodeRefusal::Claimed { .. }
             | NodeRefusal::OtherModel { .. }
-            | NodeRefusal::Models(_)
-            | NodeRefusal::UnknownNode => true,
-            NodeRefusal::UnknownHolder { .. } | NodeRefusal::Report(_) | NodeRefusal::PluginSilent { .. } => {
-                false
-            }
+            | NodeRefusal::Models(_) => true,
+            NodeRefusal::UnknownNode
+            | NodeRefusal::UnknownHolder { .. }
+            | NodeRefusal::UnclearReservation { .. }
+            | NodeRefusal::Report(_)
+            | NodeRefusal::PluginSilent { .. } => false,
         }
     }
 
     /// Whether the pod may fit all the same, so that it is not refused where no other node takes it.
     pub(crate) fn is_indeterminate(&self) -> bool {
-        matches!(self, NodeRefusal::UnknownHolder { .. })
+        matches!(
+            self,
+            NodeRefusal::UnknownNode
+                | NodeRefusal::UnknownHolder { .. }
+                | NodeRefusal::UnclearReservation { .. }
+        )
     }
 
     /// Whether nothing says that the node has Neuron devices.
@@ -210,7 +226,10 @@ pub(crate) enum Indeterminate {
         "the watch of pods and nodes is being taken up again, so what is free is not known; kube-scheduler tries again by itself"
     )]
     BetweenWatches,
-    /// Nodes have holders of which nothing says what they hold.
+    /// Nodes have holders of which nothing says what they hold, or the watch has not shown them yet.
     #[error("{0}")]
-    UnknownHolders(String),
+    UnknownNodes(String),
+    /// Nodes have devices that are reserved for a pod of which it is open whether it was bound.
+    #[error("{0}")]
+    UnclearReservations(String),
 }

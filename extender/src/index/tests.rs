@@ -1,6 +1,7 @@
 //! The index as its readers see it: what fits where, after what the watches showed and what binds reserved.
 
 use neuron_core::catalog::Catalog;
+use neuron_core::ids::CoreSet;
 use neuron_core::placement::EqualNodes;
 use neuron_core::pod::PodSpec;
 use neuron_core::request::PodRequest;
@@ -191,19 +192,43 @@ fn a_node_changes_and_goes() {
     assert!(index.view("n1").is_none(), "a pod on a node that is not known");
 }
 
+fn is_reserved(index: &Index, uid: &str, node: &str) -> bool {
+    index.reservations_of(uid).is_some_and(|nodes| nodes.contains_key(node))
+}
+
+#[test]
+fn what_only_an_unclear_reservation_keeps_out_is_not_refused_for_good() {
+    let mut index = index_of(&[("n1", "inf2.24xlarge")]);
+    reserve(&mut index, "one", "n1", 0, 2);
+    let refusal = |index: &Index, devices| {
+        let request = request(devices);
+        index.view("n1").unwrap().fits(&mut EqualNodes::new(&request)).unwrap_err()
+    };
+    assert!(!refusal(&index, ALL).is_indeterminate(), "its Binding is under way");
+    let id = index.reservations_of("one").unwrap()["n1"].id;
+    index.is_unclear("one", "n1", id);
+    let told = refusal(&index, ALL);
+    assert!(told.is_indeterminate() && !told.is_permanent() && told.to_string().contains("n1"), "{told}");
+    assert!(fits(&index, "n1", 5));
+    assert!(!refusal(&index, 5 * ALL).is_indeterminate(), "there never are so many");
+    reserve(&mut index, "two", "n1", 2, 2);
+    assert!(!refusal(&index, ALL).is_indeterminate(), "another one is in the way, too");
+}
+
 #[test]
 fn a_reservation_holds_beside_the_pods_until_it_is_released() {
     let mut index = index_of(&[("n1", "inf2.24xlarge")]);
     index.change_pods(Change::Applied(bound("zero", "n1", &[0])));
     reserve(&mut index, "one", "n1", 2, 2);
-    assert!(index.has_reservation("one", "n1"));
-    assert!(!index.has_reservation("one", "n2") && !index.has_reservation("two", "n1"));
+    assert!(is_reserved(&index, "one", "n1"));
+    assert!(!is_reserved(&index, "one", "n2") && !is_reserved(&index, "two", "n1"));
     assert!(fits(&index, "n1", 4) && !fits(&index, "n1", 5));
     assert!(index.join_reservation("one", "n2").is_none());
     assert_eq!(index.join_reservation("one", "n1").unwrap().cores, CoreSet::run(2, 2));
-    index.release("one", "n1");
+    let id = index.reservations_of("one").unwrap()["n1"].id;
+    index.release("one", "n1", id);
     assert!(!fits(&index, "n1", 5), "another bind uses it");
-    index.release("one", "n1");
+    index.release("one", "n1", id);
     assert!(fits(&index, "n1", 5) && !fits(&index, "n1", ALL));
     assert!(index.reservations_of("one").is_none());
 }
@@ -214,7 +239,7 @@ fn a_reservation_ends_when_the_watch_shows_its_pod() {
     // Bound with what it had reserved: it holds once.
     reserve(&mut index, "one", "n1", 0, 2);
     index.change_pods(Change::Applied(bound("one", "n1", &[0])));
-    assert!(!index.has_reservation("one", "n1") && !fits(&index, "n1", ALL));
+    assert!(!is_reserved(&index, "one", "n1") && !fits(&index, "n1", ALL));
     index.change_pods(Change::Gone("one".to_owned()));
     assert!(fits(&index, "n1", ALL));
     // Bound elsewhere.
@@ -242,7 +267,7 @@ fn a_list_ends_reservations_of_pods_it_does_not_have_unless_they_are_newer() {
     index.change_pods(Change::ListBegins);
     reserve(&mut index, "new", "n1", 4, 2);
     index.change_pods(Change::Listed(vec![pod("listed", 1)]));
-    let reserved = ["old", "listed", "new"].map(|uid| index.has_reservation(uid, "n1"));
+    let reserved = ["old", "listed", "new"].map(|uid| is_reserved(&index, uid, "n1"));
     assert_eq!(reserved, [false, true, true]);
     assert!(fits(&index, "n1", 3) && !fits(&index, "n1", 5));
     index.change_pods(Change::ListBegins);
@@ -374,7 +399,7 @@ fn a_refusal_is_permanent_where_no_end_of_a_pod_lifts_it() {
     let refusal =
         |devices| index.view("n1").unwrap().fits(&mut EqualNodes::new(&request(devices))).unwrap_err();
     assert!(refusal(7).is_permanent());
-    assert!(NodeRefusal::UnknownNode.is_permanent());
+    assert!(NodeRefusal::UnknownNode.is_indeterminate(), "kube-scheduler has seen it before");
     assert!(!NodeRefusal::UnknownNode.is_no_neuron_node());
     let disagree = NodeTopologyError::Disagree { label: "a".to_owned(), report: "b".to_owned() };
     let disagree = NodeRefusal::Topology(disagree);

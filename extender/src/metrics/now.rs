@@ -21,6 +21,8 @@ pub(crate) struct Now {
     pub(crate) unknown_holders: usize,
     /// What is watched, and whether the watch tells what happens.
     pub(crate) watches: Vec<(&'static str, bool)>,
+    /// Whether this replica leads.
+    pub(crate) leads: bool,
 }
 
 /// A node's hardware: free, held, unhealthy.
@@ -83,6 +85,13 @@ impl Collector for Shown {
             let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(whole(count)).encode(gauge)?;
         }
+        let leader = encoder.encode_descriptor(
+            "leader",
+            "Whether this replica places pods.",
+            None,
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(i64::from(now.leads)).encode(leader)?;
         let help = "Whether a watch tells what happens.";
         let mut gauges = encoder.encode_descriptor("watch_connected", help, None, MetricType::Gauge)?;
         for (watch, is_connected) in &now.watches {

@@ -19,6 +19,7 @@ use tracing::warn;
 
 use super::tls::Peer;
 use crate::index::{Cluster, Index};
+use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Verb};
 use crate::verbs::bind::Binder;
 use crate::verbs::{self, Filter, PreemptError};
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) filter: Filter,
     pub(crate) binder: Binder,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) leadership: Arc<Leadership>,
 }
 
 /// The extender's routes. `certificate_required`: the verbs need a client certificate.
@@ -72,7 +74,9 @@ async fn require_certificate(request: Request, next: Next) -> Response {
 }
 
 async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
-    if shared.cluster.is_listed() {
+    if shared.binder.is_stopping() {
+        (StatusCode::SERVICE_UNAVAILABLE, "the extender is stopping".to_owned())
+    } else if shared.cluster.is_listed() {
         let rules = shared.cluster.read(|index| index.rules().to_owned());
         (StatusCode::OK, format!("ok\nrules: {rules}"))
     } else {
@@ -82,7 +86,8 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
 }
 
 async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {
-    let now = shared.cluster.read(Index::now);
+    let mut now = shared.cluster.read(Index::now);
+    now.leads = shared.leadership.leads();
     runtime::metrics::answer(shared.metrics.text(now))
 }
 

@@ -13,14 +13,15 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info_span};
 
+use super::admitted::Admitted;
 use super::refusal_log::{Reasons, RefusalLog};
 use crate::classic_log;
-use crate::index::{Cluster, Indeterminate, Index, NodeRefusal, NodeView};
+use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView};
 use crate::metrics::Metrics;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
 
-/// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second. After that it is
-/// refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
+/// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, or for a node
+/// that kube-scheduler has seen before the extender. After that it is refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
 const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
 
 /// Answers `/filter`. Clones share the cluster and what was logged.
@@ -28,13 +29,14 @@ const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
 pub(crate) struct Filter {
     cluster: Arc<Cluster>,
     refusals: Arc<RefusalLog>,
+    admitted: Arc<Admitted>,
     metrics: Arc<Metrics>,
 }
 
 impl Filter {
     /// A filter for this cluster.
-    pub(crate) fn new(cluster: Arc<Cluster>, metrics: Arc<Metrics>) -> Self {
-        Self { cluster, refusals: Arc::new(RefusalLog::new()), metrics }
+    pub(crate) fn new(cluster: Arc<Cluster>, admitted: Arc<Admitted>, metrics: Arc<Metrics>) -> Self {
+        Self { cluster, refusals: Arc::new(RefusalLog::new()), admitted, metrics }
     }
 
     /// Of how many pods the last refusal is remembered.
@@ -88,13 +90,15 @@ impl Filter {
             claim: claim.as_ref(),
             leases_by: None,
             reasons: Reasons::default(),
-            unknown_holders: Vec::new(),
+            unknown: Vec::new(),
+            unclear: Vec::new(),
+            fitting: Vec::new(),
             last_refusal: None,
         };
         let mut answer = FilterResult::default();
         answer.nodes = nodes.map(|nodes| call.full_nodes(nodes, &mut answer));
         answer.node_names = node_names.map(|names| call.names(names, &mut answer));
-        let Call { reasons, unknown_holders, .. } = call;
+        let Call { reasons, unknown, unclear, fitting: takers, .. } = call;
 
         let still_waits = |uid: &str| self.cluster.read(|index| matches!(index.pod(uid), Some((_, None))));
         let fitting = answer.fitting();
@@ -103,8 +107,10 @@ impl Filter {
             debug!(nodes = fitting, "nodes take the pod");
             self.refusals.fits(uid);
             classic_log::filtered(&pod.metadata, &answer);
+            self.admitted.admit(uid, takers);
             return Ok(answer);
         }
+        self.admitted.forget(uid);
         let reason = if request.is_err() {
             reached("extender: filter of a request that cannot be read");
             None
@@ -117,12 +123,15 @@ impl Filter {
             }
             reached("extender: filter between two watches");
             Some(Indeterminate::BetweenWatches)
-        } else if unknown_holders.is_empty() {
+        } else if !unclear.is_empty() {
+            reached("extender: filter met an unclear reservation");
+            Some(Indeterminate::UnclearReservations(unclear.join("; ")))
+        } else if unknown.is_empty() {
             self.refusals.is_known(uid);
             None
         } else if self.refusals.unknown_for(uid, still_waits) <= UNKNOWN_AT_MOST {
             reached("extender: filter met an unknown holder");
-            Some(Indeterminate::UnknownHolders(unknown_holders.join("; ")))
+            Some(Indeterminate::UnknownNodes(unknown.join("; ")))
         } else {
             reached("extender: refused, a holder stays unknown");
             None
@@ -164,7 +173,11 @@ struct Call<'c> {
     leases_by: Option<Instant>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
-    unknown_holders: Vec<String>,
+    unknown: Vec<String>,
+    /// Nodes that take the pod if one whose Binding is unclear was not bound there, each with the reason.
+    unclear: Vec<String>,
+    /// Nodes that take the pod.
+    fitting: Vec<NodeNumber>,
     /// The refusal before, and its text: most nodes that refuse a pod do it for the same reason.
     last_refusal: Option<(NodeRefusal, String)>,
 }
@@ -200,15 +213,23 @@ impl Call<'_> {
             let reserved = index.reservations_of(uid);
             nodes.retain(|node| {
                 let node = name(node);
-                let is_reserved = reserved.is_some_and(|nodes| nodes.contains_key(&*node.0));
-                let Err(refusal) = self.check(index.view(&node.0), is_reserved) else { return true };
+                let view = index.view(&node.0);
+                let reservation = reserved.and_then(|nodes| nodes.get(&*node.0));
+                let is_reserved = reservation
+                    .is_some_and(|reserved| view.is_some_and(|view| view.are_healthy(reserved.cores)));
+                let Err(refusal) = self.check(view, is_reserved) else {
+                    self.fitting.extend(view.map(|view| view.number));
+                    return true;
+                };
                 #[cfg(planted)]
                 let refusal = refusal.as_planted();
                 let reason = self.text(&refusal);
                 refusal.count();
                 self.reasons.add(&refusal, &reason);
-                if refusal.is_indeterminate() {
-                    self.unknown_holders.push(format!("{node}: {reason}"));
+                match refusal {
+                    NodeRefusal::UnclearReservation { .. } => self.unclear.push(reason.clone()),
+                    _ if refusal.is_indeterminate() => self.unknown.push(format!("{node}: {reason}")),
+                    _ => {}
                 }
                 let failed = if refusal.is_permanent() {
                     &mut answer.failed_and_unresolvable_nodes

@@ -1,11 +1,13 @@
 //! What kube-scheduler asks: `/filter`, `/prioritize`, `/preempt` and `/bind`. Called by the routes.
 
+mod admitted;
 pub(crate) mod bind;
 mod filter;
 mod preempt;
 mod prioritize;
 mod refusal_log;
 
+pub(crate) use self::admitted::Admitted;
 pub(crate) use self::filter::Filter;
 pub(crate) use self::preempt::{PreemptError, preempt};
 pub(crate) use self::prioritize::prioritize;

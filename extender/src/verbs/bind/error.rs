@@ -3,6 +3,8 @@
 use neuron_core::request::RequestError;
 
 use crate::index::{Indeterminate, NodeRefusal};
+use crate::leadership::NotLeading;
+use crate::verbs::admitted::ADMITTED_FOR;
 
 /// Why a pod was not bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +63,23 @@ pub(crate) enum BindError {
     /// The extender is shutting down.
     #[error("the extender was stopped while binding; try again")]
     Stopped,
+    /// The bind failed by a mistake of the extender.
+    #[error(
+        "the extender failed while binding, and its log says where; what it had reserved is kept until it is clear whether the pod was bound; please report it"
+    )]
+    Panicked,
+    /// Another replica places pods now.
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    /// Filter did not say that the node takes the pod.
+    #[error(
+        "filter has not admitted the pod on node {node} within the last {} minutes; kube-scheduler has to ask filter before bind:          see filterVerb in its configuration",
+        ADMITTED_FOR.as_secs() / 60
+    )]
+    NotAdmitted {
+        /// The node to bind it to.
+        node: String,
+    },
 }
 
 impl BindError {
@@ -69,6 +88,8 @@ impl BindError {
         match self {
             BindError::Refused(_) | BindError::UnknownNode { .. } => "refused",
             BindError::OutcomeUnknown { .. } => "unclear",
+            BindError::NotLeading(_) => "not_leading",
+            BindError::NotAdmitted { .. } => "not_admitted",
             _ => "failed",
         }
     }

@@ -1,7 +1,7 @@
 //! `/bind`: chooses a pod's hardware, records it and binds the pod in one write. Called by the routes.
 //!
 //! Choosing and reserving is one step under the index' lock, which is let go before the API is called: binds
-//! to one node wait for each other's choice, never for each other's API calls.
+//! to one node wait for each other's choice, never for each other's API calls. Of several extenders only the leader binds.
 
 mod binding;
 mod error;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
 use neuron_core::pod::BoundPod;
+use runtime::system::TaskEnded;
 use runtime::{System, reached};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,9 +25,11 @@ use tracing::{Instrument as _, info, info_span, warn};
 
 use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
-use self::reservation::reserve;
+use self::reservation::Held;
+use super::admitted::Admitted;
 use crate::classic_log::ClassicBind;
 use crate::index::Cluster;
+use crate::leadership::Leadership;
 use crate::metrics::{BindPart, Metrics};
 use crate::wire::BindArgs;
 
@@ -48,6 +51,10 @@ pub(crate) struct Binder {
     timeouts: BindTimeouts,
     binds: TaskTracker,
     end: CancellationToken,
+    /// Set when the extender stops: no bind begins any more.
+    stopping: CancellationToken,
+    leadership: Arc<Leadership>,
+    admitted: Arc<Admitted>,
     metrics: Arc<Metrics>,
 }
 
@@ -81,8 +88,28 @@ impl Binder {
         timeouts: BindTimeouts,
         end: CancellationToken,
     ) -> Self {
-        let (binds, metrics) = (TaskTracker::new(), Arc::default());
-        Self { system, cluster, client, timeouts, binds, end, metrics }
+        Self {
+            system,
+            cluster,
+            client,
+            timeouts,
+            binds: TaskTracker::new(),
+            end,
+            stopping: CancellationToken::new(),
+            leadership: Arc::new(Leadership::alone()),
+            admitted: Arc::default(),
+            metrics: Arc::default(),
+        }
+    }
+
+    /// The same, which binds while this leadership lasts.
+    pub(crate) fn led_by(self, leadership: Arc<Leadership>) -> Self {
+        Self { leadership, ..self }
+    }
+
+    /// The same, which binds what filter has admitted.
+    pub(crate) fn admitting(self, admitted: Arc<Admitted>) -> Self {
+        Self { admitted, ..self }
     }
 
     /// The same, counted by these metrics.
@@ -109,17 +136,29 @@ impl Binder {
             bound
         };
         let run = self.end.clone().run_until_cancelled_owned(run.instrument(span));
-        let ended = self.system.spawn(self.binds.track_future(run)).await;
-        ended.ok().flatten().unwrap_or_else(|| {
-            reached("extender: bind broke off");
-            Err(BindError::Stopped)
-        })
+        match self.system.spawn(self.binds.track_future(run)).await {
+            Ok(Some(bound)) => bound,
+            Ok(None) | Err(TaskEnded::Aborted) => {
+                reached("extender: bind broke off");
+                Err(BindError::Stopped)
+            }
+            Err(TaskEnded::Panicked(_)) => {
+                reached("extender: bind panicked");
+                Err(BindError::Panicked)
+            }
+        }
     }
 
-    /// Waits until every bind under way has ended.
+    /// Begins no bind any more, and waits until every one under way has ended.
     pub(crate) async fn finish(&self) {
+        self.stopping.cancel();
         self.binds.close();
         self.binds.wait().await;
+    }
+
+    /// Whether no bind begins any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
     }
 
     /// How many binds are under way.
@@ -131,31 +170,49 @@ impl Binder {
         let start = Instant::now();
         // The last quarter is for reading the pod where the Binding's outcome is not known.
         let (write_until, until) = (start + self.timeouts.bind * 3 / 4, start + self.timeouts.bind);
+        if self.stopping.is_cancelled() {
+            reached("extender: bind while stopping");
+            return Err(BindError::Stopped);
+        }
         self.cluster.listed().await.inspect_err(|_| reached("extender: bind before the first lists"))?;
+        self.leadership.places_soon().await?;
         let found = self.find_pod(&args, write_until).await?;
         if let Some(node) = &found.node {
             return self.bound_before(&found.pod, node, &args.node);
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
         self.admits_claim(&found.pod, &args.node)?;
+        self.is_admitted(&args, !request.is_empty())?;
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
         let mut binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {
             return self.carry_out(&binding, write_until, until).await.map(|()| Bound::WithoutDevices);
         }
-        let now = self.system.now();
-        binding.annotations = self.cluster.write(|index| reserve(index, &found.pod, &binding, now))?;
+        let held = Held::reserve(self, &found.pod, &mut binding)?;
         let carried_out = self.carry_out(&binding, write_until, until).await;
         match &carried_out {
+            Ok(()) => held.is_bound(),
             // Planted: the devices of a pod that may be bound are given to the next one.
             #[cfg(planted)]
             Err(BindError::OutcomeUnknown { .. }) if runtime::is_planted("unclear-binding-releases") => {
-                self.release(&binding);
+                held.release();
             }
-            Ok(()) | Err(BindError::OutcomeUnknown { .. }) => self.release_if_unused(binding.clone()),
-            Err(_) => self.release(&binding),
+            Err(BindError::OutcomeUnknown { .. }) => drop(held),
+            Err(_) => held.release(),
         }
         carried_out.map(|()| Bound::WithRecord(binding.annotations))
+    }
+
+    /// Whether filter has said lately that the node takes the pod. Who has just begun to lead knows nothing of what another one said of
+    /// pods that ask for Neuron hardware.
+    fn is_admitted(&self, args: &BindArgs, asks: bool) -> Result<(), BindError> {
+        let number = self.cluster.read(|index| index.view(&args.node).map(|view| view.number));
+        let is_admitted = number.is_some_and(|number| self.admitted.has(&args.pod_uid, number));
+        if is_admitted || (asks && self.leadership.is_new()) {
+            return Ok(());
+        }
+        reached("extender: bind that filter has not admitted");
+        Err(BindError::NotAdmitted { node: args.node.clone() })
     }
 
     /// Whether the node may have the pod, if a ResourceClaim gives it anything.
@@ -229,6 +286,11 @@ impl Binder {
         write_until: Instant,
         until: Instant,
     ) -> Result<(), BindError> {
+        // Right before it is sent: a new leader may have begun since this call came.
+        let write_until = match self.leadership.places_until()? {
+            Some(lease_over) => write_until.min(lease_over),
+            None => write_until,
+        };
         let posted = self.timed(BindPart::Binding, post(&self.client, binding, write_until)).await;
         let (reason, is_conflict) = match posted {
             Outcome::Bound => return Ok(()),

@@ -1,4 +1,6 @@
 //! What a bind reserves until the watch shows its pod, and when that is let go. Called by the binder.
+//!
+//! Once the Binding is carried out the watch lets it go: it shows the pod bound or gone, in its changes or by a new list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,46 +13,105 @@ use tracing::{Instrument as _, info};
 
 use super::binding::{BindingRequest, LivePod, read};
 use super::{BindError, Binder, unknown_node};
-use crate::index::Index;
+use crate::index::{Index, ReservationId};
 
-/// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node.
-pub(super) fn reserve(
+/// A reservation in the hands of one bind. One that is dropped before it was said what became of the Binding, as by a panic, is kept until
+/// that is clear.
+pub(super) struct Held {
+    binder: Binder,
+    binding: BindingRequest,
+    id: ReservationId,
+    is_settled: bool,
+}
+
+impl Held {
+    /// Reserves what the binding's pod asks for, and writes the record for it into the binding.
+    ///
+    /// # Errors
+    /// The node does not take the pod, or not any more.
+    pub(super) fn reserve(
+        binder: &Binder,
+        pod: &BoundPod,
+        binding: &mut BindingRequest,
+    ) -> Result<Self, BindError> {
+        let now = binder.system.now();
+        let (annotations, id) = binder.cluster.write(|index| reserve(index, pod, binding, now))?;
+        binding.annotations = annotations;
+        Ok(Self { binder: binder.clone(), binding: binding.clone(), id, is_settled: false })
+    }
+
+    /// The Binding was carried out: the watch shows it.
+    pub(super) fn is_bound(mut self) {
+        self.is_settled = true;
+    }
+
+    /// Nothing was bound, and nothing will be.
+    pub(super) fn release(mut self) {
+        self.is_settled = true;
+        self.binder.release(&self.binding, self.id);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // At the end of the program nobody waits for anything.
+        if self.is_settled || self.binder.end.is_cancelled() {
+            return;
+        }
+        let BindingRequest { uid, node, .. } = &self.binding;
+        self.binder.cluster.write(|index| index.is_unclear(uid, node, self.id));
+        self.binder.release_when_clear(self.binding.clone(), self.id);
+    }
+}
+
+/// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node, if its devices are still healthy.
+fn reserve(
     index: &mut Index,
     pod: &BoundPod,
     binding: &BindingRequest,
     now: SystemTime,
-) -> Result<Arc<BTreeMap<String, String>>, BindError> {
-    if let Some(reservation) = index.join_reservation(&binding.uid, &binding.node) {
+) -> Result<(Arc<BTreeMap<String, String>>, ReservationId), BindError> {
+    let BindingRequest { uid, node, .. } = binding;
+    let before = index.reservations_of(uid).and_then(|nodes| nodes.get(node)).map(|before| before.cores);
+    let is_healthy = |cores| index.view(node).is_some_and(|view| view.are_healthy(cores));
+    let is_usable = before.is_some_and(is_healthy);
+    if is_usable && let Some(reservation) = index.join_reservation(uid, node) {
         reached("extender: reservation joined by a repeated bind");
-        return Ok(reservation.annotations);
+        return Ok((reservation.annotations, reservation.id));
     }
     let request = pod.request.as_ref().map_err(Clone::clone)?;
-    let view = index.view(&binding.node).ok_or_else(|| unknown_node(&binding.node))?;
+    let view = index.view(node).ok_or_else(|| unknown_node(node))?;
     let placed = view.place(request).inspect_err(|_| reached("extender: pod refused at its bind"));
     let (placement, occupancy) = placed?;
     let topology = occupancy.topology();
     let cores = placement.hardware(topology);
-    let allocation = placement.allocation(&binding.node, topology);
+    let allocation = placement.allocation(node, topology);
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let annotations = Arc::new(allocation.annotations(false, &now.to_string()));
-    index.reserve(&binding.uid, &binding.node, cores, annotations.clone());
-    Ok(annotations)
+    let id = match index.join_reservation(uid, node) {
+        Some(before) => {
+            reached("extender: reservation of unhealthy devices replaced");
+            index.reserve_instead(uid, node, cores, annotations.clone());
+            before.id
+        }
+        None => index.reserve(uid, node, cores, annotations.clone()),
+    };
+    Ok((annotations, id))
 }
 
 impl Binder {
     /// A bind ended without binding the pod.
-    pub(super) fn release(&self, binding: &BindingRequest) {
-        self.cluster.write(|index| index.release(&binding.uid, &binding.node));
+    fn release(&self, binding: &BindingRequest, id: ReservationId) {
+        self.cluster.write(|index| index.release(&binding.uid, &binding.node, id));
     }
 
-    /// Releases, after a while, a reservation that the watch never removes: its Binding can no longer be carried out, or
-    /// the pod came and went while the watch was disconnected.
-    pub(super) fn release_if_unused(&self, binding: BindingRequest) {
+    /// Releases, after a while, a reservation that the watch never removes: its Binding can no longer be carried out.
+    fn release_when_clear(&self, binding: BindingRequest, id: ReservationId) {
         let binder = self.clone();
         let wait = async move {
             loop {
                 sleep(binder.timeouts.binding).await;
-                if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node)) {
+                if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node, id)) {
                     return;
                 }
                 let until = Instant::now() + binder.timeouts.bind;
@@ -66,7 +127,7 @@ impl Binder {
                 } else {
                     reached("extender: reservation of a pod that is not bound here released");
                     info!("reservation released: the pod is not bound here");
-                    return binder.release(&binding);
+                    return binder.release(&binding, id);
                 }
             }
         };

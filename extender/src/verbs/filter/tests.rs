@@ -38,8 +38,9 @@ fn cluster() -> Arc<Cluster> {
 async fn answer(cluster: &Arc<Cluster>) -> Value {
     let metadata = json!({"name": "asks", "namespace": "default", "uid": "asks"});
     let body = json!({"Pod": {"metadata": metadata, "spec": spec()}, "NodeNames": ["n1"]}).to_string();
-    let answer =
-        Filter::new(Arc::clone(cluster), Arc::default()).filter(serde_json::from_str(&body).unwrap()).await;
+    let answer = Filter::new(Arc::clone(cluster), Arc::default(), Arc::default())
+        .filter(serde_json::from_str(&body).unwrap())
+        .await;
     serde_json::to_value(answer).unwrap()
 }
 
@@ -94,7 +95,7 @@ async fn after_half_a_minute_a_pod_is_refused_for_a_holder_that_stays_unknown() 
     let pod = BoundPod::new("default", "stray", "held", BTreeMap::new(), &spec, None);
     let stray = ObservedPod { node: Some("n1".to_owned()), unschedulable: false, device_model: None, pod };
     cluster.write(|index| index.change_pods(Change::Applied(stray)));
-    let filter = Filter::new(Arc::clone(&cluster), Arc::default());
+    let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::default());
     let ask = async || {
         let body = json!({"Pod": {"metadata": {"uid": "asks"}, "spec": self::spec()}, "NodeNames": ["n1"]});
         let body = body.to_string();

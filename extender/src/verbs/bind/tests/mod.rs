@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests run on the machine as it is")]
 
+mod leadership;
 mod outcomes;
 mod reservations;
 mod which_pod;

@@ -76,7 +76,7 @@ async fn the_end_waits_for_binds_under_way() {
 async fn a_bind_that_panics_takes_no_other_along() {
     let (world, args) = World::new().await;
     world.fault(Fault::Panics);
-    assert_eq!(world.bind(&args).await.0, Err(BindError::Stopped));
+    assert_eq!(world.bind(&args).await.0, Err(BindError::Panicked));
     let other = world.create("other", 1).await;
     assert!(world.bind(&other).await.0.is_ok());
 }

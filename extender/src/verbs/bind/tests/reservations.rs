@@ -46,9 +46,23 @@ async fn a_reservation_of_unknown_outcome_ends_when_its_pod_is_not_bound_here() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_lasts_while_its_pod_is_bound_here_and_lives() {
+async fn a_reservation_lasts_until_the_watch_shows_its_pod() {
     let (world, args) = World::new().await;
     assert!(world.bind(&args).await.0.is_ok());
+    sleep(TIMEOUTS.binding * 3).await;
+    assert!(world.is_reserved(&args), "no watch has shown it");
+    world.show(&args).await;
+    assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_of_unknown_outcome_lasts_while_its_pod_is_bound_here_and_lives() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::NeverAnswered);
+    *world.reads_fail.lock().unwrap() = true;
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    *world.reads_fail.lock().unwrap() = false;
     sleep(TIMEOUTS.binding * 3).await;
     assert!(world.is_reserved(&args), "no watch has shown it");
     let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
@@ -58,9 +72,35 @@ async fn a_reservation_lasts_while_its_pod_is_bound_here_and_lives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn devices_that_broke_meanwhile_are_not_bound_again() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    let devices = async || world.pods.get("one").await.unwrap().annotations().get("NEURON_DEVS").cloned();
+    world.break_devices(&[0]);
+    assert!(world.bind(&args).await.0.is_ok());
+    assert_eq!(devices().await.as_deref(), Some("1"), "device 0 was reserved, and is broken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_panics_keeps_what_it_reserved_until_its_outcome_is_clear() {
+    let (world, args) = World::new().await;
+    world.fault(Fault::Panics);
+    assert_eq!(world.bind(&args).await.0, Err(BindError::Panicked));
+    assert!(world.is_reserved(&args), "nobody knows what was sent");
+    sleep(TIMEOUTS.binding + READ * 2).await;
+    assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reservation_ends_when_another_pod_of_its_name_or_another_node_has_it() {
     let (world, args) = World::new().await;
-    assert!(world.bind(&args).await.0.is_ok());
+    world.show(&args).await;
+    world.fault(Fault::NeverAnswered);
+    *world.reads_fail.lock().unwrap() = true;
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    *world.reads_fail.lock().unwrap() = false;
     world.pods.delete("one", &DeleteParams::default().grace_period(0)).await.unwrap();
     world.create("one", 1).await;
     bind_by_hand(&world.pods, "one", NODE, json!({})).await;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
+use crate::verbs::Admitted;
 use crate::verbs::bind::{BindError, BindTimeouts, Binder, Bound};
 use crate::wire::BindArgs;
 
@@ -39,6 +40,8 @@ pub(super) enum Fault {
     AnswerLost,
     /// It is not carried out, and the connection breaks.
     CallLost,
+    /// It is not carried out, and nobody says so.
+    CallNeverSent,
     /// It is not carried out and answered with this status.
     Status(u16),
     /// Somebody else binds the pod to a node first, with these annotations.
@@ -55,6 +58,7 @@ pub(super) struct World {
     pub(super) reads_fail: Arc<Mutex<bool>>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) binder: Binder,
+    pub(super) admitted: Arc<Admitted>,
 }
 
 fn spec(devices: u32) -> Value {
@@ -97,15 +101,19 @@ impl World {
         let faults = Arc::<Mutex<VecDeque<Fault>>>::default();
         let reads_fail = Arc::new(Mutex::new(false));
         let client = client(&server, pods.clone(), faults.clone(), reads_fail.clone());
-        let binder = Binder::new(System::real(), cluster.clone(), client, TIMEOUTS, CancellationToken::new());
-        let world = World { pods, faults, reads_fail, cluster, binder };
+        let admitted = Arc::new(Admitted::default());
+        let binder = Binder::new(System::real(), cluster.clone(), client, TIMEOUTS, CancellationToken::new())
+            .admitting(admitted.clone());
+        let world = World { pods, faults, reads_fail, cluster, binder, admitted };
         let args = world.create("one", 1).await;
         (world, args)
     }
 
-    /// Creates a pod, and asks to bind it.
+    /// Creates a pod, and asks to bind it, as filter has admitted.
     pub(super) async fn create(&self, name: &str, devices: u32) -> BindArgs {
         let created = self.pods.create(&PostParams::default(), &pod(name, devices)).await.unwrap();
+        let number = self.cluster.read(|index| index.view(NODE).unwrap().number);
+        self.admitted.admit(&created.uid().unwrap(), vec![number]);
         BindArgs {
             pod_name: name.to_owned(),
             pod_namespace: "default".to_owned(),
@@ -142,6 +150,21 @@ impl World {
         self.cluster.write(|index| index.change_pods(Change::Applied(observed)));
     }
 
+    /// Has the node's report say that these devices are unhealthy.
+    pub(super) fn break_devices(&self, broken: &[u8]) {
+        let device = |id: u8| {
+            let health = if broken.contains(&id) { "Unhealthy" } else { "Healthy" };
+            let links: Vec<u8> =
+                [id.checked_sub(1), (id < 5).then_some(id + 1)].into_iter().flatten().collect();
+            json!({"id": id, "links": links, "health": health})
+        };
+        let devices: Vec<Value> = (0..6).map(device).collect();
+        let report = json!({"v": 1, "instanceType": "inf2.24xlarge", "lnc": 1, "coresPerDevice": 2, "devices": devices, "holders": []});
+        let advertised = Advertised { any: true, devices: true, cores: true };
+        let node = ObservedNode { report: Some(report.to_string()), ..node(advertised) };
+        self.cluster.write(|index| index.change_nodes(Change::Applied(node)));
+    }
+
     /// Has the node advertise something else.
     pub(super) fn advertise(&self, advertised: Advertised) {
         self.cluster.write(|index| index.change_nodes(Change::Applied(node(advertised))));
@@ -157,7 +180,8 @@ impl World {
     }
 
     pub(super) fn is_reserved(&self, args: &BindArgs) -> bool {
-        self.cluster.read(|index| index.has_reservation(&args.pod_uid, NODE))
+        self.cluster
+            .read(|index| index.reservations_of(&args.pod_uid).is_some_and(|nodes| nodes.contains_key(NODE)))
     }
 
     pub(super) async fn node_of(&self, name: &str) -> Option<String> {
@@ -194,6 +218,7 @@ fn client(
                     return broken();
                 }
                 Some(Fault::CallLost) => return broken(),
+                Some(Fault::CallNeverSent) => return std::future::pending().await,
                 Some(Fault::Panics) => panic!("it broke"),
                 Some(Fault::Status(code)) => {
                     let response = Response::builder().status(StatusCode::from_u16(code)?);

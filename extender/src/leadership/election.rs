@@ -1,0 +1,156 @@
+//! Takes the Lease when it is free, renews it, and gives it back at the end. Started by [`crate::serve`].
+//!
+//! Another one's Lease is over when it has stood unchanged for its whole duration by this machine's clock, whatever times stand in it:
+//! clocks differ. It was written before it was read, so its holder has stopped by then, whose own time began before the write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Client, ResourceExt};
+use runtime::{System, reached};
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::lease::{LeaseAtServer, LeaseError};
+use super::{LeaderElection, Leadership};
+
+/// One replica's part in the election.
+pub(crate) struct Election {
+    settings: LeaderElection,
+    identity: String,
+    lease: LeaseAtServer,
+    leadership: Arc<Leadership>,
+    /// The Lease as it was seen last; none before the first look, and where there is none.
+    known: Option<Known>,
+    /// Why the last call failed, so that it is logged once.
+    failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Known {
+    lease: Lease,
+    /// When this version of it was seen first.
+    since: Instant,
+}
+
+impl Election {
+    /// One in the election. Its identity is another one after each start: what the process before has begun must be over, too.
+    pub(crate) fn new(
+        system: &System,
+        client: Client,
+        settings: LeaderElection,
+        leadership: Arc<Leadership>,
+    ) -> Self {
+        let pod = settings.pod.as_deref().unwrap_or("neuron-extender");
+        let identity = format!("{pod}_{:016x}", system.random());
+        let lease = LeaseAtServer::new(system.clone(), client, &settings, identity.clone());
+        Self { settings, identity, lease, leadership, known: None, failed: None }
+    }
+
+    /// Stands for election until the future is dropped.
+    pub(crate) async fn run(&mut self) {
+        loop {
+            let pause = self.turn().await;
+            sleep(pause).await;
+        }
+    }
+
+    /// Ends the tenure: no Binding is sent any more, and the Lease is given back if it is held.
+    pub(crate) async fn step_down(mut self) {
+        let led = self.leadership.leads();
+        self.leadership.is_standby(None);
+        let Some(known) = self.known.take().filter(|known| led && self.is_ours(&known.lease)) else { return };
+        match self.lease.give_back(&known.lease).await {
+            Ok(_) => {
+                reached("extender: lease given back");
+                info!(lease = self.settings.lease, "the Lease is given back");
+            }
+            Err(error) => {
+                reached("extender: lease not given back");
+                warn!(lease = self.settings.lease, reason = error.to_string(), "the Lease is not given back");
+            }
+        }
+    }
+
+    /// One look at the Lease or one renewal. How long to wait until the next.
+    pub(super) async fn turn(&mut self) -> Duration {
+        // Its holder knows what it has written, and another one's write shows as a conflict.
+        let is_held = self.known.as_ref().is_some_and(|known| self.is_ours(&known.lease));
+        let result = match is_held {
+            true => self.hold().await,
+            false => self.look().await,
+        };
+        match result {
+            Ok(()) => self.failed = None,
+            Err(LeaseError::Changed) => {
+                // Read it before anything else is written.
+                self.known = None;
+                return self.settings.period() / 4;
+            }
+            Err(error) => self.log(&error),
+        }
+        self.settings.period()
+    }
+
+    /// Looks at the Lease, and takes it if it is over.
+    async fn look(&mut self) -> Result<(), LeaseError> {
+        let found = self.lease.read().await?;
+        let now = Instant::now();
+        self.known = found.map(|lease| {
+            let before =
+                self.known.take().filter(|known| known.lease.resource_version() == lease.resource_version());
+            Known { lease, since: before.map_or(now, |known| known.since) }
+        });
+        if let Some(known) = &self.known {
+            let spec = known.lease.spec.clone().unwrap_or_default();
+            let holder = spec.holder_identity.filter(|holder| !holder.is_empty() && *holder != self.identity);
+            let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
+            let is_over = now >= known.since + Duration::from_secs(seconds);
+            match holder {
+                Some(holder) if !is_over => {
+                    self.leadership.is_standby(Some(holder));
+                    return Ok(());
+                }
+                Some(holder) => {
+                    reached("extender: lease of another leader is over");
+                    info!(holder, "the Lease of the leader is over");
+                }
+                None => {}
+            }
+        }
+        self.hold().await
+    }
+
+    /// Writes that the Lease is held.
+    async fn hold(&mut self) -> Result<(), LeaseError> {
+        // Whoever takes over counts from when it sees this write, which is not before it was sent.
+        let began = Instant::now();
+        let led = self.leadership.leads();
+        let lease = self.lease.hold(self.known.as_ref().map(|known| &known.lease)).await?;
+        self.known = Some(Known { lease, since: Instant::now() });
+        self.leadership.holds(began + self.settings.lease_duration - self.settings.margin());
+        if !led {
+            reached("extender: leader elected");
+            info!(lease = self.settings.lease, identity = self.identity, "this replica leads now");
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
+        holder == Some(&self.identity)
+    }
+
+    fn log(&mut self, error: &LeaseError) {
+        reached("extender: lease not read or written");
+        let reason = error.to_string();
+        if self.failed.as_ref() != Some(&reason) {
+            warn!(
+                lease = self.settings.lease,
+                reason, "the Lease cannot be read or written; without it no pod is placed"
+            );
+            self.failed = Some(reason);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The label of the leader's pod, which the Service selects, so that kube-scheduler's calls reach the leader. Put and removed by
+//! [`super::tenure`].
+//!
+//! The leader removes it from every other pod first: a deposed one may be stopped, and cannot do it itself.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use neuron_core::names::LEADER_LABEL;
+use runtime::reached;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+/// Longest wait for each call.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before it is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The label of this replica's pod.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaderLabel {
+    pods: Api<Pod>,
+    pod: String,
+}
+
+impl LeaderLabel {
+    /// That of the pod in this namespace.
+    pub(crate) fn new(client: Client, namespace: &str, pod: String) -> Self {
+        Self { pods: Api::namespaced(client, namespace), pod }
+    }
+
+    /// This pod has it, and no other, once this returns. Tries until it is so.
+    pub(super) async fn take(&self) {
+        let mut is_logged = false;
+        while let Err(reason) = self.try_take().await {
+            reached("extender: leader's label not put");
+            if !is_logged {
+                let pod = &self.pod;
+                warn!(
+                    pod,
+                    reason, "the leader's label cannot be put; calls may not reach this replica until it is"
+                );
+                is_logged = true;
+            }
+            sleep(RETRY).await;
+        }
+        info!(pod = self.pod, "the leader's label is put");
+    }
+
+    /// Removes it from this pod, if that can be done at once: the next leader does it, too.
+    pub(super) async fn drop_soon(&self) {
+        if let Err(reason) = self.set(&self.pod, Value::Null).await {
+            reached("extender: leader's label not removed");
+            warn!(pod = self.pod, reason, "the leader's label is not removed; the next leader does it");
+        }
+    }
+
+    async fn try_take(&self) -> Result<(), String> {
+        let labelled = ListParams::default().labels(&format!("{LEADER_LABEL}=true"));
+        let labelled = answered(self.pods.list(&labelled)).await?;
+        for other in labelled.items.iter().map(ResourceExt::name_any).filter(|name| *name != self.pod) {
+            reached("extender: leader's label removed from another pod");
+            self.set(&other, Value::Null).await?;
+        }
+        self.set(&self.pod, "true".into()).await
+    }
+
+    async fn set(&self, pod: &str, value: Value) -> Result<(), String> {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {LEADER_LABEL: value}}}));
+        answered(self.pods.patch(pod, &PatchParams::default(), &patch)).await.map(drop)
+    }
+}
+
+async fn answered<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match timeout(TIMEOUT, call).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the API server did not answer within {TIMEOUT:?}")),
+    }
+}

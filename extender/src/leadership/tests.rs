@@ -1,0 +1,153 @@
+//! Elections against an API server in memory. Time stands still but for what is waited for.
+
+use std::sync::Arc;
+
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use neuron_core::names::LEADER_LABEL;
+use rstest::rstest;
+use runtime::System;
+use serde_json::json;
+use tokio::time::advance;
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(15);
+
+fn settings(pod: &str) -> LeaderElection {
+    let (namespace, lease) = ("kube-system".to_owned(), "k8s-neuron-scheduler".to_owned());
+    LeaderElection { namespace, lease, lease_duration: LEASE, pod: Some(pod.to_owned()) }
+}
+
+/// A replica: its part in the election, and what it may do.
+fn replica(api: &ApiServer, pod: &str) -> (Election, Arc<Leadership>) {
+    let leadership = Arc::new(Leadership::elected());
+    let election = Election::new(&System::real(), api.client(), settings(pod), leadership.clone());
+    (election, leadership)
+}
+
+fn leads(leadership: &Leadership) -> bool {
+    assert_eq!(leadership.leads(), !matches!(leadership.places_until(), Err(NotLeading::Standby { .. })));
+    leadership.leads()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_as_long_as_it_renews_the_lease() {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    for _ in 0..20 {
+        let pause = a.turn().await;
+        b.turn().await;
+        assert!(leads(&a_leads) && !leads(&b_leads));
+        let told = b_leads.places_until().unwrap_err().to_string();
+        assert!(told.contains("does not place pods, a_"), "{told}");
+        advance(pause).await;
+    }
+    let lease: Api<Lease> = Api::namespaced(api.client(), "kube-system");
+    let spec = lease.get("k8s-neuron-scheduler").await.unwrap().spec.unwrap();
+    assert_eq!((spec.lease_duration_seconds, spec.lease_transitions), (Some(15), Some(0)));
+    assert!(spec.renew_time.unwrap() >= spec.acquire_time.unwrap());
+}
+
+/// Whatever the time since its last renewal at which the other one looks next, and however seldom it looks.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_renews_no_more_has_stopped_before_another_begins(
+    #[values(100, 700, 1900)] period: u64,
+) {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    let renewed = Instant::now();
+    while !leads(&b_leads) {
+        assert!(renewed.elapsed() < LEASE * 2, "nobody takes over");
+        advance(Duration::from_millis(period)).await;
+        b.turn().await;
+        assert!(!(leads(&a_leads) && leads(&b_leads)), "two lead");
+    }
+    assert!(renewed.elapsed() >= LEASE, "it took over after {:?}", renewed.elapsed());
+    // It goes on as if nothing had been: it must see first that another one leads.
+    a.turn().await;
+    assert!(!leads(&a_leads) && leads(&b_leads));
+    a.turn().await;
+    assert!(!leads(&a_leads) && leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lease_says_of_times_does_not_count() {
+    let api = ApiServer::new(Clock::new());
+    let leases: Api<Lease> = Api::namespaced(api.client(), "kube-system");
+    let lease = json!({
+        "metadata": {"name": "k8s-neuron-scheduler"},
+        "spec": {"holderIdentity": "c", "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00.000000Z"}
+    });
+    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    let (mut a, a_leads) = replica(&api, "a");
+    a.turn().await;
+    advance(LEASE - Duration::from_millis(1)).await;
+    a.turn().await;
+    assert!(!leads(&a_leads), "its holder's clock may be wrong");
+    advance(Duration::from_millis(1)).await;
+    a.turn().await;
+    assert!(leads(&a_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_is_taken_at_once() {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    b.turn().await;
+    a.step_down().await;
+    assert!(!leads(&a_leads));
+    b.turn().await;
+    assert!(leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_started_again_waits_for_the_one_before() {
+    let api = ApiServer::new(Clock::new());
+    let (mut before, _) = replica(&api, "a");
+    before.turn().await;
+    let (mut after, after_leads) = replica(&api, "a");
+    after.turn().await;
+    assert!(!leads(&after_leads), "a Binding of the one before may be under way");
+    advance(LEASE).await;
+    after.turn().await;
+    assert!(leads(&after_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenure_begins_anew_after_the_lease_was_over() {
+    let api = ApiServer::new(Clock::new());
+    let (mut a, a_leads) = replica(&api, "a");
+    a.turn().await;
+    a_leads.has_listed_now();
+    assert!(a_leads.places_until().is_ok_and(|until| until == Some(Instant::now() + LEASE * 4 / 5)));
+    advance(LEASE).await;
+    assert!(!leads(&a_leads));
+    a.turn().await;
+    assert_eq!(a_leads.places_until(), Err(NotLeading::TakingOver), "others may have placed pods meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_has_the_label_and_nobody_else() {
+    let api = ApiServer::new(Clock::new());
+    let pods: Api<Pod> = Api::namespaced(api.client(), "kube-system");
+    for name in ["a", "b"] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+    let labelled = async |name: &str| pods.get(name).await.unwrap().labels().contains_key(LEADER_LABEL);
+    let label = |pod: &str| LeaderLabel::new(api.client(), "kube-system", pod.to_owned());
+    label("a").take().await;
+    assert!(labelled("a").await && !labelled("b").await);
+    label("b").take().await;
+    assert!(!labelled("a").await && labelled("b").await, "the one before may be stopped");
+    label("b").drop_soon().await;
+    assert!(!labelled("b").await);
+}

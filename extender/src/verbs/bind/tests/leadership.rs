@@ -1,0 +1,71 @@
+//! Only a leader binds, and only what filter has admitted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::world::{Fault, World};
+use crate::leadership::{Leadership, NotLeading};
+use crate::verbs::bind::BindError;
+
+const STANDBY: BindError = BindError::NotLeading(NotLeading::Standby { leader: None });
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_does_not_lead_binds_nothing() {
+    let (mut world, args) = World::new().await;
+    let leadership = Arc::new(Leadership::elected());
+    world.binder = world.binder.clone().led_by(leadership.clone());
+    assert_eq!(world.bind(&args).await.0, Err(STANDBY));
+    leadership.lead_for(Duration::from_secs(12));
+    assert_eq!(world.bind(&args).await.0, Err(BindError::NotLeading(NotLeading::TakingOver)));
+    assert!(!world.is_reserved(&args));
+    let listed = async {
+        sleep(Duration::from_millis(300)).await;
+        leadership.has_listed_now();
+    };
+    let ((bound, took), ()) = tokio::join!(world.bind(&args), listed);
+    assert!(bound.is_ok() && took >= 300, "{bound:?} after {took} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_binding_is_sent_once_the_lease_is_over() {
+    let (mut world, args) = World::new().await;
+    let leadership = Arc::new(Leadership::elected());
+    world.binder = world.binder.clone().led_by(leadership.clone());
+    // The pod is read before its bind, which takes 500 ms.
+    leadership.lead_for(Duration::from_millis(400));
+    leadership.has_listed_now();
+    assert_eq!(world.bind(&args).await.0, Err(STANDBY));
+    assert_eq!(world.node_of("one").await, None);
+    assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_binding_is_waited_for_longer_than_the_lease_lasts() {
+    let (mut world, args) = World::new().await;
+    let leadership = Arc::new(Leadership::elected());
+    world.binder = world.binder.clone().led_by(leadership.clone());
+    leadership.lead_for(Duration::from_millis(1500));
+    leadership.has_listed_now();
+    world.show(&args).await;
+    world.fault(Fault::CallNeverSent);
+    let (bound, took) = world.bind(&args).await;
+    // Then the pod is read once.
+    assert!(matches!(bound, Err(BindError::OutcomeUnknown { .. })), "{bound:?}");
+    assert_eq!(took, 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_filter_has_not_admitted_is_bound_by_a_new_leader_only() {
+    let (world, args) = World::new().await;
+    world.admitted.forget(&args.pod_uid);
+    sleep(Duration::from_secs(60)).await;
+    let bound = world.bind(&args).await.0;
+    assert_eq!(bound, Err(BindError::NotAdmitted { node: "n1".to_owned() }));
+    let told = bound.unwrap_err().to_string();
+    assert!(told.contains("within the last 10 minutes") && told.contains("filterVerb"), "{told}");
+    let (world, args) = World::new().await;
+    world.admitted.forget(&args.pod_uid);
+    assert!(world.bind(&args).await.0.is_ok(), "another one may have admitted it");
+}
