@@ -82,6 +82,9 @@ async fn a_pod_without_neuron_is_bound_without_a_record() {
     let mut plain = pod("plain", "neuron", 1);
     plain["spec"]["containers"][0]["resources"] = Value::Null;
     let plain = world.create(plain).await;
+    let refused = world.bind(&plain, "n1").await;
+    assert!(refused.starts_with("filter has not admitted the pod on node n1"), "{refused}");
+    assert!(world.fits(&plain, "n1").await);
     assert_eq!(world.bind(&plain, "n1").await, "");
     let pod = world.read("plain").await;
     assert_eq!(pod.spec.as_ref().unwrap().node_name.as_deref(), Some("n1"));

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
 use neuron_extender::Config;
 use serde_json::json;
 use testkit_support::eventually;
 use tokio::sync::Semaphore;
 
-use crate::http_client::{plain_client, try_call};
 use crate::support::{Fault, World};
 
 const OUTCOME_UNKNOWN: &str = "it is not clear whether the pod was bound: ";
@@ -159,11 +157,10 @@ async fn binds_under_way_are_finished_on_shutdown() {
     // The caller hangs up: no open call is left that the server itself would wait for.
     bind.abort();
     world.shut_down();
-    eventually("no connection is taken any more", async || {
-        let http = plain_client(world.address());
-        try_call(http, Method::GET, "/healthz", String::new()).await.is_err().then_some(())
-    })
-    .await;
+    let stopping = (503, "the extender is stopping".to_owned());
+    eventually("it is not ready", async || (world.get("/readyz").await == stopping).then_some(())).await;
+    assert_eq!(world.get("/healthz").await.0, 200);
+    assert_eq!(world.bind(&other, "n1").await, "the extender was stopped while binding; try again");
     gate.add_permits(1);
     world.stop().await;
     assert_eq!(world.placed("one").await, (Some("n1".into()), Some("0".into())));

@@ -25,6 +25,7 @@ mod preempt;
 mod prioritize;
 mod program;
 mod settings;
+mod replicas;
 mod simulated;
 mod start;
 mod support;

@@ -26,14 +26,14 @@ use crate::support::{Fault, Faults, node, pod};
 use crate::tls::Ca;
 
 /// 2024-10-04.
-const DAY: u32 = 20_000;
+pub(crate) const DAY: u32 = 20_000;
 
 /// Runs the story in a time of its own, which stands still but for what is waited for. There are no sockets: who opens one fails.
-fn run<T>(story: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(story: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(story)
 }
 
-fn address() -> Address {
+pub(crate) fn address() -> Address {
     Address::Tcp(([127, 0, 0, 1], 12345).into())
 }
 
@@ -77,16 +77,7 @@ impl Simulated {
 
     /// What the extender answers to a call of this path.
     async fn post(&self, path: &str, body: Value) -> String {
-        let body = body.to_string();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        let mut connection = self.machine.system().connect(&address()).await.unwrap();
-        connection.write_all((head + &body).as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.unwrap();
-        answer
+        post(&self.machine, path, body).await
     }
 
     async fn filter(&self, name: &str) -> String {
@@ -110,6 +101,20 @@ impl Simulated {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         events.list(&Default::default()).await.unwrap().items
     }
+}
+
+/// What the extender on the machine answers to a call of this path.
+pub(crate) async fn post(machine: &Arc<Machine>, path: &str, body: Value) -> String {
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut connection = machine.system().connect(&address()).await.unwrap();
+    connection.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 /// The files of HTTPS on a machine of this day: a certificate of the year 2001.

@@ -49,7 +49,7 @@ async fn lower_case_keys_and_the_long_path_are_read_too() {
 }
 
 #[tokio::test]
-async fn an_unknown_node_can_never_serve() {
+async fn kube_scheduler_may_have_seen_a_node_first() {
     let world = fleet().await;
     let args = json!({"Pod": pod("one", "neuroncore", 1), "NodeNames": ["nowhere"]});
     assert_snapshot!("filter_unknown_node", world.post("/filter", args).await);

@@ -73,7 +73,8 @@ pub(crate) enum BindError {
     NotLeading(#[from] NotLeading),
     /// Filter did not say that the node takes the pod.
     #[error(
-        "filter has not admitted the pod on node {node} within the last {} minutes; kube-scheduler has to ask filter before bind:          see filterVerb in its configuration",
+        "filter has not admitted the pod on node {node} within the last {} minutes; kube-scheduler has to ask filter before bind, \
+         see filterVerb in its configuration",
         ADMITTED_FOR.as_secs() / 60
     )]
     NotAdmitted {

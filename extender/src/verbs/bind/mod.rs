@@ -182,7 +182,7 @@ impl Binder {
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
         self.admits_claim(&found.pod, &args.node)?;
-        self.is_admitted(&args, !request.is_empty())?;
+        self.is_admitted(&args, !request.is_empty() || found.pod.claim.is_some())?;
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
         let mut binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {

@@ -1,0 +1,157 @@
+//! Two replicas beside one API server: one leads, the other takes over. In simulated time.
+
+use std::time::Duration;
+
+use fake_cluster::api::ApiServer;
+use fake_cluster::clock::Clock;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt};
+use neuron_core::names::LEADER_LABEL;
+use neuron_extender::{Config, LeaderElection, serve};
+use runtime::system::{Task, TaskEnded};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::machine::Machine;
+use crate::simulated::{DAY, address, post, run};
+use crate::support::{node, pod};
+
+const LEASE: Duration = Duration::from_secs(15);
+
+/// One replica, which runs in a pod of that name.
+struct Replica {
+    machine: std::sync::Arc<Machine>,
+    shutdown: CancellationToken,
+    serving: Task<anyhow::Result<()>>,
+}
+
+struct Replicas {
+    api: ApiServer,
+    client: Client,
+}
+
+impl Replicas {
+    /// A cluster of one node with six devices, pods that ask for one each, and the pods of two replicas.
+    async fn new(pods: u32) -> Replicas {
+        let api = ApiServer::new(Clock::new());
+        let client = api.client();
+        let nodes: Api<Node> = Api::all(client.clone());
+        let n1 = serde_json::from_value(node("n1", "inf2.24xlarge")).unwrap();
+        nodes.create(&PostParams::default(), &n1).await.unwrap();
+        for number in 0..pods {
+            let pod: Pod = serde_json::from_value(pod(&format!("p{number}"), "neuron", 1)).unwrap();
+            Api::default_namespaced(client.clone()).create(&PostParams::default(), &pod).await.unwrap();
+        }
+        for name in ["a", "b"] {
+            let pod =
+                json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            Api::namespaced(client.clone(), "kube-system")
+                .create(&PostParams::default(), &pod)
+                .await
+                .unwrap();
+        }
+        Replicas { api, client }
+    }
+
+    fn start(&self, pod: &str) -> Replica {
+        let machine = Machine::new(DAY, &[]);
+        let election = LeaderElection {
+            namespace: "kube-system".to_owned(),
+            lease: "k8s-neuron-scheduler".to_owned(),
+            lease_duration: LEASE,
+            pod: Some(pod.to_owned()),
+        };
+        let config = Config { leader_election: Some(election), ..Config::default() };
+        let listener = machine.system().listen(&address()).unwrap();
+        let shutdown = CancellationToken::new();
+        let serving = serve(machine.system(), config, self.api.client(), listener, shutdown.clone());
+        let serving = machine.system().spawn(serving);
+        Replica { machine, shutdown, serving }
+    }
+
+    /// What the replica answers to a bind; empty if the pod is bound.
+    async fn bind(&self, replica: &Replica, name: &str) -> String {
+        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        let uid = pods.get(name).await.unwrap().uid();
+        let args = json!({"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": "n1"});
+        let answer = post(&replica.machine, "/bind", args).await;
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        body["Error"].as_str().unwrap().to_owned()
+    }
+
+    /// Binds the pod once the replica leads; after how long.
+    async fn bound_by(&self, replica: &Replica, name: &str) -> Duration {
+        let began = Instant::now();
+        let bound = async {
+            while !self.bind(replica, name).await.is_empty() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(LEASE * 3, bound).await.expect("it leads");
+        began.elapsed()
+    }
+
+    async fn device(&self, name: &str) -> Option<String> {
+        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        pods.get(name).await.unwrap().annotations().get("NEURON_DEVS").cloned()
+    }
+
+    /// The pod that the Service selects, once it is that one alone.
+    async fn is_selected(&self, name: &str) {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let selected = async {
+            loop {
+                let all = pods.list(&Default::default()).await.unwrap().items;
+                let labelled = all.iter().filter(|pod| pod.labels().contains_key(LEADER_LABEL));
+                if labelled.map(ResourceExt::name_any).collect::<Vec<_>>() == [name] {
+                    return;
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(Duration::from_secs(5), selected).await.expect("the leader's pod has the label");
+    }
+}
+
+#[test]
+fn the_other_one_takes_over_when_the_leader_dies() {
+    run(async {
+        let replicas = Replicas::new(4).await;
+        let a = replicas.start("a");
+        replicas.bound_by(&a, "p0").await;
+        let b = replicas.start("b");
+        replicas.is_selected("a").await;
+        let told = replicas.bind(&b, "p1").await;
+        assert!(told.contains("does not place pods, a_"), "{told}");
+        assert!(post(&b.machine, "/readyz", json!({})).await.contains("405"), "it serves");
+        a.serving.abort();
+        let took = replicas.bound_by(&b, "p1").await;
+        assert!(took >= LEASE * 3 / 4 && took < LEASE * 2, "{took:?}");
+        assert_eq!(
+            (replicas.device("p0").await.as_deref(), replicas.device("p1").await.as_deref()),
+            (Some("0"), Some("1"))
+        );
+        replicas.is_selected("b").await;
+    });
+}
+
+#[test]
+fn a_leader_that_stops_hands_over_at_once() {
+    run(async {
+        let replicas = Replicas::new(4).await;
+        let a = replicas.start("a");
+        replicas.bound_by(&a, "p0").await;
+        let b = replicas.start("b");
+        replicas.is_selected("a").await;
+        a.shutdown.cancel();
+        assert!(matches!(a.serving.await, Ok(Ok(())) | Err(TaskEnded::Aborted)));
+        let took = replicas.bound_by(&b, "p1").await;
+        assert!(took < LEASE / 4, "{took:?}");
+        assert_eq!(replicas.device("p1").await.as_deref(), Some("1"));
+        replicas.is_selected("b").await;
+    });
+}
