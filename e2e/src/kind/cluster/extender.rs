@@ -14,6 +14,8 @@ use super::scheduling::Route;
 /// Its Deployment and its Service.
 const EXTENDER: &str = "k8s-neuron-scheduler";
 const PORT: u16 = 12345;
+/// How many of it are deployed.
+const REPLICAS: i32 = 2;
 /// Selector of its pods.
 const EXTENDER_PODS: &str = "component=k8s-neuron-scheduler";
 
@@ -31,7 +33,7 @@ impl KindCluster {
 
     /// Starts the extender and waits until it serves.
     pub(in crate::kind) async fn start_extender(&self) -> anyhow::Result<()> {
-        self.driver.scale(SYSTEM, EXTENDER, 1).await?;
+        self.driver.scale(SYSTEM, EXTENDER, REPLICAS).await?;
         self.extender_is_reached().await?;
         if matches!(*self.route.lock().await, Some((_, Route::Proxy))) {
             self.open_proxy(&mut *self.forward.lock().await).await?;

@@ -6,6 +6,7 @@ use super::KindCluster;
 use super::plugin::{PLUGIN_LABEL, plugin_switch};
 
 pub(super) const EXTENDER: &str = include_str!("../../../../deploy/k8s-neuron-scheduler-eks.yml");
+const EXTENDER_POLICY: &str = include_str!("../../../../deploy/k8s-neuron-scheduler-policy.yml");
 pub(super) const MY_SCHEDULER: &str = include_str!("../../../../deploy/my-scheduler.yml");
 const PLUGIN: &str = include_str!("../../../../deploy/k8s-neuron-device-plugin.yml");
 const PLUGIN_RBAC: &str = include_str!("../../../../deploy/k8s-neuron-device-plugin-rbac.yml");
@@ -29,7 +30,7 @@ pub(super) const FAKE_LABEL: &str = "neuron-e2e/fake";
 
 /// Everything that is installed before anything is patched.
 pub(super) fn manifests() -> String {
-    [FAKE_NEURON, PLUGIN_RBAC, PLUGIN_POLICY, PLUGIN, EXTENDER, MY_SCHEDULER].join("\n---\n")
+    [FAKE_NEURON, PLUGIN_RBAC, PLUGIN_POLICY, PLUGIN, EXTENDER_POLICY, EXTENDER, MY_SCHEDULER].join("\n---\n")
 }
 
 /// These manifests for a cluster of this release, such as `v1.34.4`: my-scheduler must not be newer than its API server,
