@@ -116,8 +116,8 @@ pub async fn serve(
     let (leadership, mut election) = elected(&system, &client, config.leader_election.clone());
     let (tenures_ended, _) = watch::channel(0);
     if let Some(settings) = &config.leader_election {
-        let label =
-            settings.pod.clone().map(|pod| LeaderLabel::new(client.clone(), &settings.namespace, pod));
+        let label = || LeaderLabel::new(client.clone(), &settings.namespace, settings.pod.clone());
+        let label = settings.labels_pod.then(label);
         let (leadership, cluster) = (leadership.clone(), cluster.clone());
         tasks.spawn(Tenure { leadership, cluster, label, ended: tenures_ended }.run());
     }

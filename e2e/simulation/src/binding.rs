@@ -46,6 +46,10 @@ pub(crate) fn judge_binding(
     if truth.doubled.get("extender").is_some_and(|until| truth.now < *until + UNSEEN) {
         return None;
     }
+    // A deposed leader has given it up, and the next one cannot know of it: the plugin is the last guard.
+    if pod.bound_late && truth.replicated.contains("extender") {
+        return None;
+    }
     let given: Units = given.values().flat_map(Given::units).collect();
     let mut others = truth.live_on(&pod.node).filter(|other| other.uid != pod.uid);
     let other = others.find(|other| !certain(machine, truth, other, books).is_disjoint(&given))?;

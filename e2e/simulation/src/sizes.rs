@@ -97,6 +97,7 @@ mod tests {
             object: Arc::new(object),
             as_bound: None,
             bound_on_edited: false,
+            bound_late: false,
             node: "n1".to_owned(),
             phase: "Running".to_owned(),
             since: Duration::ZERO,

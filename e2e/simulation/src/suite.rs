@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
 use neuron_device_plugin::HandoverMode;
+use neuron_extender::LeaderElection;
 use runtime::system::Address;
 use serde_json::{Value, json};
 use simulated_cluster::observer::{PodTruth, Truth};
@@ -34,6 +35,8 @@ use crate::{
 const ROOT: &str = "/";
 /// What a label says whose type is another one; a machine of the first says the second.
 const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
+/// How many seconds the Lease of the extender that leads lasts; 0, or not said: there is one extender, which places alone.
+const LEASE_SECONDS: &str = "leaseSeconds";
 /// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
 const WHOLE_NODES: &str = "wholeNodes";
 /// What the extender's scores weigh, as in deploy/my-scheduler.yml.
@@ -76,6 +79,10 @@ impl Suite for Neuron {
         ]
     }
 
+    fn has_replicas(&self, program: &Program, settings: &Settings) -> bool {
+        program.name == "extender" && lease_duration(settings).is_some()
+    }
+
     fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>> {
         let milliseconds = |name: &str| start.settings.programs.get(name).copied().map(Duration::from_millis);
         let system = start.process.system();
@@ -85,6 +92,14 @@ impl Suite for Neuron {
             let config = neuron_extender::Config {
                 bind_deadline: milliseconds("bindDeadline").unwrap_or(default.bind_deadline),
                 binding_timeout: milliseconds("bindingTimeout").unwrap_or(default.binding_timeout),
+                leader_election: lease_duration(&start.settings).map(|lease_duration| LeaderElection {
+                    namespace: "kube-system".to_owned(),
+                    lease: "k8s-neuron-scheduler".to_owned(),
+                    lease_duration,
+                    pod: format!("extender on {}", start.place),
+                    // The replicas' pods are no objects here: calls reach either of them.
+                    labels_pod: false,
+                }),
                 probe: Some(self.extender.clone()),
                 ..default
             };
@@ -164,6 +179,7 @@ impl Suite for Neuron {
             ("apiTimeout", draws.u64(500..=4000)),
             ("handoverLimit", draws.u64(0..=8000)),
             (WHOLE_NODES, u64::from(draws.u8(..4) == 0)),
+            (LEASE_SECONDS, if draws.bool() { draws.u64(2..=15) } else { 0 }),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -321,6 +337,11 @@ impl Suite for Neuron {
         }
         judge::judge_pod(&*Machine::of(node).ok()?, truth, pod)
     }
+}
+
+/// How long the Lease of the extender that leads lasts; none where there is one extender.
+fn lease_duration(settings: &Settings) -> Option<Duration> {
+    settings.programs.get(LEASE_SECONDS).filter(|seconds| **seconds > 0).copied().map(Duration::from_secs)
 }
 
 /// What is so on a pod's nodes.

@@ -177,12 +177,13 @@ impl Arguments {
     }
 
     fn leader_election(&self) -> Option<LeaderElection> {
-        let namespace = self.pod_namespace.clone().filter(|_| self.leader_elect)?;
-        Some(LeaderElection {
+        let (pod, namespace) = (self.pod_name.clone()?, self.pod_namespace.clone()?);
+        self.leader_elect.then(|| LeaderElection {
             namespace,
             lease: self.leader_elect_resource_name.clone(),
             lease_duration: self.leader_elect_lease_duration,
-            pod: self.pod_name.clone(),
+            pod,
+            labels_pod: true,
         })
     }
 

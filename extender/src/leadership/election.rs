@@ -42,8 +42,7 @@ impl Election {
         settings: LeaderElection,
         leadership: Arc<Leadership>,
     ) -> Self {
-        let pod = settings.pod.as_deref().unwrap_or("neuron-extender");
-        let identity = format!("{pod}_{:016x}", system.random());
+        let identity = format!("{}_{:016x}", settings.pod, system.random());
         let lease = LeaseAtServer::new(system.clone(), client, &settings, identity.clone());
         Self { settings, identity, lease, leadership, known: None, failed: None }
     }

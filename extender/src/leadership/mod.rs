@@ -37,8 +37,10 @@ pub struct LeaderElection {
     pub lease: String,
     /// How long the Lease lasts after a renewal; whole seconds, at least one. So long nobody places pods where a leader has died.
     pub lease_duration: Duration,
-    /// This replica's pod, which gets the leader's label; none: no pod is labelled, and who calls must find the leader otherwise.
-    pub pod: Option<String>,
+    /// The name of this replica's pod, by which people know who leads.
+    pub pod: String,
+    /// Whether the leader's pod gets the leader's label; else who calls must find the leader otherwise.
+    pub labels_pod: bool,
 }
 
 /// Whether this extender may place pods.

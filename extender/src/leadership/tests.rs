@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(15);
 
 fn settings(pod: &str) -> LeaderElection {
     let (namespace, lease) = ("kube-system".to_owned(), "k8s-neuron-scheduler".to_owned());
-    LeaderElection { namespace, lease, lease_duration: LEASE, pod: Some(pod.to_owned()) }
+    LeaderElection { namespace, lease, lease_duration: LEASE, pod: pod.to_owned(), labels_pod: true }
 }
 
 /// A replica: its part in the election, and what it may do.

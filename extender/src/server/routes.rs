@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -21,7 +21,7 @@ use super::tls::Peer;
 use crate::index::{Cluster, Index};
 use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Verb};
-use crate::verbs::bind::Binder;
+use crate::verbs::bind::{BindError, Binder};
 use crate::verbs::{self, Filter, PreemptError};
 use crate::wire::{BindResult, BodyError, FilterArgs, FilterResult};
 
@@ -160,17 +160,26 @@ fn outcome(answer: &Response) -> &'static str {
     if answer.status().is_success() { "answered" } else { "failed" }
 }
 
-async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Json<BindResult> {
+async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
     let call = shared.metrics.call(Verb::Bind);
+    let mut is_misdirected = false;
     let (error, result) = match received("bind", body).and_then(|body| parse("bind", &body)) {
         Ok(args) => match shared.binder.bind(args).await {
             Ok(bound) => (String::new(), bound.name()),
-            Err(error) => (error.to_string(), error.name()),
+            Err(error) => {
+                is_misdirected = matches!(error, BindError::NotLeading(_));
+                (error.to_string(), error.name())
+            }
         },
         Err(error) => (error.to_string(), "failed"),
     };
     call.ended(result);
-    Json(BindResult { error })
+    let mut answer = Json(BindResult { error }).into_response();
+    if is_misdirected {
+        // kube-scheduler's next connection goes to the leader.
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }
 
 fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {

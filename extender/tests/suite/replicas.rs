@@ -62,7 +62,8 @@ impl Replicas {
             namespace: "kube-system".to_owned(),
             lease: "k8s-neuron-scheduler".to_owned(),
             lease_duration: LEASE,
-            pod: Some(pod.to_owned()),
+            pod: pod.to_owned(),
+            labels_pod: true,
         };
         let config = Config { leader_election: Some(election), ..Config::default() };
         let listener = machine.system().listen(&address()).unwrap();

@@ -2,8 +2,8 @@
 
 use simulator::random::stream;
 
-use crate::plan::{Event, NodePlan, Place, Plan, What, node_name};
-use crate::suite::{RunsOn, Suite};
+use crate::plan::{Event, NodePlan, Place, Plan, Settings, What, node_name};
+use crate::suite::{Program, RunsOn, Suite};
 
 /// All that runs at a place, as [`What::Freeze`] calls it.
 const ALL: &str = "node";
@@ -12,6 +12,7 @@ const ALL: &str = "node";
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Control,
+    BothControls,
     Scheduler,
     EveryNode,
 }
@@ -31,16 +32,16 @@ impl Plan {
     }
 
     fn problem_of_kills(&self, suite: &dyn Suite) -> Option<String> {
-        let parts = parts(suite);
+        let parts = parts(suite, &self.settings);
         let is_there = |name: &str| {
             parts.iter().any(|(part, at)| match at {
-                At::Control | At::Scheduler => name == *part,
+                At::Control | At::BothControls | At::Scheduler => name == *part,
                 At::EveryNode => (0..self.nodes.len()).any(|node| name == full_name(part, node)),
             })
         };
         let (part, _) = self.kills.iter().find(|(part, _)| !is_there(part))?;
         let all = parts.iter().map(|(part, at)| match at {
-            At::Control | At::Scheduler => (*part).to_owned(),
+            At::Control | At::BothControls | At::Scheduler => (*part).to_owned(),
             At::EveryNode => self.first_to_last(|node| full_name(part, node)),
         });
         Some(format!("kills: there is no part {part:?}; there is {}", all.collect::<Vec<_>>().join(", ")))
@@ -59,9 +60,9 @@ impl Plan {
             What::Kill { part, on, .. }
             | What::Freeze { part, on, .. }
             | What::Away { part, on, .. }
-            | What::Skew { part, on, .. } => self.problem_of_part(part, *on, &parts(suite)),
+            | What::Skew { part, on, .. } => self.problem_of_part(part, *on, &parts(suite, &self.settings)),
             What::Stop { part, on } | What::Second { part, on, .. } => {
-                self.problem_of_part(part, *on, &programs(suite))
+                self.problem_of_part(part, *on, &programs(suite, &self.settings))
             }
             What::Device { node, device, fault, .. } => {
                 let plan = self.nodes.get(*node)?;
@@ -90,16 +91,18 @@ impl Plan {
 
     fn problem_of_part(&self, name: &str, on: Place, parts: &[Part]) -> Option<String> {
         let is_at = |at: At| match on {
-            Place::Control => at == At::Control,
+            Place::Control => matches!(at, At::Control | At::BothControls),
+            Place::SecondControl => at == At::BothControls,
             Place::Scheduler => at == At::Scheduler,
             Place::Node(_) => at == At::EveryNode,
-            Place::ApiServer | Place::SecondControl => false,
+            Place::ApiServer => false,
         };
         if parts.iter().any(|(part, at)| *part == name && is_at(*at)) {
             return None;
         }
         let all = parts.iter().map(|(part, at)| match at {
             At::Control => format!("{part} at control"),
+            At::BothControls => format!("{part} at control and control-2"),
             At::Scheduler => format!("{part} at scheduler"),
             At::EveryNode => format!("{part} at {}", self.first_to_last(node_name)),
         });
@@ -120,18 +123,19 @@ fn full_name(part: &str, node: usize) -> String {
     format!("{part}/{}", node_name(node))
 }
 
-fn programs(suite: &dyn Suite) -> Vec<Part> {
-    let at = |runs_on| match runs_on {
+fn programs(suite: &dyn Suite, settings: &Settings) -> Vec<Part> {
+    let at = |program: &Program| match program.runs_on {
+        RunsOn::Control if suite.has_replicas(program, settings) => At::BothControls,
         RunsOn::Control => At::Control,
         RunsOn::EveryNode => At::EveryNode,
     };
-    suite.programs().iter().map(|program| (program.name, at(program.runs_on))).collect()
+    suite.programs().iter().map(|program| (program.name, at(program))).collect()
 }
 
-fn parts(suite: &dyn Suite) -> Vec<Part> {
+fn parts(suite: &dyn Suite, settings: &Settings) -> Vec<Part> {
     let of_kubernetes =
         [("kubelet", At::EveryNode), ("scheduler", At::Scheduler), ("controllers", At::Scheduler)];
-    programs(suite).into_iter().chain(of_kubernetes).collect()
+    programs(suite, settings).into_iter().chain(of_kubernetes).collect()
 }
 
 fn problem_of_device(

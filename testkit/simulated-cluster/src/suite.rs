@@ -100,6 +100,11 @@ pub trait Suite: Send + Sync + 'static {
     /// The programs, in the order in which they are started.
     fn programs(&self) -> Vec<Program>;
 
+    /// Whether a program of the control plane runs on each of its two hosts, and not on the first alone.
+    fn has_replicas(&self, _program: &Program, _settings: &Settings) -> bool {
+        false
+    }
+
     /// Runs a program until it ends by itself, which it should not.
     fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>>;
 

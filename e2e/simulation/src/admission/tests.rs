@@ -28,6 +28,7 @@ fn pod(name: &str, uid: &str, phase: &str) -> PodTruth {
         object: Arc::new(object),
         as_bound: None,
         bound_on_edited: false,
+        bound_late: false,
         node: "n1".to_owned(),
         phase: phase.to_owned(),
         since: Duration::ZERO,

@@ -24,6 +24,7 @@ use tower::{BoxError, Layer as _, Service};
 pub(crate) use self::conditions::Conditions;
 use self::request::Call;
 use crate::plan::Place;
+use crate::watcher::Watcher;
 
 /// What all ways to the API server share.
 pub(crate) struct ApiServerHost {
@@ -34,6 +35,8 @@ pub(crate) struct ApiServerHost {
     /// The server itself, which may also show an older state where Kubernetes allows that.
     pub(crate) api: ApiServer,
     pub(crate) conditions: Arc<Conditions>,
+    /// Learns which Bindings are late.
+    pub(crate) watcher: Arc<Watcher>,
 }
 
 /// Whose requests: both kinds of parts have rates of their own at which answers go wrong.

@@ -91,7 +91,10 @@ impl Call {
             }
             self.sent().await?
         } else {
-            way.api.conditions.read(&way.part);
+            // So is one looked at that another holds.
+            if !self.what.text.contains("/leases/") {
+                way.api.conditions.read(&way.part);
+            }
             self.way.links[0].pass().await;
             self.arrives().await?
         };
@@ -124,12 +127,19 @@ impl Call {
                 () = orphaned(&mut answer) => return,
                 () = there.pass() => {}
             }
+            let watcher = Arc::clone(&self.way.api.watcher);
+            let late_binding = self.what.bound_pod().filter(|_| answer.is_closed());
             if answer.is_closed() {
                 self.way.api.conditions.met("request late");
                 self.way.event(&self.what, "arrives after its sender has given up");
             }
+            watcher.state().truth.late_bindings.extend(late_binding.clone());
+            let outcome = self.arrives().await;
+            if let Some(pod) = late_binding {
+                watcher.state().truth.late_bindings.remove(&pod);
+            }
             // Nobody may wait for it any more.
-            drop(answer.send(self.arrives().await));
+            drop(answer.send(outcome));
         };
         drop(harness.spawn(on_its_way));
         answered.await.unwrap_or_else(|_| Err(reset()))
@@ -166,6 +176,13 @@ async fn orphaned(answer: &mut oneshot::Sender<Outcome>) {
 }
 
 impl What {
+    /// The pod that a Binding is for, as `namespace/name`; none if it is no Binding.
+    fn bound_pod(&self) -> Option<String> {
+        let path = self.text.strip_prefix("POST /api/v1/namespaces/")?.split('?').next()?;
+        let (namespace, name) = path.strip_suffix("/binding")?.split_once("/pods/")?;
+        Some(format!("{namespace}/{name}"))
+    }
+
     /// What goes wrong with it, drawn by the rates of now.
     fn fault(&self, way: &Way) -> Option<Fault> {
         let conditions = &way.api.conditions;

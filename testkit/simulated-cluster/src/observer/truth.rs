@@ -33,6 +33,10 @@ pub struct Truth {
     pub broken: BTreeMap<String, Units>,
     /// Until when two processes of a program run side by side, by the program's name.
     pub doubled: BTreeMap<String, Duration>,
+    /// Programs of the control plane of which one runs on each of its hosts.
+    pub replicated: BTreeSet<String>,
+    /// Pods whose Binding arrives just now, after its sender has given up, by `namespace/name`.
+    pub late_bindings: BTreeSet<String>,
     /// When something was done to a part last, by its name, such as `plugin/n1`: it started, ended, was frozen or went on.
     /// While it is frozen that is the end of all time.
     pub disturbed: BTreeMap<String, Duration>,
@@ -64,6 +68,8 @@ pub struct PodTruth {
     pub as_bound: Option<Arc<Value>>,
     /// Whether its node was edited by hand, or had been lately, when it was bound.
     pub bound_on_edited: bool,
+    /// Whether its Binding arrived after its sender had given up.
+    pub bound_late: bool,
     /// The node that it is bound to; empty if it is not.
     pub node: String,
     /// Its phase.
@@ -195,9 +201,9 @@ impl Truth {
         let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
         let known = self.pods.get(&uid(object));
         let as_bound = known.and_then(|known| known.as_bound.clone());
-        let bound_on_edited = match known.filter(|known| !known.node.is_empty()) {
-            Some(known) => known.bound_on_edited,
-            None => self.is_edited(node),
+        let (bound_on_edited, bound_late) = match known.filter(|known| !known.node.is_empty()) {
+            Some(known) => (known.bound_on_edited, known.bound_late),
+            None => (self.is_edited(node), self.late_bindings.contains(&name(object))),
         };
         let as_bound = as_bound.or_else(|| (!node.is_empty()).then(|| Arc::clone(object)));
         let same = known.filter(|known| known.node == node && known.phase == phase);
@@ -209,12 +215,18 @@ impl Truth {
             object: Arc::clone(object),
             as_bound,
             bound_on_edited,
+            bound_late,
             node: node.to_owned(),
             phase: phase.to_owned(),
             since,
         };
         self.pods.insert(pod.uid.clone(), pod);
     }
+}
+
+/// The pod as `namespace/name`.
+fn name(pod: &Value) -> String {
+    format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"))
 }
 
 /// What a waiting pod's condition says; nothing of one that was not tried yet.
@@ -276,6 +288,7 @@ mod tests {
             object: Arc::new(object),
             as_bound: None,
             bound_on_edited: false,
+            bound_late: false,
             node: "n1".to_owned(),
             phase: "Running".to_owned(),
             since: Duration::ZERO,

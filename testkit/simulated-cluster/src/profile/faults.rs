@@ -199,7 +199,7 @@ impl Generated {
             let what = What::Freeze { part: part.clone(), on, seconds: seconds.min(120) };
             events.push(Event { at, what });
         }
-        if on == Place::Control {
+        if matches!(on, Place::Control | Place::SecondControl) {
             events.extend(self.second_is_apart(draws, at, seconds));
         }
         events.push(Event { at: at + 1, what: What::Second { part, on, seconds } });
@@ -266,6 +266,9 @@ impl Generated {
         let programs = self.suite.programs();
         let program = draws.choice(&programs)?.clone();
         let on = match program.runs_on {
+            RunsOn::Control if self.suite.has_replicas(&program, &self.settings) && draws.bool() => {
+                Place::SecondControl
+            }
             RunsOn::Control => Place::Control,
             RunsOn::EveryNode => Place::Node(self.node(draws)),
         };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use simulator::random::{Rng, stream};
 
 use self::faults::Kind;
-use crate::plan::{Event, EventSource, NodePlan, PLAN_VERSION, Plan, What};
+use crate::plan::{Event, EventSource, NodePlan, PLAN_VERSION, Plan, Settings, What};
 use crate::suite::Suite;
 
 /// How much happens. Each hour ends with a rest, after which everything is judged.
@@ -90,6 +90,7 @@ pub struct Generated {
     seed: u64,
     profile: Profile,
     nodes: Vec<NodePlan>,
+    settings: Settings,
     suite: Arc<dyn Suite>,
     hour: u64,
     seconds: u64,
@@ -112,6 +113,7 @@ impl Generated {
             seed: plan.seed,
             profile,
             nodes: plan.nodes.clone(),
+            settings: plan.settings.clone(),
             suite,
             hour: 0,
             seconds: plan.seconds,

@@ -189,6 +189,10 @@ impl World {
 
     fn second(self: &Arc<Self>, name: &str, place: Place, seconds: u32) -> bool {
         let Some(part) = self.part(name, place) else { return false };
+        // It has one beside it all the time.
+        if !matches!(place, Place::Node(_)) && self.part(name, Place::SecondControl).is_some() {
+            return false;
+        }
         let time = Duration::from_secs(seconds.into());
         let now = self.simulation.elapsed();
         let until = now + time;

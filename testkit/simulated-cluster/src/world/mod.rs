@@ -103,6 +103,7 @@ impl World {
             routes: api.router(),
             api: api.clone(),
             conditions: Arc::clone(&conditions),
+            watcher: Arc::clone(&watcher),
         });
         let world = Arc::new(Self {
             suite,
@@ -141,6 +142,10 @@ impl World {
                 self.simulation.set_service(SocketAddrV4::new(SERVICE, port), backends.into());
             }
             let places: Vec<Place> = match program.runs_on {
+                RunsOn::Control if self.suite.has_replicas(&program, &self.settings) => {
+                    self.watcher.state().truth.replicated.insert(program.name.to_owned());
+                    vec![Place::Control, Place::SecondControl]
+                }
                 RunsOn::Control => vec![Place::Control],
                 RunsOn::EveryNode => (0..self.nodes.len()).map(Place::Node).collect(),
             };
