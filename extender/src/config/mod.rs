@@ -130,7 +130,17 @@ pub struct Arguments {
     #[arg(long, env = "NEURON_LEASE_GRACE", default_value = "20s", value_parser = grace, value_name = "DURATION|off")]
     pub lease_grace: Grace,
     /// Elect a leader among several replicas by a Lease; without it this must be the only one
-    #[arg(long, env = "NEURON_LEADER_ELECT", requires_all = ["pod_name", "pod_namespace"])]
+    #[arg(
+        long,
+        env = "NEURON_LEADER_ELECT",
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        requires_ifs = [("true", "pod_name"), ("true", "pod_namespace")],
+        value_name = "true|false"
+    )]
     pub leader_elect: bool,
     /// How long the leader's Lease lasts, whole seconds; so long no pod is placed where a leader has died
     #[arg(long, env = "NEURON_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = seconds, value_name = "DURATION")]

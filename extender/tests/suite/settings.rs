@@ -51,9 +51,30 @@ fn a_file_has_flags_by_their_long_names(#[case] text: &str) {
         settings.effective.to_string(),
         format!(
             "config={path} (command line), listen=127.0.0.1:80 (command line), port=80 (file), log-format=text (default), \
-             policy=linked (file), bind-deadline=2s (command line), plugin-namespace=kube-system (default), lease-grace=off (file)"
+             policy=linked (file), bind-deadline=2s (command line), plugin-namespace=kube-system (default), lease-grace=off (file), \
+             leader-elect=false (default), leader-elect-lease-duration=15s (default), \
+             leader-elect-resource-name=k8s-neuron-scheduler (default)"
         )
     );
+}
+
+#[test]
+fn an_election_needs_the_pod_that_takes_part() {
+    let error = read(&["--leader-elect", "--pod-name=a"]).err().unwrap().to_string();
+    assert!(error.contains("--pod-namespace"), "{error}");
+    let (_file, path) = file("leader-elect: true\npod-name: a\npod-namespace: b\n");
+    let election = read(&["--config", &path]).unwrap().arguments.config().leader_election.unwrap();
+    assert_eq!((&*election.pod, &*election.namespace), ("a", "b"));
+    assert!(
+        read(&["--config", &path, "--leader-elect=false"])
+            .unwrap()
+            .arguments
+            .config()
+            .leader_election
+            .is_none()
+    );
+    let error = read(&["--leader-elect-lease-duration", "1500ms"]).err().unwrap().to_string();
+    assert!(error.contains("whole seconds"), "{error}");
 }
 
 #[test]
