@@ -54,6 +54,8 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "extender: bind before the first lists",
         "a bind follows its filter within milliseconds, and an extender starts later",
     ),
+    ("extender: bind panicked", "it would be a violation: the extender has no such mistake"),
+    ("extender: bind while stopping", "an extender that is asked to end has mostly no bind to wait for"),
     ("extender: bind broke off", "an extender that ends waits longer for its binds than they may take"),
     (
         "extender: binds cut off at the end",
@@ -65,6 +67,16 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: event note shortened", "what is said of so few nodes is short"),
     ("extender: filter of a pod with a claim refused", "pods have no claims"),
     ("extender: filter of a request that cannot be read", "pods ask for whole numbers"),
+    ("extender: leader's label not put", "the extenders' pods are no objects of the simulated cluster"),
+    ("extender: leader's label not removed", "the extenders' pods are no objects of the simulated cluster"),
+    (
+        "extender: leader's label removed from another pod",
+        "the extenders' pods are no objects of the simulated cluster",
+    ),
+    (
+        "extender: oldest admission forgotten",
+        "not so many pods are admitted and not bound within ten minutes",
+    ),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
     (
         "extender: pod bound without a record",

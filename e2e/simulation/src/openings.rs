@@ -24,6 +24,7 @@ const OF_EXTENDER: &[&str] = &[
     "not decided: ",
     "init containers from which kubelet could hand down an unlinked set: container ",
     "it is not known yet which devices pod ",
+    "devices of node ",
     "Node has no label ",
     "Node label ",
     "instance type ",

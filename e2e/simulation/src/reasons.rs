@@ -29,6 +29,7 @@ const OF_NO_REST: &[&str] = &[
     " asks for aws.amazon.com/",
     " asks for both aws.amazon.com/",
     " through a DeviceClass, ",
+    " are reserved for a pod of which it is not known yet whether it was bound",
     " has not renewed its Lease ",
     "not decided: ",
 ];
