@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use neuron_core::pod::BoundPod;
 use runtime::reached;
+use tokio::time::Instant;
 
 pub(crate) use self::cluster::Cluster;
 use self::leases::Leases;
@@ -63,7 +64,8 @@ pub(crate) struct Index {
 #[derive(Debug, Default)]
 struct Watched {
     is_listed: bool,
-    is_disconnected: bool,
+    /// Since when it tells nothing; none while it does.
+    disconnected: Option<Instant>,
 }
 
 /// What changed since the explainer last looked.
@@ -82,7 +84,12 @@ impl Watched {
     /// A list is complete. Whether it ends a disconnection.
     fn listed(&mut self) -> bool {
         self.is_listed = true;
-        std::mem::take(&mut self.is_disconnected)
+        self.disconnected.take().is_some()
+    }
+
+    /// It tells nothing from now on.
+    fn is_disconnected(&mut self) {
+        self.disconnected.get_or_insert_with(Instant::now);
     }
 }
 
@@ -112,7 +119,13 @@ impl Index {
 
     /// Whether a watch is disconnected, so that pods may have ended, or nodes come, unseen.
     pub(crate) fn is_disconnected(&self) -> bool {
-        self.pod_watch.is_disconnected || self.node_watch.is_disconnected
+        self.silent_watches().next().is_some()
+    }
+
+    /// The watches that are disconnected, each with the time since when.
+    pub(crate) fn silent_watches(&self) -> impl Iterator<Item = (&'static str, Instant)> {
+        let watches = [("pods", &self.pod_watch), ("nodes", &self.node_watch)];
+        watches.into_iter().filter_map(|(name, watch)| Some((name, watch.disconnected?)))
     }
 
     /// Takes in what the watch of pods shows.
@@ -121,7 +134,7 @@ impl Index {
             Change::ListBegins => self.overlay.list_begins(),
             Change::Disconnected => {
                 reached("extender: pod watch disconnected");
-                self.pod_watch.is_disconnected = true;
+                self.pod_watch.is_disconnected();
             }
             Change::Applied(pod) => self.apply_pod(pod),
             // Planted: a pod that has ended holds its devices until the next list.
@@ -159,7 +172,7 @@ impl Index {
             Change::ListBegins => {}
             Change::Disconnected => {
                 reached("extender: node watch disconnected");
-                self.node_watch.is_disconnected = true;
+                self.node_watch.is_disconnected();
             }
             Change::Applied(node) => self.apply_node(node),
             Change::Gone(name) => self.remove_node(&name),

@@ -7,7 +7,7 @@ impl Index {
     /// What is known now.
     pub(crate) fn now(&self) -> Now {
         let unknown = self.views().filter_map(NodeView::settled).map(|settled| settled.unknown.len());
-        let tells = |watched: &super::Watched| watched.is_listed && !watched.is_disconnected;
+        let tells = |watched: &super::Watched| watched.is_listed && watched.disconnected.is_none();
         Now {
             nodes: self.views().filter_map(NodeView::now).collect(),
             reservations: self.overlay.len(),

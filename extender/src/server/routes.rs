@@ -4,6 +4,7 @@
 //! call without the client certificate that it needs is a 403: it is no scheduler's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -30,6 +31,9 @@ pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
 
 /// Longest body, in bytes: 5,000 full nodes are some 100 MB.
 const BODY_LIMIT: usize = 256 << 20;
+
+/// So long a watch may be disconnected before this replica is not ready: what it knows is old by then, while another one may know more.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -76,6 +80,12 @@ async fn require_certificate(request: Request, next: Next) -> Response {
 async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
     if shared.binder.is_stopping() {
         (StatusCode::SERVICE_UNAVAILABLE, "the extender is stopping".to_owned())
+    } else if let Some((watch, silent)) =
+        shared.cluster.read(longest_silence).filter(|(_, time)| *time > SILENT)
+    {
+        let why =
+            format!("the watch of {watch} has told nothing for {} s; the log says why", silent.as_secs());
+        (StatusCode::SERVICE_UNAVAILABLE, why)
     } else if shared.cluster.is_listed() {
         let rules = shared.cluster.read(|index| index.rules().to_owned());
         (StatusCode::OK, format!("ok\nrules: {rules}"))
@@ -83,6 +93,12 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
         let why = "the pods and nodes of the cluster have not been listed yet";
         (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
     }
+}
+
+/// The watch that has told nothing for longest, and for how long.
+fn longest_silence(index: &Index) -> Option<(&'static str, Duration)> {
+    let silences = index.silent_watches().map(|(watch, since)| (watch, since.elapsed()));
+    silences.max_by_key(|(_, time)| *time)
 }
 
 async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {

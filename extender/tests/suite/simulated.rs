@@ -105,13 +105,17 @@ impl Simulated {
 
 /// What the extender on the machine answers to a call of this path.
 pub(crate) async fn post(machine: &Arc<Machine>, path: &str, body: Value) -> String {
-    let body = body.to_string();
+    call(machine, "POST", path, &body.to_string()).await
+}
+
+/// What it answers to a call with this method.
+pub(crate) async fn call(machine: &Arc<Machine>, method: &str, path: &str, body: &str) -> String {
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     let mut connection = machine.system().connect(&address()).await.unwrap();
-    connection.write_all((head + &body).as_bytes()).await.unwrap();
+    connection.write_all((head + body).as_bytes()).await.unwrap();
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await.unwrap();
     answer
@@ -192,6 +196,25 @@ async fn busy_hour() -> Vec<String> {
         seen.push(json!(event).to_string());
     }
     seen
+}
+
+#[test]
+fn a_replica_whose_watches_tell_nothing_is_not_ready() {
+    run(async {
+        let world = Simulated::start(&[1]).await;
+        let ready = async || call(&world.machine, "GET", "/readyz", "").await;
+        world.filter("p0").await;
+        assert!(ready().await.starts_with("HTTP/1.1 200"));
+        world.faults.disconnect_watches(true);
+        sleep(Duration::from_secs(25)).await;
+        assert!(ready().await.starts_with("HTTP/1.1 200"), "others know no more");
+        sleep(Duration::from_secs(150)).await;
+        let told = ready().await;
+        assert!(told.starts_with("HTTP/1.1 503") && told.contains("has told nothing for 1"), "{told}");
+        world.faults.disconnect_watches(false);
+        sleep(Duration::from_secs(10)).await;
+        assert!(ready().await.starts_with("HTTP/1.1 200"));
+    });
 }
 
 #[test]
