@@ -1,4 +1,4 @@
-//! One event on its way to the API server. Called by the loop of [`super`].
+//! One event on its way to the API server. Called by [`super::outbox`].
 
 use std::time::Duration;
 
@@ -8,14 +8,12 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use runtime::{System, reached};
+use runtime::System;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::explain::Explanation;
-
-/// Longest note that the API server takes, in bytes.
-const LONGEST_NOTE: usize = 1024;
+use super::note::{LONGEST_NOTE, shortened};
 
 /// kube repeats refused requests for minutes; an event is not worth that.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,7 +69,7 @@ fn event(system: &System, explanation: Explanation) -> Event {
         event_time: Some(MicroTime(now)),
         type_: Some("Warning".to_owned()),
         reason: Some(reason.to_owned()),
-        note: Some(shortened(note)),
+        note: Some(shortened(note, LONGEST_NOTE)),
         action: Some("Scheduling".to_owned()),
         regarding: Some(ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -84,31 +82,5 @@ fn event(system: &System, explanation: Explanation) -> Event {
         reporting_controller: Some(CONTROLLER.to_owned()),
         reporting_instance: Some(CONTROLLER.to_owned()),
         ..Event::default()
-    }
-}
-
-fn shortened(mut note: String) -> String {
-    if note.len() > LONGEST_NOTE {
-        reached("extender: event note shortened");
-        let mark = "...";
-        let end =
-            (0..=LONGEST_NOTE - mark.len()).rev().find(|&at| note.is_char_boundary(at)).unwrap_or_default();
-        note.truncate(end);
-        note.push_str(mark);
-    }
-    note
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_that_is_too_long_ends_with_dots_between_two_characters() {
-        let note = shortened("ä".repeat(LONGEST_NOTE));
-        assert_eq!(note.len(), LONGEST_NOTE - 1);
-        assert!(note.ends_with("ä..."));
-        let fits = "a".repeat(LONGEST_NOTE);
-        assert_eq!(shortened(fits.clone()), fits);
     }
 }

@@ -12,12 +12,4 @@ impl Index {
     pub(crate) fn device_models(&self, text: Option<&str>) -> Result<Option<DeviceModels>, DeviceModelError> {
         text.map(|text| DeviceModels::parse(text, self.topologies.catalog())).transpose()
     }
-
-    /// The device models that the author of a pod that waits wants.
-    ///
-    /// # Errors
-    /// The text names something else.
-    pub(crate) fn device_models_of(&self, uid: &str) -> Result<Option<DeviceModels>, DeviceModelError> {
-        self.device_models(self.pending.get(uid).and_then(|pod| pod.device_model.as_deref()))
-    }
 }

@@ -8,6 +8,7 @@ mod node_view;
 mod now;
 mod observed;
 mod overlay;
+mod owners;
 mod preemption;
 mod refusal;
 mod relist;
@@ -29,9 +30,10 @@ use self::leases::Leases;
 pub(crate) use self::leases::ObservedLease;
 use self::node_view::IndexedNode;
 pub(crate) use self::node_view::{NodeNumber, NodeView};
-pub(crate) use self::observed::{Advertised, Change, ObservedNode, ObservedPod};
+pub(crate) use self::observed::{Advertised, Change, ObservedNode, ObservedPod, Owner};
 use self::overlay::Overlay;
 pub(crate) use self::overlay::{Reservation, ReservationId, Reserved};
+pub(crate) use self::owners::Audience;
 pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
 pub(crate) use self::relist::Relist;
 pub(crate) use self::topology_cache::TopologyCache;
@@ -242,12 +244,6 @@ impl Index {
             unexplained.pods.extend(unschedulable.map(|(uid, _)| uid.clone()));
         }
         unexplained
-    }
-
-    /// These pods are to be explained again.
-    #[cfg(planted)]
-    pub(crate) fn explain_again(&mut self, pods: impl Iterator<Item = String>) {
-        self.unexplained.pods.extend(pods);
     }
 
     fn apply_pod(&mut self, observed: ObservedPod) {

@@ -13,7 +13,17 @@ pub(crate) struct ObservedPod {
     pub(crate) unschedulable: bool,
     /// The device models that its author wants, as written.
     pub(crate) device_model: Option<String>,
+    /// Who makes pods like it; not kept of a pod that is bound.
+    pub(crate) owner: Option<Owner>,
     pub(crate) pod: BoundPod,
+}
+
+/// The owner that manages a pod, such as its ReplicaSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
 /// A node as the watch shows it.

@@ -44,7 +44,7 @@ fn spec_of(amount: &str) -> PodSpec {
 /// A pod that asks for devices. Its UID is its name.
 fn pod(name: &str, devices: u32) -> ObservedPod {
     let pod = BoundPod::new("default", name, name, BTreeMap::new(), &spec(devices), None);
-    ObservedPod { node: None, unschedulable: false, device_model: None, pod }
+    ObservedPod { node: None, unschedulable: false, device_model: None, owner: None, pod }
 }
 
 fn unschedulable(name: &str) -> ObservedPod {
@@ -57,7 +57,7 @@ fn bound(name: &str, node: &str, devices: &[u8]) -> ObservedPod {
     let record = json!({"v": 1, "node": node, "lnc": 1, "containers": {"main": {"devices": devices}}});
     let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
     let pod = BoundPod::new("default", name, name, annotations, &spec(count), None);
-    ObservedPod { node: Some(node.to_owned()), unschedulable: false, device_model: None, pod }
+    ObservedPod { node: Some(node.to_owned()), unschedulable: false, device_model: None, owner: None, pod }
 }
 
 fn ended(mut pod: ObservedPod) -> ObservedPod {

@@ -73,6 +73,22 @@ pub(crate) struct ObjectMeta {
     pub(crate) labels: BTreeMap<String, String>,
     #[prost(btree_map = "string, bytes", tag = "12")]
     pub(crate) annotations: BTreeMap<String, Vec<u8>>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) owner_references: Vec<OwnerReference>,
+}
+
+/// What an object belongs to. Of its texts the API server looks only at whether there are any.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OwnerReference {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) kind: Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) uid: Vec<u8>,
+    /// Whether it is the one that manages the object.
+    #[prost(bool, optional, tag = "6")]
+    pub(crate) controller: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, Message)]

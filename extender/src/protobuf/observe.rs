@@ -12,10 +12,13 @@ use neuron_core::record::max_value_bytes;
 use runtime::protobuf::text;
 
 use super::messages;
-use crate::index::{Advertised, ObservedNode, ObservedPod};
+use crate::index::{Advertised, ObservedNode, ObservedPod, Owner};
 
 /// Bytes of the annotation with device models that are kept at most; sixteen of them have fewer.
 const MOST_OF_MODELS: usize = 1024;
+
+/// Bytes of an owner's name, kind and UID that are kept at most: as many as a name has.
+const MOST_OF_OWNER: usize = 253;
 
 impl From<messages::Pod> for ObservedPod {
     fn from(pod: messages::Pod) -> Self {
@@ -29,7 +32,9 @@ impl From<messages::Pod> for ObservedPod {
         });
         #[cfg(planted)]
         let is_deleting = metadata.deletion_timestamp.is_some();
-        let messages::ObjectMeta { namespace, name, uid, mut annotations, .. } = metadata;
+        let messages::ObjectMeta { namespace, name, uid, mut annotations, owner_references, .. } = metadata;
+        // Of bound pods nobody asks.
+        let owner = if node.is_none() { controller(owner_references) } else { None };
         let device_model = annotations.remove(DEVICE_MODEL).map(|mut value| {
             // Enough to see that it names too many.
             value.truncate(MOST_OF_MODELS);
@@ -50,8 +55,20 @@ impl From<messages::Pod> for ObservedPod {
             terminal: pod.terminal || is_deleting && runtime::is_planted("terminating-is-free"),
             ..pod
         };
-        ObservedPod { node, unschedulable, device_model, pod }
+        ObservedPod { node, unschedulable, device_model, owner, pod }
     }
+}
+
+/// The owner that manages the object, if there is one.
+fn controller(references: Vec<messages::OwnerReference>) -> Option<Owner> {
+    let controller = references.into_iter().find(|reference| reference.controller == Some(true))?;
+    let kept = |mut bytes: Vec<u8>| {
+        bytes.truncate(MOST_OF_OWNER);
+        bytes.shrink_to_fit();
+        text(bytes)
+    };
+    let messages::OwnerReference { kind, name, uid, .. } = controller;
+    Some(Owner { kind: kept(kind), name: kept(name), uid: kept(uid) })
 }
 
 /// The part of an annotation's value that is kept: enough to see that it is too long.
@@ -185,6 +202,46 @@ mod tests {
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
         let [asks] = &pod.request.unwrap().containers[..] else { panic!("one container asks") };
         assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
+    }
+
+    #[test]
+    fn of_owners_the_one_that_manages_the_pod_is_kept() {
+        let owner = |name: &str, controller| k8s_pb::apimachinery::pkg::apis::meta::v1::OwnerReference {
+            api_version: Some("apps/v1".to_owned()),
+            kind: Some("ReplicaSet".to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(format!("uid of {name}")),
+            controller,
+            block_owner_deletion: Some(true),
+        };
+        let metadata = k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            owner_references: vec![
+                owner("none", None),
+                owner("other", Some(false)),
+                owner("web", Some(true)),
+            ],
+            ..Default::default()
+        };
+        let pod = |node: Option<&str>| {
+            let spec =
+                k8s_pb::api::core::v1::PodSpec { node_name: node.map(str::to_owned), ..Default::default() };
+            let metadata = Some(metadata.clone());
+            let pod = k8s_pb::api::core::v1::Pod { metadata, spec: Some(spec), ..Default::default() };
+            ObservedPod::from(messages::Pod::decode(pod.encode_to_vec().as_slice()).unwrap())
+        };
+        let Owner { kind, name, uid } = pod(None).owner.unwrap();
+        assert_eq!((&*kind, &*name, &*uid), ("ReplicaSet", "web", "uid of web"));
+        assert!(pod(Some("n1")).owner.is_none());
+        let metadata = messages::ObjectMeta {
+            owner_references: vec![messages::OwnerReference {
+                name: vec![0xff; 1_000_000],
+                controller: Some(true),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let owner = ObservedPod::from(messages::Pod { metadata, ..Default::default() }).owner.unwrap();
+        assert!(owner.name.len() < 1024, "{}", owner.name.len());
     }
 
     #[test]

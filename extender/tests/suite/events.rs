@@ -98,7 +98,10 @@ async fn devices_that_are_free_but_not_linked_are_explained() {
     .await;
     assert_eq!(
         world.notes("NeuronNoLinkedSet").await,
-        ["n1: no linked set of 2 free Neuron devices: 2 free, the largest linked set has 1"]
+        [
+            "n1: no linked set of 2 free Neuron devices: 2 free, the largest linked set has 1; it would fit on n1 if pod default/one \
+             ended"
+        ]
     );
 }
 
@@ -124,6 +127,18 @@ async fn free_devices_that_are_not_linked_are_explained_once_for_each_pod() {
         })
         .await;
     };
+    // The first by name of those beside a free device.
+    let first_on = async |devices: &[&str]| {
+        let mut names = Vec::new();
+        for pod in world.pods().list(&Default::default()).await.unwrap() {
+            let name = pod.metadata.name.unwrap();
+            if world.placed(&name).await.1.is_some_and(|device| devices.contains(&device.as_str())) {
+                names.push(name);
+            }
+        }
+        names.into_iter().min().unwrap()
+    };
+    let (of_two, of_three) = (first_on(&["1", "3", "5"]).await, first_on(&["1", "3", "5", "7", "9"]).await);
     free("0").await;
     free("4").await;
     unlinked("2").await;
@@ -142,10 +157,13 @@ async fn free_devices_that_are_not_linked_are_explained_once_for_each_pod() {
         (world.notes("NeuronNoLinkedSet").await.len() > 1).then_some(())
     })
     .await;
-    let note = |free| {
-        format!("n1: no linked set of 2 free Neuron devices: {free} free, the largest linked set has 1")
+    let note = |free, pod| {
+        format!(
+            "n1: no linked set of 2 free Neuron devices: {free} free, the largest linked set has 1; it would fit on n1 if pod \
+             default/{pod} ended"
+        )
     };
-    assert_eq!(world.notes("NeuronNoLinkedSet").await, [note(2), note(3)]);
+    assert_eq!(world.notes("NeuronNoLinkedSet").await, [note(2, of_two), note(3, of_three)]);
 }
 
 #[tokio::test]

@@ -29,6 +29,11 @@ pub(crate) struct Retries {
 }
 
 impl Subject {
+    /// Why a pod waits.
+    pub(crate) fn waiting(uid: &str) -> Self {
+        Self { node: None, uid: uid.to_owned() }
+    }
+
     /// What the explanation is about.
     pub(crate) fn of(explanation: &Explanation) -> Self {
         Self { node: explanation.node.clone(), uid: explanation.uid.clone() }
@@ -50,7 +55,12 @@ impl Retries {
 
     /// It was not tried, as another one had just not been answered.
     pub(crate) fn put_off(&mut self, subject: Subject, now: Instant) {
-        self.waits.entry(subject).or_insert((None, self.first_wait)).0 = Some(now + self.first_wait);
+        self.hold_back(subject, now + self.first_wait);
+    }
+
+    /// It may not be sent until then.
+    pub(crate) fn hold_back(&mut self, subject: Subject, until: Instant) {
+        self.waits.entry(subject).or_insert((None, self.first_wait)).0 = Some(until);
     }
 
     /// It was sent, or never can be.

@@ -14,8 +14,8 @@ use crate::events::explain::Explanation;
 pub(crate) struct Unsettled {
     /// How long an explanation must hold before it is sent.
     event_delay: Duration,
-    /// Since when, and the node that must be looked at again, by the pod's UID and the note.
-    found: BTreeMap<(String, String), (Instant, String)>,
+    /// Since when, and the node that must be looked at again, by the pod's UID and the explanation's key.
+    found: BTreeMap<(String, u64), (Instant, String)>,
 }
 
 impl Unsettled {
@@ -43,18 +43,12 @@ impl Unsettled {
         due.map(|(_, node)| node.clone())
     }
 
-    /// The explanations about `nodes` that can be sent now. What was found about these nodes before and no longer is has set
-    /// itself right.
-    pub(crate) fn settled(
-        &mut self,
-        nodes: &BTreeSet<String>,
-        found: Vec<Explanation>,
-        now: Instant,
-    ) -> Vec<Explanation> {
-        let key = |explanation: &Explanation| (explanation.uid.clone(), explanation.note.clone());
+    /// The explanations about a node that can be sent now. What was found about it before and no longer is has set itself right.
+    pub(crate) fn settled(&mut self, node: &str, found: Vec<Explanation>, now: Instant) -> Vec<Explanation> {
+        let key = |explanation: &Explanation| (explanation.uid.clone(), explanation.key());
         let still: BTreeSet<_> = found.iter().map(key).collect();
-        self.found.retain(|key, (_, node)| {
-            let stays = !nodes.contains(node) || still.contains(key);
+        self.found.retain(|key, (_, of)| {
+            let stays = of != node || still.contains(key);
             if !stays {
                 reached("extender: explanation no longer needed");
             }
@@ -62,12 +56,8 @@ impl Unsettled {
         });
         let mut settled = Vec::new();
         for explanation in found {
-            let Some(node) = explanation.node.clone() else {
-                settled.push(explanation);
-                continue;
-            };
             let key = key(&explanation);
-            let (since, _) = self.found.entry(key.clone()).or_insert((now, node));
+            let (since, _) = self.found.entry(key.clone()).or_insert_with(|| (now, node.to_owned()));
             if now >= *since + self.event_delay {
                 self.found.remove(&key);
                 settled.push(explanation);
@@ -83,12 +73,12 @@ mod tests {
 
     const EVENT_DELAY: Duration = Duration::from_secs(10);
 
-    fn about(node: Option<&str>) -> Explanation {
+    fn about(node: &str) -> Explanation {
         Explanation {
             uid: "u".into(),
             namespace: "default".into(),
             name: "p".into(),
-            node: node.map(str::to_owned),
+            node: Some(node.to_owned()),
             reason: "Reason",
             note: "Note.".into(),
         }
@@ -96,33 +86,26 @@ mod tests {
 
     #[test]
     fn what_holds_is_sent_and_what_sets_itself_right_is_not() {
-        let (start, n1) = (Instant::now(), BTreeSet::from(["n1".to_owned()]));
+        let (start, n1) = (Instant::now(), "n1");
         let mut unsettled = Unsettled::new(EVENT_DELAY);
-        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start), []);
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start), []);
         let almost = start + EVENT_DELAY - Duration::from_millis(1);
         assert_eq!(unsettled.nodes_due(almost).count(), 0);
         assert_eq!(unsettled.nodes_due(start + EVENT_DELAY).collect::<Vec<_>>(), ["n1"]);
-        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start + EVENT_DELAY), [about(Some("n1"))]);
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start + EVENT_DELAY), [about("n1")]);
 
-        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start), []);
-        assert_eq!(unsettled.settled(&n1, Vec::new(), almost), []);
-        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start + EVENT_DELAY), []);
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start), []);
+        assert_eq!(unsettled.settled(n1, Vec::new(), almost), []);
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start + EVENT_DELAY), []);
     }
 
     #[test]
     fn a_look_at_another_node_drops_nothing() {
         let start = Instant::now();
-        let (n1, n2) = (BTreeSet::from(["n1".to_owned()]), BTreeSet::from(["n2".to_owned()]));
+        let (n1, n2) = ("n1", "n2");
         let mut unsettled = Unsettled::new(EVENT_DELAY);
-        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start), []);
-        assert_eq!(unsettled.settled(&n2, Vec::new(), start), []);
-        assert_eq!(unsettled.settled(&n1, vec![about(Some("n1"))], start + EVENT_DELAY).len(), 1);
-    }
-
-    #[test]
-    fn why_a_pod_waits_is_said_at_once() {
-        let mut unsettled = Unsettled::new(EVENT_DELAY);
-        let now = Instant::now();
-        assert_eq!(unsettled.settled(&BTreeSet::new(), vec![about(None)], now), [about(None)]);
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start), []);
+        assert_eq!(unsettled.settled(n2, Vec::new(), start), []);
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start + EVENT_DELAY).len(), 1);
     }
 }

@@ -29,7 +29,13 @@ fn cluster() -> Arc<Cluster> {
     let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
     let spec: PodSpec = serde_json::from_value(spec()).unwrap();
     let pod = BoundPod::new("default", "held", "held", annotations, &spec, None);
-    let held = ObservedPod { node: Some("n1".to_owned()), unschedulable: false, device_model: None, pod };
+    let held = ObservedPod {
+        node: Some("n1".to_owned()),
+        unschedulable: false,
+        device_model: None,
+        owner: None,
+        pod,
+    };
     cluster.write(|index| index.change_pods(Change::Listed(vec![held])));
     cluster
 }
@@ -93,7 +99,13 @@ async fn after_half_a_minute_a_pod_is_refused_for_a_holder_that_stays_unknown() 
     let cluster = cluster();
     let spec: PodSpec = serde_json::from_value(spec()).unwrap();
     let pod = BoundPod::new("default", "stray", "held", BTreeMap::new(), &spec, None);
-    let stray = ObservedPod { node: Some("n1".to_owned()), unschedulable: false, device_model: None, pod };
+    let stray = ObservedPod {
+        node: Some("n1".to_owned()),
+        unschedulable: false,
+        device_model: None,
+        owner: None,
+        pod,
+    };
     cluster.write(|index| index.change_pods(Change::Applied(stray)));
     let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::default());
     let ask = async || {

@@ -145,8 +145,13 @@ impl World {
         let spec: PodSpec = serde_json::from_value(spec(1)).unwrap();
         let annotations = live.annotations().clone();
         let pod = BoundPod::new("default", &args.pod_name, &args.pod_uid, annotations, &spec, None);
-        let observed =
-            ObservedPod { node: live.spec.unwrap().node_name, unschedulable: false, device_model: None, pod };
+        let observed = ObservedPod {
+            node: live.spec.unwrap().node_name,
+            unschedulable: false,
+            device_model: None,
+            owner: None,
+            pod,
+        };
         self.cluster.write(|index| index.change_pods(Change::Applied(observed)));
     }
 

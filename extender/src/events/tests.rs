@@ -1,0 +1,213 @@
+//! The explainer in a large cluster: what is sent when, and how long it is. Time stands still but for what is waited for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
+use kube::client::Body;
+use neuron_core::catalog::Catalog;
+use neuron_core::ids::CoreSet;
+use neuron_core::pod::{BoundPod, PodSpec};
+use neuron_core::topology::Policy;
+use runtime::System;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use super::{EventSizes, explain};
+use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, Owner, TopologyCache};
+
+/// A cluster, and the events that were sent: after how many seconds, on which pod, and what they say.
+struct World {
+    cluster: Arc<Cluster>,
+    sent: Arc<Mutex<Vec<(u64, String, String)>>>,
+}
+
+/// Pods that kube-scheduler found no node for. Their UIDs are their names.
+fn waiting(name: &str, devices: u32) -> ObservedPod {
+    let limits = json!({"aws.amazon.com/neuron": devices.to_string()});
+    let spec = json!({"containers": [{"name": "main", "resources": {"limits": limits}}]});
+    let spec: PodSpec = serde_json::from_value(spec).unwrap();
+    let pod = BoundPod::new("default", name, name, BTreeMap::new(), &spec, None);
+    ObservedPod { node: None, unschedulable: true, device_model: None, owner: None, pod }
+}
+
+/// A pod that waits, made by a ReplicaSet of this UID.
+fn owned(name: &str, devices: u32, owner: &str) -> ObservedPod {
+    let kind = "ReplicaSet".to_owned();
+    let owner = Owner { kind, name: format!("{owner}-5d"), uid: owner.to_owned() };
+    ObservedPod { owner: Some(owner), ..waiting(name, devices) }
+}
+
+const SEVEN: &str = "Instance type inf2.24xlarge does not support requests for device: 7. Please request a different number of \
+                     devices.";
+
+impl World {
+    /// So many nodes with six devices in a row, of which 1 and 3 are taken, and these pods.
+    fn new(nodes: usize, pods: Vec<ObservedPod>) -> World {
+        let catalog = Arc::new(Catalog::embedded().clone());
+        let mut index = Index::new(TopologyCache::new(catalog, Policy::Documented));
+        let names: Vec<String> = (0..nodes).map(|node| format!("n{node:04}")).collect();
+        let node = |name: &String| ObservedNode {
+            name: name.clone(),
+            instance_type: Some("inf2.24xlarge".to_owned()),
+            report: None,
+            advertised: Advertised::default(),
+        };
+        index.change_nodes(Change::Listed(names.iter().map(node).collect()));
+        index.change_pods(Change::Listed(pods));
+        for name in &names {
+            let taken = CoreSet::run(2, 2).union(CoreSet::run(6, 2));
+            index.reserve("binds", name, taken, Arc::default());
+        }
+        let cluster = Arc::new(Cluster::new(index));
+        // Whoever waits for the lists is told.
+        cluster.write(|_| ());
+        World { cluster, sent: Arc::default() }
+    }
+
+    /// Explains for so many seconds; `then` is done at each event.
+    async fn explain_for(&self, seconds: u64, then: impl Fn(&Cluster, &str) + Clone + Send + 'static) {
+        let began = Instant::now();
+        let (cluster, sent) = (self.cluster.clone(), self.sent.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (cluster, sent, then) = (cluster.clone(), sent.clone(), then.clone());
+            async move {
+                let body = request.into_body().collect().await?.to_bytes();
+                let event: Event = serde_json::from_slice(&body)?;
+                let pod = event.regarding.and_then(|pod| pod.name).unwrap_or_default();
+                then(&cluster, &pod);
+                sent.lock().unwrap().push((began.elapsed().as_secs(), pod, event.note.unwrap_or_default()));
+                Ok::<_, tower::BoxError>(Response::new(axum::body::Body::from(body)))
+            }
+        });
+        let client = Client::new(service, "default");
+        let sizes = Arc::<EventSizes>::default();
+        let delay = Duration::from_secs(10);
+        let explaining = explain(System::real(), client, self.cluster.clone(), delay, sizes);
+        // It has no end of its own.
+        let _ = timeout(Duration::from_secs(seconds), explaining).await;
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.sent.lock().unwrap().iter().map(|(_, _, note)| note.clone()).collect()
+    }
+}
+
+fn gone(cluster: &Cluster, pod: &str) {
+    cluster.write(|index| index.change_pods(Change::Gone(pod.to_owned())));
+}
+
+/// 2,000 pods of a few shapes.
+fn many() -> Vec<ObservedPod> {
+    (0..2000).map(|pod| waiting(&format!("p{pod:04}"), [3, 4, 7][pod % 3])).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explanation_is_sent_before_the_next_one_is_made() {
+    let world = World::new(5000, many());
+    // Had it been made before, it would be sent.
+    let others_go = |cluster: &Cluster, told: &str| {
+        for pod in 0..2000 {
+            let pod = format!("p{pod:04}");
+            if pod != told {
+                gone(cluster, &pod);
+            }
+        }
+    };
+    world.explain_for(60, others_go).await;
+    assert_eq!(world.notes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_is_no_longer_than_it_may_be_and_says_how_many_nodes_it_leaves_out() {
+    let world = World::new(5000, vec![waiting("three", 3), waiting("seven", 7)]);
+    world.explain_for(60, |_, _| {}).await;
+    let notes = world.notes();
+    assert!(notes.iter().all(|note| note.len() <= 1024));
+    let [seven, three] = &notes[..] else { panic!("{notes:?}") };
+    assert!(seven.ends_with("Please request a different number of devices."), "{seven}");
+    let said: Vec<&str> = three.split("; ").collect();
+    let (last, nodes) = said.split_last().unwrap();
+    assert_eq!(
+        nodes[0],
+        "n0000: no linked set of 3 free Neuron devices: 4 free, the largest linked set has 2"
+    );
+    assert_eq!(nodes.len(), 11);
+    assert_eq!(*last, "and 4989 nodes more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_an_owner_is_told_itself() {
+    let world = World::new(1, vec![waiting("one", 7), waiting("other", 7)]);
+    world.explain_for(60, |_, _| {}).await;
+    assert_eq!(world.notes(), [SEVEN, SEVEN]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_of_a_thousand_is_one_event_for_each_reason() {
+    let mut pods: Vec<ObservedPod> = (0..1000).map(|pod| owned(&format!("web-{pod:04}"), 7, "web")).collect();
+    pods.extend([owned("web-three", 3, "web"), owned("api-0", 7, "api")]);
+    let mut elsewhere = owned("elsewhere", 7, "web");
+    elsewhere.pod.namespace = "other".to_owned();
+    pods.push(elsewhere);
+    let world = World::new(1, pods);
+    world.explain_for(600, |_, _| {}).await;
+    let once = " (told once for all pods of ReplicaSet web-5d that wait for the same reason)";
+    let three = "n0000: no linked set of 3 free Neuron devices: 4 free, the largest linked set has 2";
+    let sent: Vec<(String, String)> =
+        world.sent.lock().unwrap().iter().map(|(_, pod, note)| (pod.clone(), note.clone())).collect();
+    let expected = [
+        ("api-0", SEVEN.to_owned()),
+        ("elsewhere", SEVEN.to_owned()),
+        ("web-0000", format!("{SEVEN}{once}")),
+        ("web-three", format!("{three}{once}")),
+    ];
+    assert_eq!(sent, expected.map(|(pod, note)| (pod.to_owned(), note)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_pod_is_told_once_the_one_with_the_event_is_gone() {
+    let pods = ["web-0", "web-1", "web-2"].map(|name| owned(name, 7, "web"));
+    let world = World::new(1, pods.to_vec());
+    world
+        .explain_for(60, |cluster, told| {
+            if told == "web-0" {
+                gone(cluster, told);
+            }
+        })
+        .await;
+    let told: Vec<String> = world.sent.lock().unwrap().iter().map(|(_, pod, _)| pod.clone()).collect();
+    assert_eq!(told, ["web-0", "web-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_above_the_rate_are_sent_later_and_none_is_lost() {
+    let pods = (0..200).map(|pod| waiting(&format!("p{pod:04}"), 7)).collect();
+    let world = World::new(1, pods);
+    world.explain_for(600, |_, _| {}).await;
+    let sent = world.sent.lock().unwrap();
+    let told: BTreeSet<&String> = sent.iter().map(|(_, pod, _)| pod).collect();
+    assert_eq!((sent.len(), told.len()), (200, 200));
+    let within = |seconds| sent.iter().filter(|(after, _, _)| *after < seconds).count();
+    // Fifty at once, and ten a second from then on.
+    assert!((50..=60).contains(&within(1)), "{}", within(1));
+    assert!((90..=100).contains(&within(5)), "{}", within(5));
+    assert_eq!(within(17), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_held_back_and_no_longer_waits_is_told_nothing() {
+    let pods = (0..200).map(|pod| waiting(&format!("p{pod:04}"), 7)).collect();
+    let world = World::new(1, pods);
+    let last_goes = |cluster: &Cluster, told: &str| {
+        if told == "p0049" {
+            (50..200).for_each(|pod| gone(cluster, &format!("p{pod:04}")));
+        }
+    };
+    world.explain_for(600, last_goes).await;
+    assert_eq!(world.notes().len(), 50);
+}
