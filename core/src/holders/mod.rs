@@ -2,10 +2,12 @@
 //! here, so that they cannot disagree.
 
 mod record_counts;
+mod shared;
 
 use std::sync::Arc;
 
 pub use self::record_counts::{IgnoreReason, record_counts};
+pub use self::shared::Shared;
 use crate::ids::CoreSet;
 use crate::occupancy::Occupancy;
 use crate::pod::BoundPod;
@@ -39,6 +41,8 @@ pub struct Settled {
     /// The pods that hold a set of which nothing says what it is; the node takes no new Neuron pod while there is
     /// one.
     pub unknown: Vec<UnknownHolder>,
+    /// The pods that the report gives cores of another one.
+    pub shared: Vec<Shared>,
 }
 
 /// A pod that holds a known set.
@@ -121,20 +125,24 @@ pub fn settle(facts: &NodeFacts) -> Settled {
         holdings: Vec::new(),
         ignored: Vec::new(),
         unknown: Vec::new(),
+        shared: Vec::new(),
     };
     if let Some(report) = facts.report {
         // A device that the report leaves out is lost.
         let missing = facts.topology.all_devices().difference(report.device_ids());
         settled.occupancy.set_unhealthy(report.unhealthy().union(missing));
     }
-    let mut waiting = Vec::new();
+    let (mut waiting, mut reported) = (Vec::new(), Vec::new());
     let mut living: Vec<&BoundPod> = facts.pods.iter().filter(|pod| !pod.terminal).collect();
     // The outcome must not depend on the order in which a watch delivered the pods.
     living.sort_by_key(|pod| &pod.uid);
     for pod in living {
         let record = record_counts(pod, facts.name, &facts.topology);
         match reported_cores(facts, pod) {
-            Some(cores) => settled.hold_reported(pod, record, cores),
+            Some(cores) => {
+                settled.hold_reported(pod, record, cores);
+                reported.push((pod, cores));
+            }
             None => match record {
                 Ok(Some(allocation)) => waiting.push((pod, allocation)),
                 Ok(None) if pod.request.as_ref().is_ok_and(PodRequest::is_empty) => {}
@@ -143,6 +151,7 @@ pub fn settle(facts: &NodeFacts) -> Settled {
             },
         }
     }
+    settled.shared = shared::shared(&reported);
     // A pod without a time counts as bound last.
     waiting.sort_by_key(|(pod, _)| (pod.scheduled_at.is_none(), &pod.scheduled_at, &pod.uid));
     for (pod, allocation) in waiting {

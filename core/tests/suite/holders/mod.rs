@@ -70,7 +70,7 @@ fn settled(pods: &[BoundPod], report: Option<&NodeReport>) -> Settled {
     settle(&NodeFacts { name: "n1", topology: topology(), report, pods })
 }
 
-/// `uid cores source` of each holding, then the unknown holders, then the ignored records and why.
+/// `uid cores source` of each holding, then the unknown holders, those that share, then the ignored records and why.
 fn summary(settled: &Settled) -> String {
     let mut lines: Vec<String> = settled
         .holdings
@@ -79,6 +79,7 @@ fn summary(settled: &Settled) -> String {
         .collect();
     lines.sort();
     lines.extend(settled.unknown.iter().map(|holder| format!("{} unknown", holder.uid)));
+    lines.extend(settled.shared.iter().map(|it| format!("{} shares {} with {}", it.uid, it.cores, it.with)));
     let start = "The pod's Neuron allocation record does not count: ";
     lines.extend(
         settled.ignored.iter().map(|it| format!("{}: {}", it.uid, it.reason.strip_prefix(start).unwrap())),
@@ -332,4 +333,19 @@ fn aws_keys_that_do_not_count(
 ) {
     let pods = [pod("a", devices, cores, &[("AWS_NEURON_IDS", ids)])];
     assert_eq!(summary(&settled(&pods, None)), format!("a unknown\na: {why}"));
+}
+
+#[test]
+fn reported_pods_that_have_the_same_cores_share_them_while_both_live() {
+    let pods = |ended| {
+        let all = [with_cores("a", "0,1"), pod("b", 0, 2, &[]), pod("c", 0, 1, &[]), with_cores("d", "4,5")];
+        all.map(|pod| BoundPod { terminal: pod.uid == ended, ..pod })
+    };
+    let report = report(&[("a", "0,1"), ("b", "1,2"), ("c", "2"), ("d", "4,5")]);
+    let held = "a 0,1 ConfirmedRecord\nb 1,2 Report\nc 2 Report\nd 4,5 ConfirmedRecord";
+    let shared = "a shares 1 with ns/b\nb shares 1 with ns/a\nc shares 2 with ns/b";
+    assert_eq!(summary(&settled(&pods(""), Some(&report))), format!("{held}\n{shared}"));
+    assert_eq!(settled(&pods("b"), Some(&report)).shared, []);
+    // What only records say is settled between them.
+    assert_eq!(settled(&pods(""), None).shared, []);
 }
