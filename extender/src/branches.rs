@@ -24,6 +24,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: call not understood",
     "extender: call without a certificate",
     "extender: conflict of a pod that is not bound",
+    "extender: devices shared",
     "extender: event held back by the rate",
     "extender: event not answered",
     "extender: event note shortened",

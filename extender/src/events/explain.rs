@@ -1,7 +1,7 @@
-//! What users are told about bound pods without asking: records that do not count and unknown holders.
+//! What users are told about bound pods without asking: records that do not count, unknown holders, and devices that two pods have.
 //! Pure; called by the loop of [`super`]. Why pods wait is told by [`super::waiting`].
 
-use neuron_core::holders::{Settled, Source};
+use neuron_core::holders::{Settled, Shared, Source};
 use neuron_core::pod::BoundPod;
 use runtime::reached;
 
@@ -29,6 +29,8 @@ pub(crate) struct Explanation {
 const RECORD_IGNORED: &str = "NeuronRecordIgnored";
 /// Nothing says what the pod holds.
 const HOLDER_UNKNOWN: &str = "NeuronHolderUnknown";
+/// kubelet gave two pods the same cores.
+const DEVICES_SHARED: &str = "NeuronDevicesShared";
 
 impl Explanation {
     /// An event on this pod.
@@ -62,6 +64,14 @@ pub(super) fn explain_node(index: &Index, node: &str) -> Vec<Explanation> {
              device plugin reports it or the pod is deleted."
         );
         all.extend(pod(&holder.uid).map(|pod| about_node(node, pod, HOLDER_UNKNOWN, note)));
+    }
+    for Shared { uid, pod: name, cores, with } in &settled.shared {
+        reached("extender: devices shared");
+        let note = format!(
+            "Pod {name} and pod {with} were both given core(s) {cores} of node {node}, by its device plugin's report, and may disturb \
+             each other: delete one of them."
+        );
+        all.extend(pod(uid).map(|pod| about_node(node, pod, DEVICES_SHARED, note)));
     }
     all
 }

@@ -155,6 +155,32 @@ async fn a_forged_record_on_a_pod_bound_by_hand_closes_the_node_until_the_report
 }
 
 #[tokio::test]
+async fn pods_that_were_given_the_same_cores_are_both_told() {
+    let config = Config { event_delay: Duration::from_millis(300), ..Config::default() };
+    let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
+    let mut holders = Vec::new();
+    for (name, cores) in [("one", [0, 1]), ("other", [1, 2]), ("third", [4, 5])] {
+        let pod = world.create(bound(pod(name, "neuroncore", 2), "n1", json!({}))).await;
+        holders.push(json!({"pod": format!("default/{name}"), "uid": pod.metadata.uid, "cores": cores}));
+    }
+    let devices: Vec<_> = (0..6).map(|id| json!({"id": id, "links": [], "health": "Healthy"})).collect();
+    let report =
+        json!({"v": 1, "instanceType": "inf2.24xlarge", "lnc": 1, "devices": devices, "holders": holders});
+    world.annotate_node("n1", "neuron-scheduler/devices", &report.to_string()).await;
+    eventually("both events are there", async || {
+        (world.notes("NeuronDevicesShared").await.len() == 2).then_some(())
+    })
+    .await;
+    let note = |pod: &str, with: &str| {
+        format!(
+            "Pod default/{pod} and pod default/{with} were both given core(s) 1 of node n1, by its device plugin's report, and may \
+             disturb each other: delete one of them."
+        )
+    };
+    assert_eq!(world.notes("NeuronDevicesShared").await, [note("one", "other"), note("other", "one")]);
+}
+
+#[tokio::test]
 async fn pods_placed_by_aws_extension_hold_too() {
     let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
     let annotations = json!({
