@@ -64,6 +64,11 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: call not received", "a call about so few nodes arrives whole or not at all"),
     ("extender: call not understood", "only kube-scheduler calls, and it knows how"),
     ("extender: call without a certificate", "the simulated extender serves HTTP"),
+    (
+        "extender: devices shared",
+        "kubelet gives nothing twice but after the loss of its checkpoint, and the plugin refuses that",
+    ),
+    ("extender: event held back by the rate", "fewer pods wait than events are sent at once"),
     ("extender: event note shortened", "what is said of so few nodes is short"),
     ("extender: filter of a pod with a claim refused", "pods have no claims"),
     ("extender: filter of a request that cannot be read", "pods ask for whole numbers"),
