@@ -1,7 +1,7 @@
 //! Events on their way: each is said once, none above the rate, and what cannot be sent now is put off. Filled by the loop of [`super`],
 //! one after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
@@ -28,8 +28,8 @@ pub(super) struct Outbox {
     /// What is looked at again later.
     pub(super) retries: Retries,
     is_api_server_away: bool,
-    /// Events of this look that are held back by the rate.
-    held_back: u32,
+    /// Events of this look that are held back by the rate, each until its turn; pods of one owner have the same.
+    held_back: BTreeMap<(Audience, u64), Instant>,
     /// When the log said last that events are held back.
     logged_at: Option<Instant>,
 }
@@ -44,14 +44,15 @@ impl Outbox {
             rate: Rate::new(Instant::now()),
             retries: Retries::new(first_wait),
             is_api_server_away: false,
-            held_back: 0,
+            held_back: BTreeMap::new(),
             logged_at: None,
         }
     }
 
     /// Another look at the cluster begins.
     pub(super) fn begin(&mut self) {
-        (self.is_api_server_away, self.held_back) = (false, 0);
+        self.is_api_server_away = false;
+        self.held_back.clear();
     }
 
     /// Sends one event unless the same was said before; it is made only if it can be sent now. Whether time has passed.
@@ -75,9 +76,9 @@ impl Outbox {
         }
         if let Err(next) = self.rate.take(now) {
             reached("extender: event held back by the rate");
-            // Each of them in its turn.
-            self.retries.hold_back(subject, next + INTERVAL * self.held_back);
-            self.held_back += 1;
+            let before = u32::try_from(self.held_back.len()).unwrap_or(u32::MAX);
+            let turn = *self.held_back.entry((audience, key)).or_insert(next + INTERVAL * before);
+            self.retries.hold_back(subject, turn);
             return false;
         }
         let Some(explanation) = make() else { return false };
@@ -103,10 +104,10 @@ impl Outbox {
     /// The look ends: what is about pods that are gone is forgotten, and others of their owners are told.
     pub(super) fn end(&mut self, cluster: &Cluster) {
         let now = Instant::now();
-        if self.held_back > 0 && self.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL) {
+        if !self.held_back.is_empty() && self.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL) {
             self.logged_at = Some(now);
             warn!(
-                events = self.held_back,
+                events = self.held_back.len(),
                 "events about pods are held back: more than ten a second are to be sent"
             );
         }

@@ -200,6 +200,18 @@ async fn events_above_the_rate_are_sent_later_and_none_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_of_one_owner_that_are_held_back_hold_back_no_other() {
+    let mut pods: Vec<ObservedPod> = (0..60).map(|pod| waiting(&format!("p{pod:04}"), 7)).collect();
+    pods.extend((0..1000).map(|pod| owned(&format!("web-{pod:04}"), 7, "web")));
+    pods.push(waiting("z", 7));
+    let world = World::new(1, pods);
+    world.explain_for(600, |_, _| {}).await;
+    let sent = world.sent.lock().unwrap();
+    assert_eq!(sent.len(), 62);
+    assert!(sent.iter().all(|(after, _, _)| *after < 3), "{:?}", sent.last());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_held_back_and_no_longer_waits_is_told_nothing() {
     let pods = (0..200).map(|pod| waiting(&format!("p{pod:04}"), 7)).collect();
     let world = World::new(1, pods);
