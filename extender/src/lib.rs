@@ -101,13 +101,6 @@ pub async fn serve(
         let (client, namespace) = (client.clone(), config.plugin_namespace.clone());
         tasks.spawn(watches::watch_leases(system.clone(), client, cluster.clone(), namespace));
     }
-    tasks.spawn(events::explain(
-        system.clone(),
-        client.clone(),
-        cluster.clone(),
-        config.event_delay,
-        event_sizes.clone(),
-    ));
 
     let timeouts = BindTimeouts { bind: config.bind_deadline, binding: config.binding_timeout };
     let end = CancellationToken::new();
@@ -115,6 +108,14 @@ pub async fn serve(
     let metrics = Arc::new(Metrics::default());
     let (leadership, mut election) = elected(&system, &client, config.leader_election.clone());
     let (tenures_ended, _) = watch::channel(0);
+    tasks.spawn(events::explain(
+        system.clone(),
+        client.clone(),
+        cluster.clone(),
+        leadership.clone(),
+        config.event_delay,
+        event_sizes.clone(),
+    ));
     if let Some(settings) = &config.leader_election {
         let label = || LeaderLabel::new(client.clone(), &settings.namespace, settings.pod.clone());
         let label = settings.labels_pod.then(label);

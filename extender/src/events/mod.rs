@@ -26,6 +26,7 @@ use self::outbox::Outbox;
 use self::pending_events::{Subject, Unsettled};
 use self::waiting::Answers;
 use crate::index::{Audience, Cluster, Index, Unexplained};
+use crate::leadership::Leadership;
 
 /// How long changes are gathered before they are looked at: pods placed by the hundred a second are no reason to look
 /// as often.
@@ -50,19 +51,31 @@ impl EventSizes {
     }
 }
 
-/// Sends events until the future is dropped. Those about a node's holders are sent once they have held for `event_delay`;
+/// Sends events until the future is dropped, while this extender leads. Those about a node's holders are sent once they have held for `event_delay`;
 /// what could not be sent is tried again after as long, and ever later. One is sent before the next is made, so that many that
 /// wait take no memory.
 pub(crate) async fn explain(
     system: System,
     client: Client,
     cluster: Arc<Cluster>,
+    leadership: Arc<Leadership>,
     event_delay: Duration,
     sizes: Arc<EventSizes>,
 ) {
     let mut unsettled = Unsettled::new(event_delay);
     let mut outbox = Outbox::new(system, client, event_delay);
     loop {
+        if !leadership.leads() {
+            // The leader tells it. What is so then is looked at once this one leads.
+            tokio::select! {
+                biased;
+                () = leadership.leads_at_last() => cluster.write(Index::explain_all),
+                () = cluster.changed() => {
+                    let _told_by_another = cluster.write(Index::take_unexplained);
+                    continue;
+                }
+            }
+        }
         tokio::select! {
             // Whichever it is, everything is looked at below: none can keep another waiting.
             biased;

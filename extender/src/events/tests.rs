@@ -15,13 +15,15 @@ use neuron_core::pod::{BoundPod, PodSpec};
 use neuron_core::topology::Policy;
 use runtime::System;
 use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{EventSizes, explain};
 use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, Owner, TopologyCache};
+use crate::leadership::Leadership;
 
 /// A cluster, and the events that were sent: after how many seconds, on which pod, and what they say.
 struct World {
+    leadership: Arc<Leadership>,
     cluster: Arc<Cluster>,
     sent: Arc<Mutex<Vec<(u64, String, String)>>>,
 }
@@ -66,7 +68,7 @@ impl World {
         let cluster = Arc::new(Cluster::new(index));
         // Whoever waits for the lists is told.
         cluster.write(|_| ());
-        World { cluster, sent: Arc::default() }
+        World { cluster, leadership: Arc::new(Leadership::alone()), sent: Arc::default() }
     }
 
     /// Explains for so many seconds; `then` is done at each event.
@@ -87,7 +89,8 @@ impl World {
         let client = Client::new(service, "default");
         let sizes = Arc::<EventSizes>::default();
         let delay = Duration::from_secs(10);
-        let explaining = explain(System::real(), client, self.cluster.clone(), delay, sizes);
+        let (cluster, leadership) = (self.cluster.clone(), self.leadership.clone());
+        let explaining = explain(System::real(), client, cluster, leadership, delay, sizes);
         // It has no end of its own.
         let _ = timeout(Duration::from_secs(seconds), explaining).await;
     }
@@ -138,6 +141,19 @@ async fn a_note_is_no_longer_than_it_may_be_and_says_how_many_nodes_it_leaves_ou
     );
     assert_eq!(nodes.len(), 11);
     assert_eq!(*last, "and 4989 nodes more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_leader_tells_and_then_everything_that_is_so() {
+    let mut world = World::new(1, vec![waiting("one", 7)]);
+    world.leadership = Arc::new(Leadership::elected());
+    let becomes_leader = async {
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(world.notes(), [""; 0]);
+        world.leadership.lead_for(Duration::from_secs(3600));
+    };
+    tokio::join!(world.explain_for(60, |_, _| {}), becomes_leader);
+    assert_eq!(world.notes(), [SEVEN]);
 }
 
 #[tokio::test(start_paused = true)]

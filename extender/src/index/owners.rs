@@ -45,6 +45,12 @@ impl Index {
         pod.owner.is_some() && self.pending.values().filter(is_beside).nth(1).is_some()
     }
 
+    /// Everything that can be explained is to be looked at.
+    pub(crate) fn explain_all(&mut self) {
+        self.unexplained.nodes.extend(self.nodes.keys().cloned());
+        self.unexplained.topologies = true;
+    }
+
     /// These are to be told again why their pods wait.
     pub(crate) fn explain_again(&mut self, audiences: &BTreeSet<Audience>) {
         let waiting = self.pending.iter().filter(|(_, pod)| pod.unschedulable);

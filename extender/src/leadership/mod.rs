@@ -178,6 +178,17 @@ impl Leadership {
         }
     }
 
+    /// Waits until this extender leads.
+    pub(crate) async fn leads_at_last(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.leads() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Whether it has led for less than a minute.
     pub(crate) fn is_new(&self) -> bool {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < NEW
