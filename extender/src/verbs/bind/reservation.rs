@@ -41,7 +41,7 @@ impl Held {
     }
 
     /// The Binding was carried out: the watch shows it.
-    pub(super) fn is_bound(mut self) {
+    pub(super) fn bound(mut self) {
         self.is_settled = true;
     }
 
