@@ -16,7 +16,7 @@ use neuron_core::topology::Topology;
 use tracing::{Level, enabled, trace};
 
 use crate::index::Cluster;
-use crate::verbs::bind::Bound;
+use crate::verbs::bound::Bound;
 use crate::wire::{BindArgs, FilterResult, PodMetadata};
 
 /// Under this target the lines are traced, those of one call in one event.

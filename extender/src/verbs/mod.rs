@@ -2,6 +2,7 @@
 
 mod admitted;
 pub(crate) mod bind;
+pub(crate) mod bound;
 mod filter;
 mod preempt;
 mod prioritize;

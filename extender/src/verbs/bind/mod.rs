@@ -9,7 +9,6 @@ mod reservation;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use self::binding::{BindingRequest, LivePod, Outcome, post, read};
 pub(crate) use self::error::BindError;
 use self::reservation::Held;
 use super::admitted::Admitted;
+pub(crate) use super::bound::Bound;
 use crate::classic_log::ClassicBind;
 use crate::index::Cluster;
 use crate::leadership::Leadership;
@@ -56,27 +56,6 @@ pub(crate) struct Binder {
     leadership: Arc<Leadership>,
     admitted: Arc<Admitted>,
     metrics: Arc<Metrics>,
-}
-
-/// A pod that is bound.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
-    /// Bound with this record.
-    WithRecord(Arc<BTreeMap<String, String>>),
-    /// Bound without a record: it asks for no Neuron hardware, or a ResourceClaim gives it.
-    WithoutDevices,
-    /// Bound here before, with a record that counts.
-    Already,
-}
-
-impl Bound {
-    /// What metrics call it.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Bound::WithRecord(_) | Bound::WithoutDevices => "bound",
-            Bound::Already => "already",
-        }
-    }
 }
 
 impl Binder {
