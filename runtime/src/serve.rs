@@ -1,27 +1,33 @@
 //! Serves routes on a listener: the suite's only accept loop, for HTTP and for gRPC. Every connection and every HTTP/2 stream
 //! is a task of the program's own [`System`], so that nothing of a program outlives it.
 
+mod calls;
+mod connection;
+mod stall;
+
+use std::future::pending;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::stall::StallLimit;
 use crate::system::{Connection, Listener, System};
 
 /// Pause after a connection could not be taken, as where the process has no descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How long an HTTP/1.1 connection may be without a call, or a call's head be on its way. Longer than the 90 s for which Go's
-/// clients keep a connection, kube-scheduler and kubelet among them: who closes first must be the one who calls, or calls get lost.
-const IDLE: Duration = Duration::from_secs(120);
+/// Connections at once of a server that is exposed: half of the 1,024 descriptors that a process may count on, so that slow
+/// clients leave it the other half. Further ones wait in the kernel's queue: one that is closed is a call that has failed, one
+/// that waits is answered as soon as another goes.
+const CONNECTIONS: usize = 512;
 
 /// What is spoken on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +38,26 @@ pub enum Protocol {
     Http2,
 }
 
-/// Prepares a connection that was accepted, as by a TLS handshake, and gives the routes for it.
-pub type Prepare = dyn Fn(Connection) -> BoxFuture<'static, io::Result<(Connection, Router)>> + Send + Sync;
+/// A connection that is ready for calls.
+pub struct Prepared {
+    /// The connection, as behind its handshake.
+    pub connection: Connection,
+    /// What is spoken on it.
+    pub protocol: Protocol,
+    /// Who answers its calls.
+    pub routes: Router,
+}
+
+/// Prepares a connection that was accepted, as by a TLS handshake.
+pub type Prepare = dyn Fn(Connection) -> BoxFuture<'static, io::Result<Prepared>> + Send + Sync;
 
 /// Serves connections until `shutdown`.
 pub struct Server {
     system: System,
-    protocol: Protocol,
     prepare: Box<Prepare>,
     grace: Duration,
+    is_exposed: bool,
+    replaced: watch::Receiver<u64>,
 }
 
 impl Server {
@@ -48,33 +65,51 @@ impl Server {
     pub fn new(system: System, protocol: Protocol, routes: Router, grace: Duration) -> Self {
         let prepare = move |connection| {
             let routes = routes.clone();
-            async move { Ok((connection, routes)) }.boxed()
+            async move { Ok(Prepared { connection, protocol, routes }) }.boxed()
         };
-        Self::prepared_by(system, protocol, Box::new(prepare), grace)
+        Self::prepared_by(system, Box::new(prepare), grace)
     }
 
     /// Has every connection prepared first, in its own task. One that is not ready in time, or fails, is closed.
-    pub fn prepared_by(system: System, protocol: Protocol, prepare: Box<Prepare>, grace: Duration) -> Self {
-        Self { system, protocol, prepare, grace }
+    pub fn prepared_by(system: System, prepare: Box<Prepare>, grace: Duration) -> Self {
+        Self { system, prepare, grace, is_exposed: false, replaced: watch::Sender::default().subscribe() }
+    }
+
+    /// Serves clients that need not mean well: connections are bounded in number, and close where the other side does not say
+    /// anything, takes no answer or is gone.
+    pub fn exposed(self) -> Self {
+        Self { is_exposed: true, ..self }
+    }
+
+    /// Whenever the value changes, the connections that are open then take no more calls, and close when those under way are
+    /// answered. New ones are served as before.
+    pub fn until_replaced(self, replaced: watch::Receiver<u64>) -> Self {
+        Self { replaced, ..self }
     }
 
     /// Serves until `shutdown`, then takes no more connections and no more calls, and returns when those that were open are
     /// answered or the grace is over. Dropping the future ends all connections.
     pub async fn run(self, mut listener: Box<dyn Listener>, shutdown: CancellationToken) {
         let open = TaskTracker::new();
+        let places = if self.is_exposed { CONNECTIONS } else { Semaphore::MAX_PERMITS };
+        let places = Arc::new(Semaphore::new(places));
         // Cancelled when this future is dropped, too.
         let ending = CancellationToken::new();
         let _end = ending.clone().drop_guard();
         loop {
-            let accepted = tokio::select! {
+            let accept = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                accepted = listener.accept() => accepted,
+                accepted = accept => accepted,
             };
             match accepted {
                 Ok(connection) => {
                     let life = self.life(connection, shutdown.clone());
-                    let life = ending.clone().run_until_cancelled_owned(life).map(drop);
+                    let life = ending.clone().run_until_cancelled_owned(life).map(|_| drop(place));
                     drop(self.system.spawn(open.track_future(life)));
                 }
                 Err(error) => {
@@ -99,7 +134,10 @@ impl Server {
         connection: Connection,
         shutdown: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let (protocol, executor) = (self.protocol, self.system.executor());
+        let (is_exposed, executor) = (self.is_exposed, self.system.executor());
+        let mut replaced = self.replaced.clone();
+        replaced.mark_unchanged();
+        let connection = if is_exposed { StallLimit::on(connection) } else { connection };
         let prepared = (self.prepare)(connection);
         async move {
             let prepared = tokio::select! {
@@ -107,35 +145,22 @@ impl Server {
                 () = shutdown.cancelled() => return,
                 prepared = prepared => prepared,
             };
-            let Ok((connection, routes)) = prepared else { return };
-            let (stream, service) = (TokioIo::new(connection), TowerToHyperService::new(routes));
-            // A client that breaks off is no news.
-            match protocol {
-                Protocol::Http1 => {
-                    let mut http = http1::Builder::new();
-                    let connection = http.timer(TokioTimer::new()).auto_date_header(false);
-                    let connection = connection.header_read_timeout(IDLE);
-                    let mut connection = std::pin::pin!(connection.serve_connection(stream, service));
-                    tokio::select! {
-                        biased;
-                        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
-                        _ = connection.as_mut() => return,
-                    }
-                    let _ = connection.await;
+            let Ok(prepared) = prepared else { return };
+            let close = async move {
+                tokio::select! {
+                    () = shutdown.cancelled() => {}
+                    () = change(replaced) => {}
                 }
-                Protocol::Http2 => {
-                    let mut http = http2::Builder::new(executor);
-                    let connection = http.timer(TokioTimer::new()).auto_date_header(false);
-                    let mut connection = std::pin::pin!(connection.serve_connection(stream, service));
-                    tokio::select! {
-                        biased;
-                        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
-                        _ = connection.as_mut() => return,
-                    }
-                    let _ = connection.await;
-                }
-            }
+            };
+            connection::serve(prepared, executor, is_exposed, close).await;
         }
+    }
+}
+
+/// Waits for a change; without end where nobody is left to make one.
+async fn change(mut value: watch::Receiver<u64>) {
+    if value.changed().await.is_err() {
+        pending().await
     }
 }
 

@@ -3,12 +3,15 @@ use std::sync::Arc;
 use axum::routing::get;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn;
 use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::bytes::Bytes;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use rstest::rstest;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::*;
 use crate::system::Address;
@@ -23,11 +26,15 @@ struct Served {
 }
 
 fn serve(protocol: Protocol, routes: Router) -> Served {
+    serve_until_replaced(protocol, routes, watch::Sender::default().subscribe())
+}
+
+fn serve_until_replaced(protocol: Protocol, routes: Router, replaced: watch::Receiver<u64>) -> Served {
     let system = System::real();
     let listener = system.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let Address::Tcp(address) = listener.address() else { panic!("no TCP address") };
     let shutdown = CancellationToken::new();
-    let server = Server::new(system.clone(), protocol, routes, GRACE);
+    let server = Server::new(system.clone(), protocol, routes, GRACE).until_replaced(replaced);
     let ended = system.spawn(server.run(listener, shutdown.clone()));
     Served { address, shutdown, ended }
 }
@@ -95,14 +102,24 @@ impl Listener for Once {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_connection_may_be_idle_for_as_long_as_clients_keep_theirs() {
-    let (mut client, server) = tokio::io::duplex(1024);
+/// The other end of the only connection of a server, which is exposed or not.
+fn serve_one(protocol: Protocol, routes: Router, is_exposed: bool) -> DuplexStream {
+    let (client, server) = tokio::io::duplex(1024);
     let system = System::real();
-    let routes = Router::new().route("/", get(|| async { "hello" }));
-    let server_of_one = Server::new(system.clone(), Protocol::Http1, routes, GRACE);
+    let server_of_one = Server::new(system.clone(), protocol, routes, GRACE);
+    let server_of_one = if is_exposed { server_of_one.exposed() } else { server_of_one };
     let listener = Box::new(Once(Some(Connection::new(server, "client"))));
     drop(system.spawn(server_of_one.run(listener, CancellationToken::new())));
+    client
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_connection_may_be_idle_for_as_long_as_clients_keep_theirs(
+    #[values(false, true)] is_exposed: bool,
+) {
+    let mut client =
+        serve_one(Protocol::Http1, Router::new().route("/", get(|| async { "hello" })), is_exposed);
     for _ in 0..2 {
         client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
@@ -125,12 +142,13 @@ async fn a_connection_that_is_not_prepared_is_closed_and_others_go_on() {
         async move {
             let mut first = [0];
             connection.read_exact(&mut first).await?;
-            if first == *b"!" { Ok((connection, routes)) } else { Err(io::Error::other("no greeting")) }
+            let greeted = Prepared { connection, protocol: Protocol::Http1, routes };
+            if first == *b"!" { Ok(greeted) } else { Err(io::Error::other("no greeting")) }
         }
         .boxed()
     };
     let shutdown = CancellationToken::new();
-    let server = Server::prepared_by(system.clone(), Protocol::Http1, Box::new(prepare), GRACE);
+    let server = Server::prepared_by(system.clone(), Box::new(prepare), GRACE);
     drop(system.spawn(server.run(listener, shutdown.clone())));
 
     let mut silent = TcpStream::connect(address).await.unwrap();
@@ -144,4 +162,191 @@ async fn a_connection_that_is_not_prepared_is_closed_and_others_go_on() {
     assert!(answer.ends_with("hello"), "{answer}");
     shutdown.cancel();
     assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it was closed at the end");
+}
+
+/// A client with one connection: calls a path, and waits for the connection's end.
+struct Caller {
+    call: Box<dyn FnMut(&str) -> BoxFuture<'static, String>>,
+    closed: crate::system::Task<()>,
+}
+
+impl Caller {
+    async fn connect(address: std::net::SocketAddr, protocol: Protocol) -> Caller {
+        let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+        let request =
+            |path: &str| Request::get(format!("http://h{path}")).body(Empty::<Bytes>::new()).unwrap();
+        async fn text(answer: hyper::Response<hyper::body::Incoming>) -> String {
+            String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+        }
+        match protocol {
+            Protocol::Http1 => {
+                let (mut sender, connection) = conn::http1::handshake(stream).await.unwrap();
+                let closed = System::real().spawn(connection.map(drop));
+                let call = move |path: &str| {
+                    let answer = sender.send_request(request(path));
+                    async move { text(answer.await.unwrap()).await }.boxed()
+                };
+                Caller { call: Box::new(call), closed }
+            }
+            Protocol::Http2 => {
+                let (mut sender, connection) =
+                    conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+                let closed = System::real().spawn(connection.map(drop));
+                let call = move |path: &str| {
+                    let answer = sender.send_request(request(path));
+                    async move { text(answer.await.unwrap()).await }.boxed()
+                };
+                Caller { call: Box::new(call), closed }
+            }
+        }
+    }
+}
+
+#[rstest]
+#[tokio::test]
+async fn connections_close_when_they_are_replaced_and_new_ones_are_served(
+    #[values(Protocol::Http1, Protocol::Http2)] protocol: Protocol,
+) {
+    let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
+    let held = move || async move {
+        tell.notify_one();
+        wait.notified().await;
+        "late"
+    };
+    let routes = Router::new().route("/", get(|| async { "hello" })).route("/held", get(held));
+    let replaced = watch::Sender::new(0);
+    let served = serve_until_replaced(protocol, routes, replaced.subscribe());
+    for round in 1..3 {
+        let mut idle = Caller::connect(served.address, protocol).await;
+        assert_eq!((idle.call)("/").await, "hello");
+        let mut busy = Caller::connect(served.address, protocol).await;
+        let call = tokio::spawn((busy.call)("/held"));
+        asked.notified().await;
+
+        replaced.send_replace(round);
+        idle.closed.await.unwrap();
+        assert!(!busy.closed.is_finished());
+        go_on.notify_one();
+        assert_eq!(call.await.unwrap(), "late");
+        busy.closed.await.unwrap();
+    }
+    drop(replaced);
+    let mut last = Caller::connect(served.address, protocol).await;
+    assert_eq!((last.call)("/").await, "hello", "nobody can replace it any more");
+    served.shutdown.cancel();
+    served.ended.await.unwrap();
+}
+
+#[rstest]
+#[case::silent(Protocol::Http1, "")]
+#[case::half_a_head(Protocol::Http1, "GET / HTT")]
+#[case::silent_in_http2(Protocol::Http2, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
+#[tokio::test(start_paused = true)]
+async fn who_never_calls_an_exposed_server_is_gone_in_ten_seconds(
+    #[case] protocol: Protocol,
+    #[case] says: &str,
+) {
+    let mut client = serve_one(protocol, Router::new(), true);
+    let began = Instant::now();
+    client.write_all(says.as_bytes()).await.unwrap();
+    client.read_to_end(&mut Vec::new()).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_answer_of_an_exposed_server_is_gone_in_half_a_minute() {
+    let long = Router::new().route("/", get(|| async { "x".repeat(1 << 20) }));
+    let mut client = serve_one(Protocol::Http1, long, true);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    sleep(Duration::from_secs(20)).await;
+    let mut taken = [0; 1024];
+    assert_eq!(client.read(&mut taken).await.unwrap(), taken.len(), "it has taken something");
+    sleep(Duration::from_secs(29)).await;
+    client.write_all(b"G").await.unwrap();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(client.write_all(b"E").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_client_of_an_exposed_server_that_is_gone_is_noticed() {
+    let (asked, mut gone) = mpsc::channel(1);
+    let held = move || async move {
+        let (hold, held) = oneshot::channel::<()>();
+        asked.send(held).await.unwrap();
+        let _hold = hold;
+        pending::<()>().await;
+    };
+    let mut near = serve_one(Protocol::Http2, Router::new().route("/", get(held)), true);
+    let (client, mut far) = tokio::io::duplex(1024);
+    let cut = Arc::new(Notify::new());
+    let link = Arc::clone(&cut);
+    drop(System::real().spawn(async move {
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut far, &mut near) => {}
+            () = link.notified() => pending::<()>().await,
+        }
+    }));
+    let (mut sender, connection) =
+        conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+    drop(System::real().spawn(connection.map(drop)));
+    let mut call =
+        std::pin::pin!(sender.send_request(Request::get("http://h/").body(Empty::<Bytes>::new()).unwrap()));
+    let held = tokio::select! {
+        _ = call.as_mut() => panic!("the call was answered"),
+        held = gone.recv() => held.unwrap(),
+    };
+    // Neither side is told.
+    cut.notify_one();
+    let began = Instant::now();
+    held.await.unwrap_err();
+    assert_eq!(began.elapsed().as_secs(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_to_an_exposed_server_may_be_idle_for_two_minutes() {
+    let client = serve_one(Protocol::Http2, Router::new().route("/", get(|| async { "hello" })), true);
+    let (mut sender, connection) =
+        conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+    let closed = System::real().spawn(connection.map(drop));
+    for _ in 0..2 {
+        sender.send_request(Request::get("http://h/").body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+        sleep(Duration::from_secs(90)).await;
+        assert!(!closed.is_finished());
+    }
+    let began = Instant::now();
+    closed.await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 30);
+}
+
+/// Gives ever new connections, whose other ends it hands out.
+struct Many(mpsc::UnboundedSender<DuplexStream>);
+
+impl Listener for Many {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
+        let (client, server) = tokio::io::duplex(1024);
+        self.0.send(client).unwrap();
+        std::future::ready(Ok(Connection::new(server, "client"))).boxed()
+    }
+
+    fn address(&self) -> Address {
+        Address::Unix("/many".into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exposed_server_has_so_many_connections_at_once_and_no_more() {
+    let (accepted, mut clients) = mpsc::unbounded_channel();
+    let system = System::real();
+    let server = Server::new(system.clone(), Protocol::Http1, Router::new(), GRACE).exposed();
+    drop(system.spawn(server.run(Box::new(Many(accepted)), CancellationToken::new())));
+    let mut open = Vec::new();
+    let a_while = Duration::from_secs(5);
+    while let Ok(Some(client)) = timeout(a_while, clients.recv()).await {
+        open.push(client);
+    }
+    assert_eq!(open.len(), CONNECTIONS);
+    open.pop();
+    open.push(timeout(a_while, clients.recv()).await.unwrap().unwrap());
+    assert!(timeout(Duration::from_secs(1), clients.recv()).await.is_err(), "one has gone, one has come");
 }
