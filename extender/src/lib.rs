@@ -67,7 +67,7 @@ use crate::metrics::Metrics;
 pub use crate::probe::{Probe, Sizes};
 use crate::server::tls::LiveTls;
 pub use crate::server::tls::TlsFiles;
-use crate::server::{Shared, router};
+use crate::server::{Bodies, Shared, router};
 use crate::verbs::bind::{BindTimeouts, Binder};
 use crate::verbs::{Admitted, Filter};
 
@@ -107,7 +107,7 @@ pub async fn serve(
     let _end = end.clone().drop_guard();
     let metrics = Arc::new(Metrics::default());
     let (leadership, mut election) = elected(&system, &client, config.leader_election.clone());
-    let (tenures_ended, _) = watch::channel(0);
+    let (tenures_ended, deposed) = watch::channel(0);
     tasks.spawn(events::explain(
         system.clone(),
         client.clone(),
@@ -141,7 +141,8 @@ pub async fn serve(
     });
     let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     let listed = cluster.clone();
-    let shared = Shared { filter, cluster, metrics, binder: binder.clone(), leadership };
+    let (binds, bodies) = (binder.clone(), Bodies::default());
+    let shared = Shared { filter, cluster, metrics, binder: binds, leadership, bodies };
     let routes = router(shared, certificate_required);
     let tls = tls.map(|live| {
         let served = live.served();
@@ -151,7 +152,7 @@ pub async fn serve(
     let closing = CancellationToken::new();
     // Connections that the other side keeps open must not hold up the end.
     let mut serving =
-        pin!(server::serve(system, listener, routes, tls, closing.clone(), config.bind_deadline));
+        pin!(server::serve(system, listener, routes, tls, closing.clone(), deposed, config.bind_deadline));
     let standing = async {
         match &mut election {
             // Who knows no pods must not lead.

@@ -50,6 +50,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: TLS folder not watched", "the simulated extender serves HTTP"),
     ("extender: TLS handshake failed", "the simulated extender serves HTTP"),
     ("extender: TLS handshake too slow", "the simulated extender serves HTTP"),
+    ("extender: a call panicked", "it would be a mistake in the extender"),
     (
         "extender: bind before the first lists",
         "a bind follows its filter within milliseconds, and an extender starts later",
@@ -61,6 +62,8 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "extender: binds cut off at the end",
         "an extender that ends waits longer for its binds than they may take",
     ),
+    ("extender: body too long", "only kube-scheduler calls, about few nodes"),
+    ("extender: body too slow", "a call about so few nodes arrives whole or not at all"),
     ("extender: call not received", "a call about so few nodes arrives whole or not at all"),
     ("extender: call not understood", "only kube-scheduler calls, and it knows how"),
     ("extender: call without a certificate", "the simulated extender serves HTTP"),
@@ -82,6 +85,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "extender: oldest admission forgotten",
         "not so many pods are admitted and not bound within ten minutes",
     ),
+    ("extender: no room for a body", "only kube-scheduler calls, about few nodes"),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
     (
         "extender: pod bound without a record",

@@ -49,6 +49,7 @@ pub(crate) struct Metrics {
     in_flight: Family<OfVerb, Gauge>,
     bind_parts: Seconds<OfPart>,
     refusals: Family<OfReason, Counter>,
+    verbs_open: Gauge,
     now: Arc<Shown>,
     /// Of two that ask at one time each sees what was looked up for it.
     asked: Mutex<()>,
@@ -84,8 +85,14 @@ impl Default for Metrics {
             "Calls of filter after which no node took the pod, by what nodes said",
             Clone::clone(&refusals),
         );
+        let verbs_open = Gauge::default();
+        registry.register(
+            "verbs_open",
+            "Whether who reaches the port may call the verbs without a certificate",
+            verbs_open.clone(),
+        );
         registry.register_collector(Box::new(Arc::clone(&now)));
-        Self { registry, verbs, in_flight, bind_parts, refusals, now, asked: Mutex::default() }
+        Self { registry, verbs, in_flight, bind_parts, refusals, verbs_open, now, asked: Mutex::default() }
     }
 }
 
@@ -113,6 +120,11 @@ impl Metrics {
         }
     }
 
+    /// Whether the verbs may be called without a certificate.
+    pub(crate) fn verbs_are_open(&self, are_open: bool) {
+        self.verbs_open.set(are_open.into());
+    }
+
     /// The text of `/metrics` with what is now.
     pub(crate) fn text(&self, now: Now) -> String {
         let _one_at_a_time = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +148,8 @@ impl Drop for Call<'_> {
 }
 
 impl Verb {
-    fn name(self) -> &'static str {
+    /// As in its path.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Verb::Filter => "filter",
             Verb::Prioritize => "prioritize",

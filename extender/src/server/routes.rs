@@ -3,21 +3,22 @@
 //! kube-scheduler reads a body only on status 200, so every failure is a 200 whose `Error` says why. Only a
 //! call without the client certificate that it needs is a 403: it is no scheduler's.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use futures::FutureExt as _;
 use runtime::reached;
 use serde::Deserialize;
-use tracing::warn;
+use tracing::{Instrument as _, Span, error, info_span, warn};
 
+use super::bodies::{Bodies, answer_in};
 use super::tls::Peer;
 use crate::index::{Cluster, Index};
 use crate::leadership::Leadership;
@@ -29,8 +30,8 @@ use crate::wire::{BindResult, BodyError, FilterArgs, FilterResult};
 /// Where AWS' extension serves its calls; manifests in the field name it.
 pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
 
-/// Longest body, in bytes: 5,000 full nodes are some 100 MB.
-const BODY_LIMIT: usize = 256 << 20;
+/// What metrics call the result of a call that could not be answered.
+const FAILED: &str = "failed";
 
 /// So long a watch may be disconnected before this replica is not ready: what it knows is old by then, while another one may know more.
 const SILENT: Duration = Duration::from_secs(30);
@@ -43,17 +44,27 @@ pub(crate) struct Shared {
     pub(crate) binder: Binder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) leadership: Arc<Leadership>,
+    pub(crate) bodies: Bodies,
 }
 
-/// The extender's routes. `certificate_required`: the verbs need a client certificate.
+/// An answer, and what metrics call it.
+type Answer = (Response, &'static str);
+
+/// The extender's routes. `certificate_required`: the verbs need a client certificate; if they do not, the log says so.
 pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
     let mut verbs = Router::new()
-        .route("/filter", post(filter))
-        .route("/prioritize", post(prioritize))
-        .route("/preempt", post(preempt))
-        .route("/bind", post(bind));
+        .route("/filter", verb(Verb::Filter))
+        .route("/prioritize", verb(Verb::Prioritize))
+        .route("/preempt", verb(Verb::Preempt))
+        .route("/bind", verb(Verb::Bind));
+    shared.metrics.verbs_are_open(!certificate_required);
     if certificate_required {
         verbs = verbs.route_layer(from_fn(require_certificate));
+    } else {
+        warn!(
+            "the verbs are open: every pod that reaches the port may have pods placed; ask for certificates (--client-ca, \
+             deploy/https-extender-patch.yml) or keep others away (deploy/k8s-neuron-scheduler-networkpolicy.yml)"
+        );
     }
     verbs
         .clone()
@@ -61,7 +72,6 @@ pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(prometheus))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(shared)
 }
 
@@ -107,112 +117,163 @@ async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {
     runtime::metrics::answer(shared.metrics.text(now))
 }
 
-async fn filter(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
-    let call = shared.metrics.call(Verb::Filter);
-    let body = received("filter", body);
-    let (answer, result) = match &body {
-        Ok(body) => match parse::<FilterArgs<'_>>("filter", body) {
-            Ok(args) => {
-                let has_pod = args.pod.is_some();
-                let answer = shared.filter.filter(args).await;
-                let result = match &answer {
-                    _ if !has_pod => "failed",
-                    answer if !answer.error.is_empty() => "unknown",
-                    answer if answer.fitting() == 0 => "refused",
-                    _ => "fits",
-                };
-                (answer, result)
-            }
-            Err(error) => (FilterResult::failure(error), "failed"),
-        },
-        Err(error) => (FilterResult::failure(error), "failed"),
-    };
-    // The answer borrows from the body, so it is written before that goes.
-    let answer = Json(answer).into_response();
-    call.ended(result);
-    answer
+fn verb(verb: Verb) -> MethodRouter<Shared> {
+    post(move |State(shared): State<Shared>, request: Request| async move {
+        let client = request.extensions().get::<Peer>().and_then(|peer| peer.name.clone());
+        let span = client.map_or_else(Span::none, |client| info_span!("call", client = &*client));
+        call(verb, &shared, request).instrument(span).await
+    })
 }
 
-/// kube-scheduler reads the scores from a bare array, in which there is no place for an error: it logs the status, and goes on
-/// without them.
-async fn prioritize(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
-    let call = shared.metrics.call(Verb::Prioritize);
-    let answer = received("prioritize", body);
-    let answer = answer.as_ref().map_err(ToString::to_string).and_then(|body| {
-        let args = parse("prioritize", body).map_err(|error| error.to_string())?;
-        verbs::prioritize(&shared.cluster, args).map_err(|error| error.to_string())
-    });
-    let answer = match answer {
-        Ok(scores) => Json(scores).into_response(),
-        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
-    };
-    call.ended(outcome(&answer));
-    answer
-}
-
-/// As [`prioritize`]: without an answer kube-scheduler ends nobody, and tries again.
-async fn preempt(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
-    let call = shared.metrics.call(Verb::Preempt);
-    let body = received("preempt", body);
-    let failed = |status: StatusCode, error: String| (status, error).into_response();
-    let args = body.as_ref().map_err(ToString::to_string);
-    let args = args.and_then(|body| parse("preempt", body).map_err(|error| error.to_string()));
-    let answer = match args {
-        Err(error) => failed(StatusCode::BAD_REQUEST, error),
-        Ok(args) => match verbs::preempt(&shared.cluster, args).await {
-            Ok(answer) => Json(answer).into_response(),
-            Err(error @ PreemptError::Body(_)) => failed(StatusCode::BAD_REQUEST, error.to_string()),
-            Err(error @ PreemptError::Indeterminate(_)) => {
-                failed(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-            }
-        },
-    };
-    call.ended(outcome(&answer));
-    answer
-}
-
-/// What metrics call an answer that has no other results.
-fn outcome(answer: &Response) -> &'static str {
-    if answer.status().is_success() { "answered" } else { "failed" }
-}
-
-async fn bind(State(shared): State<Shared>, body: Result<Bytes, BytesRejection>) -> Response {
-    let call = shared.metrics.call(Verb::Bind);
-    let mut is_misdirected = false;
-    let (error, result) = match received("bind", body).and_then(|body| parse("bind", &body)) {
-        Ok(args) => match shared.binder.bind(args).await {
-            Ok(bound) => (String::new(), bound.name()),
-            Err(error) => {
-                is_misdirected = matches!(error, BindError::NotLeading(_));
-                (error.to_string(), error.name())
-            }
-        },
-        Err(error) => (error.to_string(), "failed"),
+/// Receives a call's body and answers it.
+async fn call(verb: Verb, shared: &Shared, request: Request) -> Response {
+    let received = shared.bodies.receive(verb, request.into_body()).await;
+    let call = shared.metrics.call(verb);
+    let (answer, result) = match received {
+        Ok(received) => {
+            let (answer, result) = caught(verb, answer(verb, shared, &received.bytes)).await;
+            (answer_in(received.place, answer), result)
+        }
+        Err(error) => not_answered(verb, error),
     };
     call.ended(result);
+    answer
+}
+
+/// What the future answers, or, if it panics, that it did: kube-scheduler is told, and the extender goes on.
+async fn caught(verb: Verb, answer: impl Future<Output = Answer>) -> Answer {
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| {
+        reached("extender: a call panicked");
+        // The text of the panic stands before it on stderr.
+        error!(verb = verb.name(), "a call panicked; please report it with the lines before this one");
+        let error = format!("the Neuron scheduler failed at this /{}; its log says where", verb.name());
+        (failure(verb, StatusCode::INTERNAL_SERVER_ERROR, error), "panicked")
+    })
+}
+
+async fn answer(verb: Verb, shared: &Shared, body: &[u8]) -> Answer {
+    match verb {
+        Verb::Filter => filter(shared, body).await,
+        Verb::Prioritize => prioritize(shared, body),
+        Verb::Preempt => preempt(shared, body).await,
+        Verb::Bind => bind(shared, body).await,
+    }
+}
+
+async fn filter(shared: &Shared, body: &[u8]) -> Answer {
+    let args = match parse::<FilterArgs<'_>>(Verb::Filter, body) {
+        Ok(args) => args,
+        Err(error) => return not_answered(Verb::Filter, error),
+    };
+    let has_pod = args.pod.is_some();
+    let answer = shared.filter.filter(args).await;
+    let result = match &answer {
+        _ if !has_pod => FAILED,
+        answer if !answer.error.is_empty() => "unknown",
+        answer if answer.fitting() == 0 => "refused",
+        _ => "fits",
+    };
+    (Json(answer).into_response(), result)
+}
+
+fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
+    let scores = parse(Verb::Prioritize, body).and_then(|args| verbs::prioritize(&shared.cluster, args));
+    match scores {
+        Ok(scores) => (Json(scores).into_response(), "answered"),
+        Err(error) => failed(Verb::Prioritize, &error),
+    }
+}
+
+async fn preempt(shared: &Shared, body: &[u8]) -> Answer {
+    let args = match parse(Verb::Preempt, body) {
+        Ok(args) => args,
+        Err(error) => return not_answered(Verb::Preempt, error),
+    };
+    match verbs::preempt(&shared.cluster, args).await {
+        Ok(answer) => (Json(answer).into_response(), "answered"),
+        Err(PreemptError::Body(error)) => failed(Verb::Preempt, &error),
+        Err(PreemptError::Indeterminate(error)) => {
+            (failure(Verb::Preempt, StatusCode::SERVICE_UNAVAILABLE, error.to_string()), FAILED)
+        }
+    }
+}
+
+async fn bind(shared: &Shared, body: &[u8]) -> Answer {
+    let args = match parse(Verb::Bind, body) {
+        Ok(args) => args,
+        Err(error) => return not_answered(Verb::Bind, error),
+    };
+    let bound = shared.binder.bind(args).await;
+    let is_misdirected = matches!(bound, Err(BindError::NotLeading(_)));
+    let (error, result) = match bound {
+        Ok(bound) => (String::new(), bound.name()),
+        Err(error) => (error.to_string(), error.name()),
+    };
     let mut answer = Json(BindResult { error }).into_response();
     if is_misdirected {
-        // kube-scheduler's next connection goes to the leader.
+        // kube-scheduler's next connection goes to the leader. HTTP/2 has no such header, and hyper leaves it out there.
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    answer
+    (answer, result)
 }
 
-fn received(verb: &'static str, body: Result<Bytes, BytesRejection>) -> Result<Bytes, BodyError> {
-    body.map_err(|rejection| {
-        reached("extender: call not received");
-        logged(BodyError::NotReceived { verb, reason: rejection.body_text() })
-    })
-}
-
-fn parse<'a, T: Deserialize<'a>>(verb: &'static str, body: &'a [u8]) -> Result<T, BodyError> {
+fn parse<'a, T: Deserialize<'a>>(verb: Verb, body: &'a [u8]) -> Result<T, BodyError> {
     serde_json::from_slice(body).map_err(|source| {
         reached("extender: call not understood");
-        logged(BodyError::NotUnderstood { verb, source })
+        BodyError::NotUnderstood { verb: verb.name(), source }
     })
 }
 
-fn logged(error: BodyError) -> BodyError {
+/// The answer to a body that could not be had or read, which the log tells, too.
+fn not_answered(verb: Verb, error: BodyError) -> Answer {
     warn!(reason = error.to_string(), "call not answered");
-    error
+    failed(verb, &error)
+}
+
+fn failed(verb: Verb, error: &BodyError) -> Answer {
+    let status = match error {
+        BodyError::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    (failure(verb, status, error.to_string()), FAILED)
+}
+
+/// An error in the form that the verb has. kube-scheduler reads scores from a bare array and victims from a map, in which there is
+/// no place for one: it logs the status and does without scores, or ends nobody and tries again.
+fn failure(verb: Verb, status: StatusCode, error: String) -> Response {
+    match verb {
+        Verb::Filter => Json(FilterResult::failure(error)).into_response(),
+        Verb::Prioritize | Verb::Preempt => (status, error).into_response(),
+        Verb::Bind => Json(BindResult { error }).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(
+        Verb::Filter,
+        200,
+        "{\"Nodes\":null,\"NodeNames\":null,\"FailedNodes\":{},\
+        \"FailedAndUnresolvableNodes\":{},\"Error\":\"the Neuron scheduler failed at this /filter; its log says where\"}"
+    )]
+    #[case(Verb::Prioritize, 500, "the Neuron scheduler failed at this /prioritize; its log says where")]
+    #[case(Verb::Preempt, 500, "the Neuron scheduler failed at this /preempt; its log says where")]
+    #[case(Verb::Bind, 200, "{\"Error\":\"the Neuron scheduler failed at this /bind; its log says where\"}")]
+    #[tokio::test]
+    async fn a_panic_is_an_error_in_the_form_of_the_verb(
+        #[case] verb: Verb,
+        #[case] status: u16,
+        #[case] expected: &str,
+    ) {
+        let (answer, result) = caught(verb, async { panic!("as a test wants") }).await;
+        assert_eq!((answer.status().as_u16(), result), (status, "panicked"));
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(text, expected.as_bytes());
+    }
 }

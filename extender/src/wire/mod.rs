@@ -9,6 +9,7 @@ mod node;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use neuron_core::claim::Claim;
 use neuron_core::pod::{ExtendedResourceClaimStatus, PodSpec};
@@ -270,7 +271,20 @@ pub(crate) struct BindResult {
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Longer than allowed, or cut off on the way.
+    /// Longer than any that the call can need.
+    #[error("the body of /{verb} is longer than {limit} KiB; send no more nodes or pods in one call")]
+    TooLong {
+        verb: &'static str,
+        /// In KiB.
+        limit: usize,
+    },
+    /// Not all of it came in time.
+    #[error("the body of /{verb} was not received within {limit:?}; send it at once")]
+    TooSlow { verb: &'static str, limit: Duration },
+    /// Others had all the room.
+    #[error("there was no room for the body of /{verb} for {waited:?}, for other calls' bodies; try again")]
+    NoRoom { verb: &'static str, waited: Duration },
+    /// Cut off on the way.
     #[error("the body of /{verb} could not be received: {reason}")]
     NotReceived {
         verb: &'static str,

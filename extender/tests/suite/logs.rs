@@ -1,7 +1,7 @@
 //! What the extender logs: fields, not sentences to be taken apart, and nothing twice about a pod that waits.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::{Policy, rules};
@@ -16,6 +16,13 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(crate) fn start() -> (Log, tracing::subscriber::DefaultGuard) {
+        // With one subscriber alone tracing asks the thread that is first to come to a line whether anybody wants it, for all
+        // threads: a test that keeps no log would keep the line from the one that does.
+        static SECOND: OnceLock<tracing::Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| {
+            let nobody = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(io::sink);
+            nobody.finish().into()
+        });
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::INFO)

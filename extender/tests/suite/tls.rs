@@ -28,7 +28,7 @@ use crate::support::World;
 
 /// A CA that signs for servers and clients.
 pub(crate) struct Ca {
-    pem: String,
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -60,12 +60,18 @@ impl Ca {
         Pair { certificate, key: key.serialize_pem() }
     }
 
-    fn server(&self) -> Pair {
+    pub(crate) fn server(&self) -> Pair {
         self.sign(names(), ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     fn client(&self) -> Pair {
-        self.sign(CertificateParams::new([]).unwrap(), ExtendedKeyUsagePurpose::ClientAuth)
+        self.client_named("my-scheduler")
+    }
+
+    pub(crate) fn client_named(&self, name: &str) -> Pair {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 }
 
@@ -74,12 +80,12 @@ fn names() -> CertificateParams {
 }
 
 /// A folder as a mounted Secret is one: `..data` leads to the contents of the day.
-struct Secret {
+pub(crate) struct Secret {
     folder: TempDir,
 }
 
 impl Secret {
-    fn new(pair: &Pair, client_ca: Option<&Ca>) -> Secret {
+    pub(crate) fn new(pair: &Pair, client_ca: Option<&Ca>) -> Secret {
         let secret = Secret { folder: tempfile::tempdir().unwrap() };
         secret.write("first", pair, client_ca);
         symlink("first", secret.path("..data")).unwrap();
@@ -117,7 +123,7 @@ impl Secret {
 }
 
 /// An extender over HTTPS that is ready; it needs client certificates if told a CA for them.
-async fn world(secret: &Secret, server_ca: &Ca, with_client_ca: bool) -> World {
+pub(crate) async fn world(secret: &Secret, server_ca: &Ca, with_client_ca: bool) -> World {
     let config = Config { tls: Some(secret.files(with_client_ca)), ..Config::default() };
     World::secured(config, Some(&server_ca.pem), &[("n1", "inf2.24xlarge")]).await
 }
@@ -128,7 +134,7 @@ fn client(world: &World, server_ca: &Ca, identity: Option<&Pair>) -> Client {
     http_client(world.address(), Some(&server_ca.pem), folder.as_ref().map(|secret| secret.folder.path()))
 }
 
-fn question() -> String {
+pub(crate) fn question() -> String {
     json!({"Pod": {"spec": {"containers": []}}, "Nodes": null, "NodeNames": ["n1"]}).to_string()
 }
 

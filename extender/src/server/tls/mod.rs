@@ -10,6 +10,7 @@
 //! Keys and nonces are the one thing that is not drawn by the [`System`]: ring draws them, and takes them from nobody.
 
 mod accept;
+mod common_name;
 mod error;
 mod live;
 
@@ -31,6 +32,9 @@ use rustls::{CertificateError, RootCertStore, ServerConfig};
 pub(crate) use self::accept::{Peer, prepare};
 use self::error::TlsError;
 pub(crate) use self::live::{LiveTls, ServedTls};
+
+/// What a client says in its handshake that speaks HTTP/2 (RFC 9113, 3.2).
+const HTTP2: &[u8] = b"h2";
 
 /// Where the files of HTTPS are, all PEM. They may be replaced at any time, such as by a mounted Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,8 +105,8 @@ impl TlsFiles {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        // The same as without TLS.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // The first that the client has, too.
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
 

@@ -1,0 +1,78 @@
+//! Callers that are no scheduler, or a broken one.
+
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use testkit_support::within;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::logs::Log;
+use crate::support::World;
+use crate::tls::{Ca, Secret, world as secured};
+
+/// Opens a connection and sends a call's head; its body would have this length.
+async fn announce(world: &World, path: &str, length: usize) -> TcpStream {
+    let address = world.address().trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+fn error(answer: &str) -> String {
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    answer["Error"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_binding_that_is_longer_than_any_is_refused() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let pod = world.pod("one", "neuron", 1).await;
+    let args = json!({
+        "PodName": "one", "PodNamespace": "default", "PodUID": pod.uid().unwrap(), "Node": "n1",
+        "Filler": "x".repeat(300 << 10),
+    });
+    let expected = "the body of /bind is longer than 64 KiB; send no more nodes or pods in one call";
+    assert_eq!(error(&world.post("/bind", args).await), expected);
+    assert_eq!(world.placed("one").await, (None, None));
+    assert_eq!(world.bind(&pod, "n1").await, "");
+}
+
+#[tokio::test]
+async fn bodies_that_never_come_hold_up_neither_bind_nor_probes() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let pod = world.pod("one", "neuron", 1).await;
+    let _held = announce(&world, "/filter", 256 << 20).await;
+    let mut refused = announce(&world, "/preempt", 128 << 20).await;
+    let expected = "there was no room for the body of /filter for 3s, for other calls' bodies; try again";
+    assert_eq!(world.filter(&pod, &["n1"]).await["Error"], expected);
+    let mut answer = String::new();
+    within("an answer", refused.read_to_string(&mut answer)).await.unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains("the body of /preempt for 3s"),
+        "{answer}"
+    );
+    assert_eq!(world.get("/healthz").await.0, 200);
+    assert_eq!(world.bind(&pod, "n1").await, "");
+}
+
+#[tokio::test]
+async fn verbs_that_are_open_are_told_of() {
+    let (log, _guard) = Log::start();
+    let open = "neuron_extender_verbs_open";
+    let shown = async |world: &World| {
+        let (_, text) = world.get("/metrics").await;
+        text.lines().find(|line| line.starts_with(open)).unwrap().to_owned()
+    };
+    let servers = Ca::new("servers");
+    let closed = Secret::new(&servers.server(), Some(&Ca::new("clients")));
+    assert_eq!(shown(&secured(&closed, &servers, true).await).await, format!("{open} 0"));
+    assert_eq!(log.lines("the verbs are open"), [""; 0]);
+    assert_eq!(shown(&secured(&closed, &servers, false).await).await, format!("{open} 1"));
+    assert_eq!(shown(&World::with_nodes(&[]).await).await, format!("{open} 1"));
+    let lines = log.lines("the verbs are open");
+    assert_eq!(lines.len(), 2, "once each: {lines:?}");
+    let ways_out =
+        ["--client-ca", "deploy/https-extender-patch.yml", "deploy/k8s-neuron-scheduler-networkpolicy.yml"];
+    assert!(lines[0].starts_with("WARN") && ways_out.iter().all(|way| lines[0].contains(way)), "{lines:?}");
+}
