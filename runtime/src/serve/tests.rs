@@ -164,9 +164,11 @@ async fn a_connection_that_is_not_prepared_is_closed_and_others_go_on() {
     assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it was closed at the end");
 }
 
+type Call = Box<dyn FnMut(&str) -> BoxFuture<'static, String>>;
+
 /// A client with one connection: calls a path, and waits for the connection's end.
 struct Caller {
-    call: Box<dyn FnMut(&str) -> BoxFuture<'static, String>>,
+    call: Call,
     closed: crate::system::Task<()>,
 }
 
