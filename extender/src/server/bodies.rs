@@ -182,6 +182,7 @@ mod tests {
     use futures::stream::{self, StreamExt as _};
     use http_body_util::BodyExt as _;
     use rstest::rstest;
+    use runtime::System;
     use tokio::time::{Instant, sleep};
 
     use super::*;
@@ -260,7 +261,8 @@ mod tests {
         let large: Vec<_> = (0..2)
             .map(|_| {
                 let bodies = bodies.clone();
-                tokio::spawn(async move { error(&bodies, Verb::Filter, announced(100_000_000)).await })
+                System::real()
+                    .spawn(async move { error(&bodies, Verb::Filter, announced(100_000_000)).await })
             })
             .collect();
         tokio::task::yield_now().await;

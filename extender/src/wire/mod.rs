@@ -4,6 +4,7 @@
 //! third-party callers send lower case, so both are read; exactly the Go names are answered. Nodes and their names are
 //! never copied: they are read where they stand in the body, and the answer borrows them from there.
 
+mod bounded;
 mod node;
 
 use std::borrow::Cow;
@@ -28,7 +29,8 @@ pub(crate) struct FilterArgs<'a> {
     #[serde(borrow, rename = "Nodes", alias = "nodes")]
     pub(crate) nodes: Option<NodeList<'a>>,
     /// Node names, sent by schedulers with `nodeCacheCapable: true`.
-    #[serde(borrow, rename = "NodeNames", alias = "nodeNames", alias = "nodenames")]
+    #[serde(borrow, default, deserialize_with = "bounded::list")]
+    #[serde(rename = "NodeNames", alias = "nodeNames", alias = "nodenames")]
     pub(crate) node_names: Option<Vec<NodeName<'a>>>,
 }
 
@@ -110,7 +112,7 @@ impl fmt::Display for PodMetadata {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct NodeList<'a> {
     /// Go sends `null` for none.
-    #[serde(borrow, alias = "Items")]
+    #[serde(borrow, default, deserialize_with = "bounded::list", alias = "Items")]
     pub(crate) items: Option<Vec<RawNode<'a>>>,
 }
 
@@ -186,11 +188,12 @@ pub(crate) struct PreemptArgs<'a> {
     #[serde(rename = "Pod", alias = "pod")]
     pub(crate) pod: Option<PodToPlace>,
     /// By node, sent by schedulers with `nodeCacheCapable: false`.
-    #[serde(borrow, rename = "NodeNameToVictims", alias = "nodeNameToVictims", alias = "nodenametovictims")]
+    #[serde(borrow, default, deserialize_with = "bounded::map")]
+    #[serde(rename = "NodeNameToVictims", alias = "nodeNameToVictims", alias = "nodenametovictims")]
     pub(crate) victims: Option<BTreeMap<NodeName<'a>, Victims>>,
     /// By node, sent by schedulers with `nodeCacheCapable: true`.
+    #[serde(borrow, default, deserialize_with = "bounded::map")]
     #[serde(
-        borrow,
         rename = "NodeNameToMetaVictims",
         alias = "nodeNameToMetaVictims",
         alias = "nodenametometavictims"
