@@ -40,6 +40,12 @@ pub(crate) struct EventSizes {
 }
 
 impl EventSizes {
+    /// They are these now.
+    fn of(&self, unsettled: &Unsettled, outbox: &Outbox) {
+        self.sent.store(outbox.told(), Ordering::Relaxed);
+        self.waiting.store(unsettled.len() + outbox.retries.len(), Ordering::Relaxed);
+    }
+
     /// Events that were sent.
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
@@ -72,6 +78,8 @@ pub(crate) async fn explain(
                 () = leadership.leads_at_last() => cluster.write(Index::explain_all),
                 () = cluster.changed() => {
                     let _told_by_another = cluster.write(Index::take_unexplained);
+                    outbox.end(&cluster);
+                    sizes.of(&unsettled, &outbox);
                     continue;
                 }
             }
@@ -121,7 +129,6 @@ pub(crate) async fn explain(
             }
         }
         outbox.end(&cluster);
-        sizes.sent.store(outbox.told(), Ordering::Relaxed);
-        sizes.waiting.store(unsettled.len() + outbox.retries.len(), Ordering::Relaxed);
+        sizes.of(&unsettled, &outbox);
     }
 }

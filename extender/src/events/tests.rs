@@ -26,6 +26,7 @@ struct World {
     leadership: Arc<Leadership>,
     cluster: Arc<Cluster>,
     sent: Arc<Mutex<Vec<(u64, String, String)>>>,
+    sizes: Arc<EventSizes>,
 }
 
 /// Pods that kube-scheduler found no node for. Their UIDs are their names.
@@ -68,7 +69,8 @@ impl World {
         let cluster = Arc::new(Cluster::new(index));
         // Whoever waits for the lists is told.
         cluster.write(|_| ());
-        World { cluster, leadership: Arc::new(Leadership::alone()), sent: Arc::default() }
+        let leadership = Arc::new(Leadership::alone());
+        World { cluster, leadership, sent: Arc::default(), sizes: Arc::default() }
     }
 
     /// Explains for so many seconds; `then` is done at each event.
@@ -87,7 +89,7 @@ impl World {
             }
         });
         let client = Client::new(service, "default");
-        let sizes = Arc::<EventSizes>::default();
+        let sizes = self.sizes.clone();
         let delay = Duration::from_secs(10);
         let (cluster, leadership) = (self.cluster.clone(), self.leadership.clone());
         let explaining = explain(System::real(), client, cluster, leadership, delay, sizes);
@@ -154,6 +156,24 @@ async fn only_the_leader_tells_and_then_everything_that_is_so() {
     };
     tokio::join!(world.explain_for(60, |_, _| {}), becomes_leader);
     assert_eq!(world.notes(), [SEVEN]);
+}
+
+/// Seed 91017.
+#[tokio::test(start_paused = true)]
+async fn a_deposed_leader_forgets_what_it_told_pods_that_are_gone() {
+    let mut world = World::new(1, vec![waiting("one", 7), waiting("other", 7)]);
+    world.leadership = Arc::new(Leadership::elected());
+    world.leadership.lead_for(Duration::from_secs(30));
+    let is_deposed = async {
+        sleep(Duration::from_secs(60)).await;
+        assert!(!world.leadership.leads());
+        for (pod, left) in [("one", 1), ("other", 0)] {
+            gone(&world.cluster, pod);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(world.sizes.sent(), left, "{pod} is gone");
+        }
+    };
+    tokio::join!(world.explain_for(120, |_, _| {}), is_deposed);
 }
 
 #[tokio::test(start_paused = true)]
