@@ -27,6 +27,7 @@ pub const PLANTED: &[Planted] = &[
     planted("deletion-not-seen", "liveness", "a pod that has ended holds its devices until the next list"),
     planted("terminating-is-free", "placement", "the devices of a pod count as free while its containers have their grace"),
     planted("init-containers-left-out", "placement", "what only an init container was given counts as free"),
+    planted("lease-margin-not-looked-at", "placement", "an extender that has been deposed sends the Binding that it was about to send"),
     planted("conflict-is-success", "liveness", "kube-scheduler is told that a pod is bound that met a conflict"),
     planted("policy-not-followed", "placement", "linked devices are given that are no documented set"),
     planted("explains-without-end", "quiet", "an event is sent again and again"),
