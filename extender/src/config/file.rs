@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, Command};
 
 /// Flags that mean nothing in the file.
 const NOT_IN_THE_FILE: [&str; 3] = ["config", "help", "version"];
@@ -16,8 +16,8 @@ const NOT_IN_THE_FILE: [&str; 3] = ["config", "help", "version"];
 /// A configuration file.
 pub(super) struct ConfigFile {
     path: PathBuf,
-    /// The entries that neither the command line nor the environment replaces: by flag, the value as written, and the word it makes.
-    entries: BTreeMap<String, (String, Option<OsString>)>,
+    /// The values that neither the command line nor the environment replaces, as written, by flag.
+    entries: BTreeMap<String, String>,
 }
 
 impl ConfigFile {
@@ -43,8 +43,7 @@ impl ConfigFile {
             };
             let source = given.value_source(argument.get_id().as_str());
             if !matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable)) {
-                let word = word(argument, &key, &value);
-                entries.insert(key, (value, word));
+                entries.insert(key, value);
             }
         }
         Ok(Some(Self { path: path.clone(), entries }))
@@ -53,7 +52,7 @@ impl ConfigFile {
     /// The words with the file's before them, behind the program's name.
     pub(super) fn before(&self, words: Vec<OsString>) -> Vec<OsString> {
         let mut words = words.into_iter();
-        let ours = self.entries.values().filter_map(|(_, word)| word.clone());
+        let ours = self.entries.iter().map(|(flag, value)| format!("--{flag}={value}").into());
         words.next().into_iter().chain(ours).chain(words).collect()
     }
 
@@ -65,9 +64,9 @@ impl ConfigFile {
     /// The error with the file and the key in it, where it is about a value of the file.
     pub(super) fn named_in(&self, error: clap::Error, command: &mut Command) -> clap::Error {
         let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
-        // It is shown as in the help: `--policy <POLICY>`.
-        let key = argument.trim_start_matches("--").split(' ').next().unwrap_or_default();
-        let Some((value, _)) = self.entries.get(key) else { return error };
+        // It is shown as in the help: `--policy <POLICY>`, `--leader-elect[=<true|false>]`.
+        let key = argument.trim_start_matches("--").split([' ', '[']).next().unwrap_or_default();
+        let Some(value) = self.entries.get(key) else { return error };
         let reason = match (error.source(), error.get(ContextKind::ValidValue)) {
             (Some(source), _) => source.to_string(),
             (None, Some(ContextValue::Strings(possible))) => format!("possible are {}", possible.join(", ")),
@@ -85,15 +84,6 @@ fn possible(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(is_possible)
 }
 
-/// The word of a command line that says the same as the entry; none for a switch that is off.
-fn word(argument: &Arg, key: &str, value: &str) -> Option<OsString> {
-    match (argument.get_action(), value) {
-        (ArgAction::SetTrue, "false") => None,
-        (ArgAction::SetTrue, "true") => Some(format!("--{key}").into()),
-        _ => Some(format!("--{key}={value}").into()),
-    }
-}
-
 /// # Errors
 /// Why not.
 #[allow(
@@ -105,17 +95,4 @@ fn read(path: &Path) -> Result<BTreeMap<String, String>, String> {
     // YAML 1.2 has JSON in it.
     serde_saphyr::from_str(&text)
         .map_err(|error| format!("is no YAML or JSON object of flags and their values: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_switch_is_on_or_off() {
-        let switch = Arg::new("switch").long("switch").action(ArgAction::SetTrue);
-        assert_eq!(word(&switch, "switch", "true"), Some("--switch".into()));
-        assert_eq!(word(&switch, "switch", "false"), None);
-        assert_eq!(word(&switch, "switch", "maybe"), Some("--switch=maybe".into()), "clap refuses it");
-    }
 }

@@ -57,9 +57,9 @@ impl EventSizes {
     }
 }
 
-/// Sends events until the future is dropped, while this extender leads. Those about a node's holders are sent once they have held for `event_delay`;
-/// what could not be sent is tried again after as long, and ever later. One is sent before the next is made, so that many that
-/// wait take no memory.
+/// Sends events until the future is dropped, while this extender leads. Those about a node's holders are sent once they have held
+/// for `event_delay`; what could not be sent is tried again after as long, and ever later. One is sent before the next is made, so
+/// that many that wait take no memory.
 pub(crate) async fn explain(
     system: System,
     client: Client,

@@ -18,6 +18,8 @@ use tracing::{info, warn};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before it is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time between two looks at whether it is still so: a removal that was given up may be carried out late, and people edit labels.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// The label of this replica's pod.
 #[derive(Clone, Debug)]
@@ -30,6 +32,14 @@ impl LeaderLabel {
     /// That of the pod in this namespace.
     pub(crate) fn new(client: Client, namespace: &str, pod: String) -> Self {
         Self { pods: Api::namespaced(client, namespace), pod }
+    }
+
+    /// Sees to it that this pod has it, and no other, until the future is dropped.
+    pub(super) async fn keep(&self) {
+        loop {
+            self.take().await;
+            sleep(LOOK).await;
+        }
     }
 
     /// This pod has it, and no other, once this returns. Tries until it is so.
@@ -47,7 +57,6 @@ impl LeaderLabel {
             }
             sleep(RETRY).await;
         }
-        info!(pod = self.pod, "the leader's label is put");
     }
 
     /// Removes it from this pod, if that can be done at once: the next leader does it, too.
@@ -61,11 +70,17 @@ impl LeaderLabel {
     async fn try_take(&self) -> Result<(), String> {
         let labelled = ListParams::default().labels(&format!("{LEADER_LABEL}=true"));
         let labelled = answered(self.pods.list(&labelled)).await?;
-        for other in labelled.items.iter().map(ResourceExt::name_any).filter(|name| *name != self.pod) {
+        let (ours, others): (Vec<_>, Vec<_>) =
+            labelled.items.iter().map(ResourceExt::name_any).partition(|name| *name == self.pod);
+        for other in others {
             reached("extender: leader's label removed from another pod");
             self.set(&other, Value::Null).await?;
         }
-        self.set(&self.pod, "true".into()).await
+        if ours.is_empty() {
+            self.set(&self.pod, "true".into()).await?;
+            info!(pod = self.pod, "the leader's label is put");
+        }
+        Ok(())
     }
 
     async fn set(&self, pod: &str, value: Value) -> Result<(), String> {

@@ -76,7 +76,7 @@ pub(crate) enum NotLeading {
     /// Another one does, or nobody.
     #[error(
         "this replica of the Neuron scheduler does not place pods, {} does; kube-scheduler tries again",
-        .leader.as_deref().unwrap_or("no other yet")
+        .leader.as_deref().unwrap_or("the one that holds their Lease")
     )]
     Standby {
         /// Who holds the Lease.

@@ -27,10 +27,10 @@ impl Tenure {
             let tenure = self.leadership.begins().await;
             let office = async {
                 self.take_over(tenure).await;
-                if let Some(label) = &self.label {
-                    label.take().await;
+                match &self.label {
+                    Some(label) => label.keep().await,
+                    None => std::future::pending().await,
                 }
-                std::future::pending::<()>().await;
             };
             tokio::select! {
                 biased;

@@ -12,7 +12,7 @@ use neuron_core::names::LEADER_LABEL;
 use rstest::rstest;
 use runtime::System;
 use serde_json::json;
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
 use super::*;
 
@@ -150,4 +150,24 @@ async fn the_leader_has_the_label_and_nobody_else() {
     assert!(!labelled("a").await && labelled("b").await, "the one before may be stopped");
     label("b").drop_soon().await;
     assert!(!labelled("b").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_label_somebody_removes_puts_it_again() {
+    let api = ApiServer::new(Clock::new());
+    let pods: Api<Pod> = Api::namespaced(api.client(), "kube-system");
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let label = LeaderLabel::new(api.client(), "kube-system", "a".to_owned());
+    let removed = async {
+        sleep(Duration::from_secs(10)).await;
+        label.drop_soon().await;
+        sleep(Duration::from_secs(30)).await;
+    };
+    tokio::select! {
+        biased;
+        () = label.keep() => unreachable!("it has no end"),
+        () = removed => {}
+    }
+    assert!(pods.get("a").await.unwrap().labels().contains_key(LEADER_LABEL), "nobody would find the leader");
 }

@@ -56,6 +56,15 @@ impl Replicas {
         Replicas { api, client }
     }
 
+    /// Two replicas of which the first leads.
+    async fn two(&self) -> [Replica; 2] {
+        let a = self.start("a");
+        self.bound_by(&a, "p0").await;
+        let b = self.start("b");
+        self.is_selected("a").await;
+        [a, b]
+    }
+
     fn start(&self, pod: &str) -> Replica {
         let machine = Machine::new(DAY, &[]);
         let election = LeaderElection {
@@ -122,10 +131,7 @@ impl Replicas {
 fn the_other_one_takes_over_when_the_leader_dies() {
     run(async {
         let replicas = Replicas::new(4).await;
-        let a = replicas.start("a");
-        replicas.bound_by(&a, "p0").await;
-        let b = replicas.start("b");
-        replicas.is_selected("a").await;
+        let [a, b] = replicas.two().await;
         let told = replicas.bind(&b, "p1").await;
         assert!(told.contains("does not place pods, a_"), "{told}");
         assert!(call(&b.machine, "GET", "/readyz", "").await.starts_with("HTTP/1.1 200"), "it is ready");
@@ -144,10 +150,7 @@ fn the_other_one_takes_over_when_the_leader_dies() {
 fn a_leader_that_stops_hands_over_at_once() {
     run(async {
         let replicas = Replicas::new(4).await;
-        let a = replicas.start("a");
-        replicas.bound_by(&a, "p0").await;
-        let b = replicas.start("b");
-        replicas.is_selected("a").await;
+        let [a, b] = replicas.two().await;
         a.shutdown.cancel();
         assert!(matches!(a.serving.await, Ok(Ok(())) | Err(TaskEnded::Aborted)));
         let took = replicas.bound_by(&b, "p1").await;

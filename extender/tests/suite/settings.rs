@@ -73,6 +73,10 @@ fn an_election_needs_the_pod_that_takes_part() {
             .leader_election
             .is_none()
     );
+    let (_file, path) = file("leader-elect: maybe\n");
+    let error = read(&["--config", &path]).err().unwrap().to_string();
+    let named = format!("leader-elect: maybe in the configuration file {path}: ");
+    assert!(error.contains(&named), "{error}");
     let error = read(&["--leader-elect-lease-duration", "1500ms"]).err().unwrap().to_string();
     assert!(error.contains("whole seconds"), "{error}");
 }

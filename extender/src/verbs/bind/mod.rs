@@ -170,7 +170,10 @@ impl Binder {
         let held = Held::reserve(self, &found.pod, &mut binding)?;
         let carried_out = self.carry_out(&binding, write_until, until).await;
         match &carried_out {
-            Ok(()) => held.bound(),
+            Ok(()) => {
+                self.admitted.forget(&binding.uid);
+                held.bound();
+            }
             // Planted: the devices of a pod that may be bound are given to the next one.
             #[cfg(planted)]
             Err(BindError::OutcomeUnknown { .. }) if runtime::is_planted("unclear-binding-releases") => {
