@@ -148,6 +148,7 @@ impl Server {
             let Ok(prepared) = prepared else { return };
             let close = async move {
                 tokio::select! {
+                    biased;
                     () = shutdown.cancelled() => {}
                     () = change(replaced) => {}
                 }

@@ -47,7 +47,9 @@ impl Changes {
                 Some(open) => open,
                 None => {
                     source.gap.open();
-                    self.open.insert(Open::begin(source, &self.version).await?)
+                    let open = Open::begin(source, &self.version).await?;
+                    source.gap.heard();
+                    self.open.insert(open)
                 }
             };
             let frame = if source.gap.is_open() {
@@ -69,6 +71,7 @@ impl Changes {
                 self.open = None;
                 continue;
             };
+            source.gap.heard();
             let (event, version) = match source.encoding.event(frame).map_err(CallError::from)? {
                 WatchEvent::Applied(object, version) => (Some(Event::Apply(object)), version),
                 WatchEvent::Deleted(object, version) => (Some(Event::Delete(object)), version),

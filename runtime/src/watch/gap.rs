@@ -1,7 +1,9 @@
-//! A [`Gap`] is open from the end of one watch until the next has told what happened since. Opened and closed by the watch, asked by
-//! whoever decides by what it has told.
+//! A [`Gap`] is open from the end of one watch until the next has told what happened since, and says when the API server was last heard.
+//! Opened and closed by the watch, asked by whoever decides by what it has told.
 
 use std::sync::{Arc, Mutex, PoisonError};
+
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -13,6 +15,8 @@ pub struct Gap(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     opened: Mutex<Option<Instant>>,
+    /// When the API server last sent anything on the watch, or a page of its list.
+    heard: Mutex<Option<Instant>>,
     /// Not a `tokio::sync::watch`, which wakes its waiters in a random order.
     closed: Notify,
 }
@@ -40,6 +44,18 @@ impl Gap {
     /// Since when something may have happened that is not told yet; none where everything is.
     pub fn since(&self) -> Option<Instant> {
         self.opened(|opened| *opened)
+    }
+
+    /// The API server has sent a page, an event or a bookmark, or has begun a watch.
+    pub(super) fn heard(&self) {
+        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// How long the API server has sent nothing, not even a bookmark; none before the first page of the first list. A watch is begun anew
+    /// at least once a minute, so more than that is silence.
+    pub fn silent_for(&self) -> Option<Duration> {
+        let heard = *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.map(|heard| heard.elapsed())
     }
 
     /// Waits until it is closed.

@@ -392,3 +392,39 @@ async fn who_waits_for_a_gap_is_woken_when_it_closes() {
     tokio::join!(gap.closed(), gap.closed(), closes);
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_is_a_sign_of_life_too() {
+    // A list, and a watch that tells of nothing but a bookmark, after thirty seconds.
+    let bookmark = stream::once(async {
+        sleep(Duration::from_secs(30)).await;
+        Ok::<_, io::Error>(InJson.frame("BOOKMARK", "", "6"))
+    });
+    let watch = Body::from_stream(bookmark.chain(stream::pending()));
+    let answers = [InJson.page(&["n1"], "5", ""), watch];
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let answer = answers.lock().unwrap().pop_front();
+        async move {
+            match answer {
+                Some(answer) => Ok::<_, tower::BoxError>(Response::new(answer)),
+                None => std::future::pending().await,
+            }
+        }
+    });
+    let gap = Gap::default();
+    assert_eq!(gap.silent_for(), None);
+    let (client, nodes) = (Client::new(service, "default"), Collection::of::<Node>());
+    let mut stream = watch_with_gap::<Node, _>(&System::real(), client, nodes, Json, gap.clone());
+    let silent_at = async {
+        let mut silent = Vec::new();
+        for seconds in [20, 20] {
+            sleep(Duration::from_secs(seconds)).await;
+            silent.push(gap.silent_for().unwrap().as_secs());
+        }
+        silent
+    };
+    let follow = async { while stream.next().await.is_some() {} };
+    let silent = tokio::select! { silent = silent_at => silent, () = follow => unreachable!() };
+    assert_eq!(silent, [20, 10]);
+}
