@@ -8,12 +8,34 @@ use std::cell::Cell;
 /// (`tests/suite/placement/budget.rs`).
 pub(super) const MOVES: u32 = 200_000;
 
+/// What the searches about one pod took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchCost {
+    /// Moves that were tried. One takes some 100 ns.
+    pub moves: u32,
+    /// Searches that were given up at their limit.
+    pub given_up: u32,
+}
+
 /// Moves that are left.
 #[derive(Debug)]
 pub(super) struct Budget {
     moves: u32,
     /// None once a search has been given up.
     left: Cell<Option<u32>>,
+}
+
+impl SearchCost {
+    /// The budget for the next of several searches: what all of them may take together, and one at most, in moves.
+    pub(super) fn next(self, all: u32, one: u32) -> Budget {
+        Budget::of(one.min(all.saturating_sub(self.moves)))
+    }
+
+    /// A search has ended.
+    pub(super) fn add(&mut self, budget: &Budget) {
+        self.moves += budget.used();
+        self.given_up += u32::from(budget.is_spent());
+    }
 }
 
 impl Budget {

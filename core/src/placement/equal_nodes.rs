@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::budget::{Budget, MOVES};
+use super::budget::{Budget, MOVES, SearchCost};
 use super::diagnose::WhenEmpty;
 use super::problem::KubeletsChoice;
 use super::{Refusal, any_free_for_one, is_possible};
@@ -25,8 +25,8 @@ pub struct EqualNodes<'r> {
     /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers.
     topologies: Vec<(Arc<Topology>, WhenEmpty)>,
     answers: FxHashMap<Equal, Result<(), Refusal>>,
-    /// Of [`MOVES_OF_CALL`].
-    moves_left: u32,
+    /// So far, of [`MOVES_OF_CALL`].
+    cost: SearchCost,
 }
 
 /// All of a node that decides the answer.
@@ -41,12 +41,17 @@ pub(super) struct Equal {
 impl<'r> EqualNodes<'r> {
     /// Nothing is known yet.
     pub fn new(request: &'r PodRequest) -> Self {
-        Self { request, topologies: Vec::new(), answers: FxHashMap::default(), moves_left: MOVES_OF_CALL }
+        Self { request, topologies: Vec::new(), answers: FxHashMap::default(), cost: SearchCost::default() }
     }
 
     /// What the pod requests.
     pub fn request(&self) -> &'r PodRequest {
         self.request
+    }
+
+    /// What searching for it took so far.
+    pub fn cost(&self) -> SearchCost {
+        self.cost
     }
 
     /// What [`fits`](super::fits) answers about a node with this occupancy.
@@ -66,14 +71,14 @@ impl<'r> EqualNodes<'r> {
         if !matches!(when_empty, WhenEmpty::Fits) {
             return Err(when_empty.diagnose(request, occupancy, &Budget::of_question()));
         }
-        let left = &mut self.moves_left;
+        let cost = &mut self.cost;
         let answer = || {
-            let budget = Budget::of(MOVES.min(*left));
+            let budget = cost.next(MOVES_OF_CALL, MOVES);
             let answer = match is_possible(request, occupancy, KubeletsChoice::Any, &budget) {
                 true => Ok(()),
                 false => Err(when_empty.diagnose(request, occupancy, &budget)),
             };
-            *left -= budget.used();
+            cost.add(&budget);
             answer
         };
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
@@ -83,9 +88,9 @@ impl<'r> EqualNodes<'r> {
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
         let known = self.topologies.iter().position(|(known, _)| Arc::ptr_eq(known, topology));
         known.unwrap_or_else(|| {
-            let budget = Budget::of(MOVES.min(self.moves_left));
+            let budget = self.cost.next(MOVES_OF_CALL, MOVES);
             self.topologies.push((Arc::clone(topology), WhenEmpty::of(self.request, topology, &budget)));
-            self.moves_left -= budget.used();
+            self.cost.add(&budget);
             self.topologies.len() - 1
         })
     }
@@ -111,13 +116,16 @@ mod tests {
             node.hold((0..8).filter(|core| bits >> core & 1 == 1).collect());
             node
         });
-        let mut equal_nodes = EqualNodes { moves_left: 500, ..EqualNodes::new(&request) };
+        let cost = SearchCost { moves: MOVES_OF_CALL - 500, given_up: 0 };
+        let mut equal_nodes = EqualNodes { cost, ..EqualNodes::new(&request) };
         let answers: Vec<_> = nodes.clone().map(|node| equal_nodes.fits(&node)).collect();
         let decided = answers.iter().take_while(|answer| answer.is_ok()).count();
         assert!((10..190).contains(&decided), "{decided}");
         let given_up = Err(Refusal::NotDecided { containers: 2 });
         assert!(answers[decided..].iter().all(|answer| *answer == given_up), "{answers:?}");
         assert_eq!(equal_nodes.fits(&nodes.clone().next().unwrap()), Ok(()), "what was found stays");
+        let given_up = u32::try_from(200 - decided).unwrap();
+        assert_eq!(equal_nodes.cost(), SearchCost { moves: MOVES_OF_CALL, given_up });
         let mut all = EqualNodes::new(&request);
         assert!(nodes.clone().all(|node| all.fits(&node).is_ok()));
     }

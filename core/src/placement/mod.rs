@@ -16,6 +16,7 @@ mod rank;
 mod refusal;
 mod turn;
 
+pub use self::budget::SearchCost;
 pub use self::equal_nodes::EqualNodes;
 pub use self::keys::Keys;
 pub use self::rank::{Rank, Ranks};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::budget::Budget;
+use super::budget::{Budget, SearchCost};
 use super::depth_first;
 use super::equal_nodes::Equal;
 use super::keys::Scorer;
@@ -34,13 +34,19 @@ pub struct Ranks<'r> {
     request: &'r PodRequest,
     topologies: Vec<Arc<Topology>>,
     known: FxHashMap<Equal, Option<Rank>>,
-    moves_left: u32,
+    /// So far, of [`MOVES_OF_CALL`].
+    cost: SearchCost,
 }
 
 impl<'r> Ranks<'r> {
     /// Nothing is known yet.
     pub fn new(request: &'r PodRequest) -> Self {
-        Self { request, topologies: Vec::new(), known: FxHashMap::default(), moves_left: MOVES_OF_CALL }
+        Self { request, topologies: Vec::new(), known: FxHashMap::default(), cost: SearchCost::default() }
+    }
+
+    /// What searching for it took so far.
+    pub fn cost(&self) -> SearchCost {
+        self.cost
     }
 
     /// The rank of a node with this occupancy; none where the pod does not fit, this was not found out in time, or the pod requests
@@ -51,11 +57,11 @@ impl<'r> Ranks<'r> {
         }
         let topology = self.index(occupancy.topology());
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
-        let (request, left) = (self.request, &mut self.moves_left);
+        let (request, cost) = (self.request, &mut self.cost);
         let rank = || {
-            let budget = Budget::of(MOVES_OF_NODE.min(*left));
+            let budget = cost.next(MOVES_OF_CALL, MOVES_OF_NODE);
             let rank = rank(request, occupancy, &budget);
-            *left -= budget.used();
+            cost.add(&budget);
             rank
         };
         self.known.entry(equal).or_insert_with(rank).clone()

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{Refusal, fits, place};
+use neuron_core::placement::{EqualNodes, Ranks, Refusal, SearchCost, fits, place};
 use neuron_core::request::PodRequest;
 use neuron_core::topology::{Policy, Topology};
 use proptest::prelude::*;
 
 use super::support::{Role, cores, devices, node_at, pod};
+
+/// Moves of one question (`MOVES`).
+const MOVES: u32 = 200_000;
+
+/// Moves in which a machine is ranked (`MOVES_OF_NODE`).
+const MOVES_OF_RANK: u32 = 20_000;
 
 /// One core handed down to an app, sixteen apps of three cores, and two cores for which nothing is left that is linked.
 fn hostile() -> PodRequest {
@@ -36,9 +42,25 @@ fn a_pod_that_would_be_searched_for_for_minutes_is_refused_as_not_decided() {
     }
 }
 
+#[test]
+fn what_an_empty_machine_does_not_decide_is_searched_for_once_for_all_of_its_type() {
+    let empty = node_at("trn2.48xlarge", 2, Policy::Documented, "", "");
+    let mut held = empty.clone();
+    held.hold(CoreSet::single(0));
+    let request = hostile();
+    let mut equal_nodes = EqualNodes::new(&request);
+    for node in [&empty, &held, &empty] {
+        assert_eq!(equal_nodes.fits(node), Err(Refusal::NotDecided { containers: 19 }));
+    }
+    assert_eq!(equal_nodes.cost(), SearchCost { moves: MOVES, given_up: 1 });
+}
+
 /// Any node under policy `documented`, held in part by whole devices and by single cores, with devices that are unhealthy.
 fn node() -> impl Strategy<Value = Occupancy> {
-    let types: Vec<String> = Catalog::embedded().types().iter().map(|model| model.name.clone()).collect();
+    node_of(Catalog::embedded().types().iter().map(|model| model.name.clone()).collect())
+}
+
+fn node_of(types: Vec<String>) -> impl Strategy<Value = Occupancy> {
     let bits = (any::<u128>(), any::<u128>(), any::<u64>(), any::<u64>());
     let parts = (prop::sample::select(types), 1u8..=2, bits, 0u8..3);
     parts.prop_filter_map("no such LNC", |(name, lnc, (some, others, broken, fewer), density)| {
@@ -50,6 +72,83 @@ fn node() -> impl Strategy<Value = Occupancy> {
         node.set_unhealthy(DeviceSet::from_bits(broken & fewer).intersection(node.topology().all_devices()));
         Some(node)
     })
+}
+
+/// A role, devices and cores.
+type Requested = (Role, u32, u32);
+
+fn role() -> impl Strategy<Value = Role> {
+    prop::sample::select(vec![Role::Init, Role::Sidecar, Role::App, Role::App])
+}
+
+/// Containers that ask for anything small, in any roles.
+fn any_containers() -> impl Strategy<Value = Vec<Requested>> {
+    let amount = prop_oneof![
+        6 => (Just(0u32), 1u32..6),
+        2 => (1u32..3, Just(0u32)),
+        1 => (1u32..3, 1u32..4),
+        1 => prop::sample::select(vec![(4, 0), (8, 0), (0, 8), (0, 9), (0, 16)]),
+    ];
+    let container = (role(), amount).prop_map(|(role, (devices, cores))| (role, devices, cores));
+    prop::collection::vec(container, 5..=128)
+}
+
+/// Containers that together ask for about as many cores as a machine has, most of them equally many, which no device's cores divide into:
+/// what is left over is to be found by trying.
+fn nearly_all_cores() -> impl Strategy<Value = Vec<Requested>> {
+    let odd = prop::collection::vec((role(), Just(0u32), 1u32..5), 2..8);
+    (2u32..6, 8u32..=128, odd).prop_map(|(each, of_all, mut containers)| {
+        let taken: u32 = containers.iter().map(|(_, _, cores)| cores).sum();
+        let equal = (of_all.saturating_sub(taken) / each).clamp(3, 120) as usize;
+        containers.extend(vec![cores(each); equal]);
+        containers
+    })
+}
+
+/// Asks about a node whether the pod fits, and how well.
+fn assert_bounded(node: &Occupancy, mut containers: Vec<Requested>) -> Result<(), TestCaseError> {
+    // kubelet starts app containers last.
+    containers.sort_by_key(|(role, ..)| *role == Role::App);
+    prop_assert!((5..=128).contains(&containers.len()));
+    let request = pod(&containers);
+
+    let mut equal_nodes = EqualNodes::new(&request);
+    let answer = equal_nodes.fits(node);
+    let SearchCost { moves, given_up } = equal_nodes.cost();
+    // What an empty machine of the type answers is one question, what this one answers another.
+    prop_assert!(moves <= 2 * MOVES, "{moves} moves");
+    let is_decided = !matches!(answer, Err(Refusal::NotDecided { .. }));
+    prop_assert!(is_decided || given_up > 0, "{answer:?} though nothing was given up");
+    prop_assert_eq!(equal_nodes.fits(node), answer.clone());
+    prop_assert_eq!(
+        equal_nodes.cost(),
+        SearchCost { moves, given_up },
+        "an equal node is searched for again"
+    );
+
+    let mut ranks = Ranks::new(&request);
+    let rank = ranks.rank(node);
+    prop_assert!(ranks.cost().moves <= MOVES_OF_RANK, "{:?}", ranks.cost());
+    prop_assert!(rank.is_none() || answer.is_ok() || given_up > 0, "a rank for what is refused: {answer:?}");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..crate::config() })]
+
+    #[test]
+    fn many_containers_cost_no_more_moves_than_a_question_may(node in node(), containers in any_containers()) {
+        assert_bounded(&node, containers)?;
+    }
+
+    /// Devices of eight cores, or four, into which most counts do not divide.
+    #[test]
+    fn containers_that_fill_a_machine_cost_no_more_moves_than_a_question_may(
+        node in node_of(vec!["trn2.48xlarge".to_owned(), "trn2.3xlarge".to_owned(), "inf1.24xlarge".to_owned()]),
+        containers in nearly_all_cores(),
+    ) {
+        assert_bounded(&node, containers)?;
+    }
 }
 
 proptest! {

@@ -4,6 +4,7 @@ mod budget;
 mod equal_nodes;
 mod examples;
 mod hand_down;
+mod init_matrix;
 mod oracle;
 mod outcomes;
 mod placed_records;
