@@ -35,6 +35,8 @@ mod config;
 mod events;
 mod index;
 mod leadership;
+#[doc(hidden)]
+pub mod measured;
 mod metrics;
 mod probe;
 mod protobuf;

@@ -34,10 +34,10 @@ pub struct Sizes {
 }
 
 /// A look into a running extender: put it into its [`crate::Config`] and keep a clone. Nothing is counted until somebody looks.
-/// Clones look into the same extender, the one that was started last with any of them.
+/// Clones look into the same extender: of those that were started with any of them and still run, the one that was started last.
 #[derive(Clone, Default)]
 pub struct Probe {
-    look: Arc<Mutex<Option<Weak<Look>>>>,
+    looks: Arc<Mutex<Vec<Weak<Look>>>>,
 }
 
 type Look = dyn Fn() -> Sizes + Send + Sync;
@@ -51,19 +51,21 @@ impl Probe {
     /// How much the extender remembers now; `None` while it does not run.
     pub fn sizes(&self) -> Option<Sizes> {
         // Looking takes locks of its own, so this one is let go first.
-        let look = self.lock().as_ref().and_then(Weak::upgrade)?;
+        let look = self.lock().iter().rev().find_map(Weak::upgrade)?;
         Some(look())
     }
 
     /// Has it look this way until what is returned is dropped.
     pub(crate) fn looks_by(&self, look: impl Fn() -> Sizes + Send + Sync + 'static) -> Arc<Look> {
         let look: Arc<Look> = Arc::new(look);
-        *self.lock() = Some(Arc::downgrade(&look));
+        let mut looks = self.lock();
+        looks.retain(|look| look.strong_count() > 0);
+        looks.push(Arc::downgrade(&look));
         look
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Weak<Look>>> {
-        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Look>>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

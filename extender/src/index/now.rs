@@ -1,21 +1,42 @@
 //! What `/metrics` shows of the index. Asked by the routes.
 
-use super::{Index, NodeView};
-use crate::metrics::{NodeNow, Now};
+use runtime::Gap;
 
-impl Index {
+use super::{Cluster, Index, NodeView, Watched};
+use crate::metrics::{NodeNow, Now, WatchNow};
+
+impl Cluster {
     /// What is known now.
     pub(crate) fn now(&self) -> Now {
-        let unknown = self.views().filter_map(NodeView::settled).map(|settled| settled.unknown.len());
-        let tells = |watched: &super::Watched| watched.is_listed && watched.disconnected.is_none();
-        Now {
+        let watch = |name, watched: &Watched, gap: &Gap| WatchNow {
+            name,
+            is_connected: watched.is_listed && watched.disconnected.is_none(),
+            silent_for: gap.silent_for(),
+        };
+        self.read(|index| Now {
+            watches: vec![
+                watch("pods", &index.pod_watch, &self.pod_gap),
+                watch("nodes", &index.node_watch, &self.node_gap),
+            ],
+            ..index.now()
+        })
+    }
+}
+
+impl Index {
+    fn now(&self) -> Now {
+        let mut now = Now {
             nodes: self.views().filter_map(NodeView::now).collect(),
             reservations: self.overlay.len(),
             waiting: self.pending.len(),
-            unknown_holders: unknown.sum(),
-            leads: true,
-            watches: vec![("pods", tells(&self.pod_watch)), ("nodes", tells(&self.node_watch))],
+            ..Now::default()
+        };
+        for settled in self.views().filter_map(NodeView::settled) {
+            now.unknown_holders += settled.unknown.len();
+            now.ignored_records += settled.ignored.len();
+            now.shared += settled.shared.len();
         }
+        now
     }
 }
 

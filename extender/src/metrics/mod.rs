@@ -7,6 +7,7 @@ mod now;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use neuron_core::placement::SearchCost;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 
 use self::labels::{OfPart, OfReason, OfVerb, OfVerbResult};
 use self::now::Shown;
-pub(crate) use self::now::{NodeNow, Now};
+pub(crate) use self::now::{NodeNow, Now, WatchNow};
 
 /// What every name begins with.
 const PREFIX: &str = "neuron_extender";
@@ -49,6 +50,8 @@ pub(crate) struct Metrics {
     in_flight: Family<OfVerb, Gauge>,
     bind_parts: Seconds<OfPart>,
     refusals: Family<OfReason, Counter>,
+    search_moves: Family<OfVerb, Counter>,
+    searches_given_up: Family<OfVerb, Counter>,
     verbs_open: Gauge,
     now: Arc<Shown>,
     /// Of two that ask at one time each sees what was looked up for it.
@@ -85,6 +88,17 @@ impl Default for Metrics {
             "Calls of filter after which no node took the pod, by what nodes said",
             Clone::clone(&refusals),
         );
+        let (search_moves, searches_given_up) = (Family::default(), Family::default());
+        registry.register(
+            "search_moves",
+            "Moves that searches for placements tried",
+            Clone::clone(&search_moves),
+        );
+        registry.register(
+            "searches_given_up",
+            "Searches for placements that were given up at their limit",
+            Clone::clone(&searches_given_up),
+        );
         let verbs_open = Gauge::default();
         registry.register(
             "verbs_open",
@@ -92,7 +106,18 @@ impl Default for Metrics {
             verbs_open.clone(),
         );
         registry.register_collector(Box::new(Arc::clone(&now)));
-        Self { registry, verbs, in_flight, bind_parts, refusals, verbs_open, now, asked: Mutex::default() }
+        Self {
+            registry,
+            verbs,
+            in_flight,
+            bind_parts,
+            refusals,
+            search_moves,
+            searches_given_up,
+            verbs_open,
+            now,
+            asked: Mutex::default(),
+        }
     }
 }
 
@@ -118,6 +143,13 @@ impl Metrics {
         for reason in reasons {
             self.refusals.get_or_create(&OfReason { reason }).inc();
         }
+    }
+
+    /// A call has searched for placements on its nodes.
+    pub(crate) fn searched(&self, verb: Verb, cost: SearchCost) {
+        let labels = OfVerb { verb: verb.name() };
+        self.search_moves.get_or_create(&labels).inc_by(cost.moves.into());
+        self.searches_given_up.get_or_create(&labels).inc_by(cost.given_up.into());
     }
 
     /// Whether the verbs may be called without a certificate.
@@ -200,7 +232,9 @@ mod tests {
         metrics.call(Verb::Bind).ended("bound");
         metrics.bind_part(BindPart::Binding, Duration::ZERO);
         metrics.refused(["not_linked"].into_iter());
-        let now = Now { nodes: vec![node(1)], watches: vec![("pods", true)], ..Now::default() };
+        metrics.searched(Verb::Filter, SearchCost::default());
+        let watch = WatchNow { name: "pods", is_connected: true, silent_for: None };
+        let now = Now { nodes: vec![node(1)], watches: vec![watch], ..Now::default() };
         assert_eq!(shown(&metrics.text(now)), documented());
     }
 

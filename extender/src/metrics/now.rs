@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 
 /// What the extender knows at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,10 +21,25 @@ pub(crate) struct Now {
     pub(crate) waiting: usize,
     /// Pods that hold nobody knows what.
     pub(crate) unknown_holders: usize,
-    /// What is watched, and whether the watch tells what happens.
-    pub(crate) watches: Vec<(&'static str, bool)>,
+    /// Pods whose records do not count: the node's report or an older record says otherwise, or they are not readable.
+    pub(crate) ignored_records: usize,
+    /// Pods that the node's report gives cores of another pod.
+    pub(crate) shared: usize,
+    /// What is watched.
+    pub(crate) watches: Vec<WatchNow>,
     /// Whether this replica leads.
     pub(crate) leads: bool,
+}
+
+/// A watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WatchNow {
+    /// What is watched.
+    pub(crate) name: &'static str,
+    /// Whether it tells what happens.
+    pub(crate) is_connected: bool,
+    /// How long the API server has sent nothing; none where it never has.
+    pub(crate) silent_for: Option<Duration>,
 }
 
 /// A node's hardware: free, held, unhealthy.
@@ -85,6 +102,11 @@ impl Collector for Shown {
             let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(whole(count)).encode(gauge)?;
         }
+        let help = "Bound pods whose record and node report do not agree.";
+        let mut gauges = encoder.encode_descriptor("drifted_pods", help, None, MetricType::Gauge)?;
+        for (kind, count) in [("ignored_record", now.ignored_records), ("shared_devices", now.shared)] {
+            ConstGauge::new(whole(count)).encode(gauges.encode_family(&[("kind", kind)])?)?;
+        }
         let leader = encoder.encode_descriptor(
             "leader",
             "Whether this replica places pods.",
@@ -94,11 +116,23 @@ impl Collector for Shown {
         ConstGauge::new(i64::from(now.leads)).encode(leader)?;
         let help = "Whether a watch tells what happens.";
         let mut gauges = encoder.encode_descriptor("watch_connected", help, None, MetricType::Gauge)?;
-        for (watch, is_connected) in &now.watches {
-            ConstGauge::new(i64::from(*is_connected)).encode(gauges.encode_family(&[("watch", *watch)])?)?;
+        for watch in &now.watches {
+            ConstGauge::new(i64::from(watch.is_connected))
+                .encode(gauges.encode_family(&[of_watch(watch)])?)?;
+        }
+        let help = "Time since the API server sent anything on the watch.";
+        let unit = Some(&Unit::Seconds);
+        let mut gauges = encoder.encode_descriptor("watch_age", help, unit, MetricType::Gauge)?;
+        for watch in &now.watches {
+            let age = watch.silent_for.map_or(f64::NAN, |silent_for| silent_for.as_secs_f64());
+            ConstGauge::new(age).encode(gauges.encode_family(&[of_watch(watch)])?)?;
         }
         Ok(())
     }
+}
+
+fn of_watch(watch: &WatchNow) -> (&'static str, &'static str) {
+    ("watch", watch.name)
 }
 
 fn of_node(node: &NodeNow) -> (&'static str, &str) {

@@ -112,7 +112,7 @@ fn longest_silence(index: &Index) -> Option<(&'static str, Duration)> {
 }
 
 async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {
-    let mut now = shared.cluster.read(Index::now);
+    let mut now = shared.cluster.now();
     now.leads = shared.leadership.leads();
     runtime::metrics::answer(shared.metrics.text(now))
 }
@@ -177,7 +177,8 @@ async fn filter(shared: &Shared, body: &[u8]) -> Answer {
 }
 
 fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
-    let scores = parse(Verb::Prioritize, body).and_then(|args| verbs::prioritize(&shared.cluster, args));
+    let scores = parse(Verb::Prioritize, body)
+        .and_then(|args| verbs::prioritize(&shared.cluster, &shared.metrics, args));
     match scores {
         Ok(scores) => (Json(scores).into_response(), "answered"),
         Err(error) => failed(Verb::Prioritize, &error),
@@ -189,7 +190,7 @@ async fn preempt(shared: &Shared, body: &[u8]) -> Answer {
         Ok(args) => args,
         Err(error) => return not_answered(Verb::Preempt, error),
     };
-    match verbs::preempt(&shared.cluster, args).await {
+    match verbs::preempt(&shared.cluster, &shared.metrics, args).await {
         Ok(answer) => (Json(answer).into_response(), "answered"),
         Err(PreemptError::Body(error)) => failed(Verb::Preempt, &error),
         Err(PreemptError::Indeterminate(error)) => {

@@ -16,11 +16,21 @@ pub(crate) const ADMITTED_FOR: Duration = Duration::from_secs(600);
 /// Most pods that are remembered, of 4 bytes for each node that takes one: 20 MB where 5,000 nodes take every one.
 const MOST: usize = 1024;
 
+/// With fewer pods than this, those whose admissions have ended are not looked for.
+const FEW: usize = 64;
+
 /// What filter has admitted.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
+    pods: Mutex<Pods>,
+}
+
+#[derive(Debug, Default)]
+struct Pods {
     /// By the pod's UID.
-    by_pod: Mutex<BTreeMap<String, Admission>>,
+    by_uid: BTreeMap<String, Admission>,
+    /// Number of pods at which those go whose admissions have ended: most were bound or deleted by another extender's doing.
+    prune_at: usize,
 }
 
 #[derive(Debug)]
@@ -32,38 +42,39 @@ struct Admission {
 impl Admitted {
     /// Filter has said that these nodes take the pod, and no others.
     pub(super) fn admit(&self, uid: &str, nodes: Vec<NodeNumber>) {
-        let (mut by_pod, at) = (self.lock(), Instant::now());
-        if by_pod.len() >= MOST && !by_pod.contains_key(uid) {
-            by_pod.retain(|_, admission| admission.at.elapsed() < ADMITTED_FOR);
+        let Pods { by_uid, prune_at } = &mut *self.lock();
+        if by_uid.len() >= (*prune_at).clamp(FEW, MOST) && !by_uid.contains_key(uid) {
+            by_uid.retain(|_, admission| admission.at.elapsed() < ADMITTED_FOR);
+            *prune_at = by_uid.len() * 2;
             // A pod that is forgotten is asked about again.
-            let oldest = by_pod.iter().min_by_key(|(_, admission)| admission.at).map(|(uid, _)| uid.clone());
-            if let Some(oldest) = oldest.filter(|_| by_pod.len() >= MOST) {
+            let oldest = by_uid.iter().min_by_key(|(_, admission)| admission.at).map(|(uid, _)| uid.clone());
+            if let Some(oldest) = oldest.filter(|_| by_uid.len() >= MOST) {
                 reached("extender: oldest admission forgotten");
-                by_pod.remove(&oldest);
+                by_uid.remove(&oldest);
             }
         }
-        by_pod.insert(uid.to_owned(), Admission { at, nodes: nodes.into() });
+        by_uid.insert(uid.to_owned(), Admission { at: Instant::now(), nodes: nodes.into() });
     }
 
     /// No node takes the pod, or it is bound.
     pub(super) fn forget(&self, uid: &str) {
-        self.lock().remove(uid);
+        self.lock().by_uid.remove(uid);
     }
 
     /// Whether filter has said lately that the node takes the pod.
     pub(super) fn has(&self, uid: &str, node: NodeNumber) -> bool {
-        let by_pod = self.lock();
-        let admission = by_pod.get(uid).filter(|admission| admission.at.elapsed() < ADMITTED_FOR);
+        let pods = self.lock();
+        let admission = pods.by_uid.get(uid).filter(|admission| admission.at.elapsed() < ADMITTED_FOR);
         admission.is_some_and(|admission| admission.nodes.contains(&node))
     }
 
     /// How many pods are remembered.
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().by_uid.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Admission>> {
-        self.by_pod.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pods> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,6 +94,16 @@ mod tests {
         assert!(admitted.has("u", other) && !admitted.has("u", one), "the last answer counts");
         advance(ADMITTED_FOR).await;
         assert!(!admitted.has("u", other));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_whose_admissions_have_ended_do_not_pile_up() {
+        let (admitted, node) = (Admitted::default(), NodeNumber::from(1));
+        for number in 0..50 * FEW {
+            admitted.admit(&format!("u{number}"), vec![node]);
+            advance(ADMITTED_FOR / 10).await;
+        }
+        assert!(admitted.len() <= FEW, "{}", admitted.len());
     }
 
     #[tokio::test(start_paused = true)]

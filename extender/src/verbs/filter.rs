@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
 use neuron_core::claim::Claim;
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
@@ -10,14 +11,16 @@ use neuron_core::placement::EqualNodes;
 use neuron_core::request::RequestError;
 use runtime::reached;
 use serde_json::value::RawValue;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info_span};
 
+use super::MOVES_OF_TURN;
 use super::admitted::Admitted;
 use super::refusal_log::{Reasons, RefusalLog};
 use crate::classic_log;
 use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Verb};
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
 
 /// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, or for a node
@@ -58,21 +61,21 @@ impl Filter {
                 .inspect_err(|_| reached("extender: filter before the first lists"))?;
             // kube-scheduler may have seen meanwhile what the watch will tell, and would not ask again after a refusal.
             if self.cluster.is_between_watches() {
-                let answer = self.answer(&pod, nodes.clone(), node_names.clone(), AtGap::Waits);
+                let answer = self.answer(&pod, nodes.clone(), node_names.clone(), AtGap::Waits).await;
                 if !matches!(answer, Err(Indeterminate::BetweenWatches)) {
                     return answer;
                 }
                 reached("extender: refusal put off between two watches");
                 self.cluster.watches_again().await;
             }
-            self.answer(&pod, nodes, node_names, AtGap::Tells)
+            self.answer(&pod, nodes, node_names, AtGap::Tells).await
         };
         answer.instrument(span).await.unwrap_or_else(FilterResult::failure)
     }
 
     /// # Errors
     /// No node fits, but some may.
-    fn answer<'a>(
+    async fn answer<'a>(
         &self,
         pod: &PodToPlace,
         nodes: Option<NodeList<'a>>,
@@ -96,9 +99,17 @@ impl Filter {
             last_refusal: None,
         };
         let mut answer = FilterResult::default();
-        answer.nodes = nodes.map(|nodes| call.full_nodes(nodes, &mut answer));
-        answer.node_names = node_names.map(|names| call.names(names, &mut answer));
-        let Call { reasons, unknown, unclear, fitting: takers, .. } = call;
+        if let Some(nodes) = nodes {
+            answer.nodes = Some(call.full_nodes(nodes, &mut answer).await);
+        }
+        if let Some(mut names) = node_names {
+            call.remove_refused(&mut names, |name| name, &mut answer).await;
+            answer.node_names = Some(names);
+        }
+        let Call { reasons, unknown, unclear, fitting: takers, equal_nodes, .. } = call;
+        if let Ok(searched) = equal_nodes {
+            self.metrics.searched(Verb::Filter, searched.cost());
+        }
 
         let still_waits = |uid: &str| self.cluster.read(|index| matches!(index.pod(uid), Some((_, None))));
         let fitting = answer.fitting();
@@ -183,63 +194,83 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    fn full_nodes<'a>(&mut self, nodes: NodeList<'a>, answer: &mut FilterResult<'a>) -> FittingNodes<'a> {
+    async fn full_nodes<'a>(
+        &mut self,
+        nodes: NodeList<'a>,
+        answer: &mut FilterResult<'a>,
+    ) -> FittingNodes<'a> {
         let mut nodes = nodes.items.unwrap_or_default();
-        self.remove_refused(&mut nodes, |node| &node.name, answer);
+        self.remove_refused(&mut nodes, |node| &node.name, answer).await;
         let items: Vec<&RawValue> = nodes.into_iter().map(|node| node.json).collect();
         FittingNodes { items, ..FittingNodes::default() }
     }
 
-    fn names<'a>(
-        &mut self,
-        mut names: Vec<NodeName<'a>>,
-        answer: &mut FilterResult<'a>,
-    ) -> Vec<NodeName<'a>> {
-        self.remove_refused(&mut names, |name| name, answer);
-        names
-    }
-
-    /// Removes the nodes that cannot take the pod; why goes to `answer`.
-    fn remove_refused<'a, T>(
+    /// Removes the nodes that cannot take the pod; why goes to `answer`. Others get a turn where much has to be searched, and the index
+    /// is free meanwhile.
+    async fn remove_refused<'a, T>(
         &mut self,
         nodes: &mut Vec<T>,
         name: fn(&T) -> &NodeName<'a>,
         answer: &mut FilterResult<'a>,
     ) {
-        let (cluster, uid) = (self.cluster, self.uid);
-        cluster.read(|index| {
-            let now = Instant::now();
-            self.leases_by = index.leases_are_seen(now).then_some(now);
-            let reserved = index.reservations_of(uid);
-            nodes.retain(|node| {
-                let node = name(node);
-                let view = index.view(&node.0);
-                let reservation = reserved.and_then(|nodes| nodes.get(&*node.0));
-                let is_reserved = reservation
-                    .is_some_and(|reserved| view.is_some_and(|view| view.are_healthy(reserved.cores)));
-                let Err(refusal) = self.check(view, is_reserved) else {
+        let cluster = self.cluster;
+        let mut left = std::mem::take(nodes).into_iter();
+        while cluster.read(|index| self.take_turn(index, &mut left, nodes, name, answer)) {
+            yield_now().await;
+        }
+    }
+
+    /// Looks at nodes until none is left or a turn has been searched; those that take the pod go to `takers`. Whether some are left.
+    fn take_turn<'a, T>(
+        &mut self,
+        index: &Index,
+        left: &mut vec::IntoIter<T>,
+        takers: &mut Vec<T>,
+        name: fn(&T) -> &NodeName<'a>,
+        answer: &mut FilterResult<'a>,
+    ) -> bool {
+        let now = Instant::now();
+        self.leases_by = index.leases_are_seen(now).then_some(now);
+        let reserved = index.reservations_of(self.uid);
+        let moves = |call: &Self| call.equal_nodes.as_ref().map_or(0, |searched| searched.cost().moves);
+        let end = moves(self).saturating_add(MOVES_OF_TURN);
+        for taker in left.by_ref() {
+            let node = name(&taker);
+            let view = index.view(&node.0);
+            let reservation = reserved.and_then(|nodes| nodes.get(&*node.0));
+            let is_reserved =
+                reservation.is_some_and(|reserved| view.is_some_and(|view| view.are_healthy(reserved.cores)));
+            match self.check(view, is_reserved) {
+                Ok(()) => {
                     self.fitting.extend(view.map(|view| view.number));
-                    return true;
-                };
-                #[cfg(planted)]
-                let refusal = refusal.as_planted();
-                let reason = self.text(&refusal);
-                refusal.count();
-                self.reasons.add(&refusal, &reason);
-                match refusal {
-                    NodeRefusal::UnclearReservation { .. } => self.unclear.push(reason.clone()),
-                    _ if refusal.is_indeterminate() => self.unknown.push(format!("{node}: {reason}")),
-                    _ => {}
+                    takers.push(taker);
                 }
-                let failed = if refusal.is_permanent() {
-                    &mut answer.failed_and_unresolvable_nodes
-                } else {
-                    &mut answer.failed_nodes
-                };
-                failed.insert(node.clone(), reason);
-                false
-            });
-        });
+                Err(refusal) => self.refuse(node, refusal, answer),
+            }
+            if moves(self) >= end {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn refuse<'a>(&mut self, node: &NodeName<'a>, refusal: NodeRefusal, answer: &mut FilterResult<'a>) {
+        #[cfg(planted)]
+        let refusal = refusal.as_planted();
+        let reason = self.text(&refusal);
+        refusal.count();
+        self.reasons.add(&refusal, &reason);
+        match refusal {
+            NodeRefusal::UnclearReservation { .. } => self.unclear.push(reason.clone()),
+            _ if refusal.is_indeterminate() => self.unknown.push(format!("{node}: {reason}")),
+            _ => {}
+        }
+        let failed = if refusal.is_permanent() {
+            &mut answer.failed_and_unresolvable_nodes
+        } else {
+            &mut answer.failed_nodes
+        };
+        failed.insert(node.clone(), reason);
     }
 
     fn text(&mut self, refusal: &NodeRefusal) -> String {
@@ -294,3 +325,5 @@ impl Call<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns;

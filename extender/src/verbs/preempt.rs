@@ -5,15 +5,19 @@
 //! priority are added, as few as help. Their PodDisruptionBudgets are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use neuron_core::placement::EqualNodes;
+use neuron_core::device_model::DeviceModels;
+use neuron_core::placement::{EqualNodes, SearchCost};
+use neuron_core::request::PodRequest;
 use runtime::reached;
+use tokio::task::yield_now;
 use tokio::time::Instant;
-use tracing::{debug, info_span};
+use tracing::{Instrument as _, debug, info_span};
 
+use super::MOVES_OF_TURN;
 use crate::index::{Cluster, Indeterminate, Index};
-use crate::wire::{BodyError, MetaPod, MetaVictims, NodeName, PreemptArgs, PreemptResult};
+use crate::metrics::{Metrics, Verb};
+use crate::wire::{BodyError, MetaPod, MetaVictims, NodeName, PodToPlace, PreemptArgs, PreemptResult};
 
 /// Why nothing is answered: the answer has no place for an error.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +35,8 @@ pub(crate) enum PreemptError {
 /// # Errors
 /// The call names no pod, or it is not known what pods hold.
 pub(crate) async fn preempt<'a>(
-    cluster: &Arc<Cluster>,
+    cluster: &Cluster,
+    metrics: &Metrics,
     args: PreemptArgs<'a>,
 ) -> Result<PreemptResult<'a>, PreemptError> {
     let PreemptArgs { pod, victims, meta_victims } = args;
@@ -49,34 +54,64 @@ pub(crate) async fn preempt<'a>(
         return Ok(PreemptResult { meta_victims: named });
     }
     let span = info_span!("preempt", pod = pod.metadata.to_string());
-    let _entered = span.enter();
-    let (asked, priority) = (named.len(), pod.spec.priority.unwrap_or_default());
-    let kept: BTreeMap<NodeName<'a>, MetaVictims> = cluster.read(|index| {
+    let asked = named.len();
+    let kept = with_victims(cluster, &pod, &request, named);
+    async {
+        let (kept, cost) = kept.await?;
+        metrics.searched(Verb::Preempt, cost);
+        debug!(asked, nodes = kept.len(), "nodes take the pod once victims are gone");
+        if kept.len() < asked {
+            reached("extender: preemption would not help on a node");
+        }
+        Ok(PreemptResult { meta_victims: kept })
+    }
+    .instrument(span)
+    .await
+}
+
+/// The nodes on which the pod fits once their victims are gone, with those that have to be added, and what the search took. Others get a
+/// turn where much has to be searched.
+async fn with_victims<'a>(
+    cluster: &Cluster,
+    pod: &PodToPlace,
+    request: &PodRequest,
+    named: BTreeMap<NodeName<'a>, MetaVictims>,
+) -> Result<(BTreeMap<NodeName<'a>, MetaVictims>, SearchCost), Indeterminate> {
+    let mut equal_nodes = EqualNodes::new(request);
+    let priority = pod.spec.priority.unwrap_or_default();
+    let (mut left, mut kept) = (named.into_iter(), BTreeMap::new());
+    let mut take_turn = |index: &Index| {
         if index.is_disconnected() {
             return Err(Indeterminate::Disconnected);
         }
         // A text that names no model has no node.
-        let Ok(models) = index.device_models(pod.metadata.device_model()) else { return Ok(BTreeMap::new()) };
-        let mut equal_nodes = EqualNodes::new(&request);
-        let now = Instant::now();
-        let is_wanted = |node: &str| {
-            index.view(node).is_some_and(|view| {
-                let is_of = |models| view.is_of(models).is_ok();
-                let lives = !index.leases_are_seen(now) || view.has_a_living_plugin(now).is_ok();
-                lives && models.as_ref().is_none_or(is_of)
-            })
-        };
-        let with_all = |(node, victims): (NodeName<'a>, MetaVictims)| {
-            let victims = enough(index, &node.0, priority, victims, &mut equal_nodes)?;
-            Some((node, victims))
-        };
-        Ok(named.into_iter().filter(|(node, _)| is_wanted(&node.0)).filter_map(with_all).collect())
-    })?;
-    debug!(asked, nodes = kept.len(), "nodes take the pod once victims are gone");
-    if kept.len() < asked {
-        reached("extender: preemption would not help on a node");
+        let Ok(models) = index.device_models(pod.metadata.device_model()) else { return Ok(false) };
+        let end = equal_nodes.cost().moves.saturating_add(MOVES_OF_TURN);
+        for (node, victims) in left.by_ref() {
+            if is_wanted(index, &node.0, models.as_ref())
+                && let Some(victims) = enough(index, &node.0, priority, victims, &mut equal_nodes)
+            {
+                kept.insert(node, victims);
+            }
+            if equal_nodes.cost().moves >= end {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    while cluster.read(&mut take_turn)? {
+        yield_now().await;
     }
-    Ok(PreemptResult { meta_victims: kept })
+    Ok((kept, equal_nodes.cost()))
+}
+
+/// Whether the node is of a model that the pod's author wants, and its plugin lives.
+fn is_wanted(index: &Index, node: &str, models: Option<&DeviceModels>) -> bool {
+    let now = Instant::now();
+    index.view(node).is_some_and(|view| {
+        let lives = !index.leases_are_seen(now) || view.has_a_living_plugin(now).is_ok();
+        lives && models.is_none_or(|models| view.is_of(models).is_ok())
+    })
 }
 
 /// The victims, and as few others of lower priority as have to go for the pod to fit; none if it does not fit without all of them.

@@ -2,13 +2,13 @@
 //! nothing. Called by the routes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use neuron_core::device_model::DeviceModels;
 use neuron_core::placement::{Rank, Ranks};
 use runtime::reached;
 
 use crate::index::{Cluster, Index};
+use crate::metrics::{Metrics, Verb};
 use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore};
 
 /// The best score; the worst is 0 (docs/reference/kubernetes.md §1).
@@ -23,7 +23,8 @@ type Suits = (usize, Rank);
 /// # Errors
 /// The call names no pod.
 pub(crate) fn prioritize<'a>(
-    cluster: &Arc<Cluster>,
+    cluster: &Cluster,
+    metrics: &Metrics,
     args: FilterArgs<'a>,
 ) -> Result<Vec<NodeScore<'a>>, BodyError> {
     let FilterArgs { pod, nodes, node_names } = args;
@@ -37,7 +38,9 @@ pub(crate) fn prioritize<'a>(
     let suits: Vec<Option<Suits>> = cluster.read(|index| {
         let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
         let mut ranks = Ranks::new(&request);
-        names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect()
+        let suits = names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect();
+        metrics.searched(Verb::Prioritize, ranks.cost());
+        suits
     });
     let different: BTreeSet<&Suits> = suits.iter().flatten().collect();
     if different.len() > 1 {

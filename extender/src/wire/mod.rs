@@ -206,7 +206,7 @@ pub(crate) struct PreemptArgs<'a> {
 pub(crate) struct Victims {
     #[serde(rename = "Pods", alias = "pods")]
     pods: Option<Vec<Victim>>,
-    #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations")]
+    #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations", alias = "numpdbviolations")]
     violations: i64,
 }
 
@@ -222,7 +222,7 @@ pub(crate) struct MetaVictims {
     #[serde(rename = "Pods", alias = "pods")]
     pub(crate) pods: Option<Vec<MetaPod>>,
     /// How many of their PodDisruptionBudgets would be violated, as kube-scheduler has counted.
-    #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations")]
+    #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations", alias = "numpdbviolations")]
     violations: i64,
 }
 

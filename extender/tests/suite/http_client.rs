@@ -28,7 +28,12 @@ pub(crate) fn http_client(server: &str, root: Option<&str>, identity: Option<&Pa
     Client::try_from(config).unwrap()
 }
 
-pub(crate) async fn call(http: Client, method: Method, path: &str, body: String) -> (u16, String) {
+pub(crate) async fn call(
+    http: Client,
+    method: Method,
+    path: &str,
+    body: impl Into<Vec<u8>>,
+) -> (u16, String) {
     try_call(http, method, path, body).await.unwrap()
 }
 
@@ -37,9 +42,9 @@ pub(crate) async fn try_call(
     http: Client,
     method: Method,
     path: &str,
-    body: String,
+    body: impl Into<Vec<u8>>,
 ) -> Result<(u16, String), kube::Error> {
-    let request = Request::builder().method(method).uri(path).body(body.into_bytes().into()).unwrap();
+    let request = Request::builder().method(method).uri(path).body(body.into().into()).unwrap();
     let response = within("an answer", http.send(request)).await?;
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();

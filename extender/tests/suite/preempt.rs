@@ -12,11 +12,7 @@ async fn held(priorities: [i32; 3]) -> (World, [String; 3]) {
     let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
     let mut uids = Vec::new();
     for (device, priority) in [1, 3, 5].into_iter().zip(priorities) {
-        let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [device]}}});
-        let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
-        let mut holder = bound(pod(&format!("held-{device}"), "neuron", 1), "n1", annotations);
-        holder["spec"]["priority"] = json!(priority);
-        uids.push(world.create(holder).await.uid().unwrap());
+        uids.push(hold(&world, "n1", device, priority).await);
     }
     let asks = pod("asks", "neuron", 3);
     eventually("the three pods are seen", async || {
@@ -25,6 +21,15 @@ async fn held(priorities: [i32; 3]) -> (World, [String; 3]) {
     })
     .await;
     (world, uids.try_into().unwrap())
+}
+
+/// The UID of a pod of this priority, named after its node and its device.
+async fn hold(world: &World, node: &str, device: u8, priority: i32) -> String {
+    let record = json!({"v": 1, "node": node, "lnc": 1, "containers": {"main": {"devices": [device]}}});
+    let annotations = json!({"neuron-scheduler/allocation": record.to_string()});
+    let mut holder = bound(pod(&format!("{node}-{device}"), "neuron", 1), node, annotations);
+    holder["spec"]["priority"] = json!(priority);
+    world.create(holder).await.uid().unwrap()
 }
 
 /// A pod of priority 100 that asks for three devices.
@@ -70,6 +75,80 @@ async fn a_node_on_which_no_victim_helps_is_left_out() {
     assert_eq!(left(&world, &[]).await, None);
 }
 
+/// T25 of the conformance list.
+#[tokio::test]
+async fn of_two_nodes_the_one_is_kept_whose_victims_free_a_linked_set() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge"), ("n2", "inf2.24xlarge")]).await;
+    // 0, 2 and 4 are free on both. Without its pod of priority 0 the first has a row of three, 0 to 2, the second none.
+    let mut victims = Vec::new();
+    for (node, unimportant) in [("n1", 1), ("n2", 5)] {
+        for device in [1, 3, 5] {
+            let priority = if device == unimportant { 0 } else { 100 };
+            let uid = hold(&world, node, device, priority).await;
+            if device == unimportant {
+                victims.push(json!({"Pods": [{"UID": uid}], "NumPDBViolations": 0}));
+            }
+        }
+    }
+    let mut waits = asks();
+    waits["metadata"]["name"] = json!("waits");
+    let waits = world.create(waits).await;
+    let torn = "no linked set of 3 free Neuron devices: 3 free, the largest linked set has 1";
+    eventually("the six pods are seen", async || {
+        let answer = world.filter(&waits, &["n1", "n2"]).await;
+        (answer["FailedNodes"] == json!({"n1": torn, "n2": torn})).then_some(())
+    })
+    .await;
+    let args = json!({"Pod": waits, "NodeNameToMetaVictims": {"n1": victims[0], "n2": victims[1]}});
+    let answer: Value = serde_json::from_str(&world.post("/preempt", args).await).unwrap();
+    assert_eq!(answer, json!({"NodeNameToMetaVictims": {"n1": victims[0]}}));
+
+    // And it is so: with both of them gone, only the first node takes the pod.
+    for victim in ["n1-1", "n2-5"] {
+        world.delete(victim).await;
+    }
+    let two = "no linked set of 3 free Neuron devices: 4 free, the largest linked set has 2";
+    eventually("their ends are seen", async || {
+        let answer = world.filter(&waits, &["n1", "n2"]).await;
+        (answer["NodeNames"] == json!(["n1"]) && answer["FailedNodes"] == json!({"n2": two})).then_some(())
+    })
+    .await;
+    assert_eq!(world.bind(&waits, "n1").await, "");
+    assert_eq!(world.placed("waits").await.1.as_deref(), Some("0,1,2"));
+}
+
+#[tokio::test]
+async fn a_node_without_any_victim_gets_those_that_help_in_whatever_form_it_comes() {
+    let (world, [_, three, _]) = held([5, 1, 0]).await;
+    // Of three that are less important the fewest that help, and the least important of those.
+    let wanted = json!({"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": three}], "NumPDBViolations": 0}}});
+    for of_nodes in [
+        "NodeNameToVictims",
+        "nodeNameToVictims",
+        "nodenametovictims",
+        "NodeNameToMetaVictims",
+        "nodeNameToMetaVictims",
+        "nodenametometavictims",
+    ] {
+        for victims in [json!({"Pods": null}), json!({"pods": null}), json!({"Pods": []}), json!({})] {
+            let args = json!({"pod": asks(), of_nodes: {"n1": victims}});
+            let answer: Value = serde_json::from_str(&world.post("/preempt", &args).await).unwrap();
+            assert_eq!(answer, wanted, "{args}");
+        }
+    }
+    // Those that were named stay, by their UIDs as they are spelt in either form.
+    for (of_nodes, victim) in [
+        ("nodeNameToVictims", json!({"metadata": {"uid": three}})),
+        ("nodenametovictims", json!({"metadata": {"uid": three}})),
+        ("nodeNameToMetaVictims", json!({"uid": three})),
+        ("nodenametometavictims", json!({"UID": three})),
+    ] {
+        let args = json!({"pod": asks(), of_nodes: {"n1": {"pods": [victim]}}});
+        let answer: Value = serde_json::from_str(&world.post("/preempt", &args).await).unwrap();
+        assert_eq!(answer, wanted, "{args}");
+    }
+}
+
 #[tokio::test]
 async fn whole_victims_and_either_casing_are_read() {
     let (world, [one, ..]) = held([0, 0, 0]).await;
@@ -84,6 +163,22 @@ async fn whole_victims_and_either_casing_are_read() {
         assert_eq!(answer, wanted, "{args}");
         let path = "/apis/neuron-scheduler/v1/schedule/preempt";
         assert_eq!(serde_json::from_str::<Value>(&world.post(path, &args).await).unwrap(), wanted);
+    }
+}
+
+#[tokio::test]
+async fn the_answer_is_to_the_byte_what_kube_scheduler_reads() {
+    let (world, [one, three, _]) = held([0, 0, 0]).await;
+    let of_node = json!({"n1": {"Pods": [{"UID": one}, {"UID": three}], "NumPDBViolations": 1}});
+    let meta = json!({"Pod": asks(), "NodeNameToVictims": null, "NodeNameToMetaVictims": of_node});
+    let answer = world.post("/preempt", meta).await.replace(&one, "<one>").replace(&three, "<three>");
+    let pods = r#"[{"UID":"<one>"},{"UID":"<three>"}]"#;
+    let wanted = format!(r#"{{"NodeNameToMetaVictims":{{"n1":{{"Pods":{pods},"NumPDBViolations":1}}}}}}"#);
+    assert_eq!(answer, wanted);
+    // No node is left, and none was sent.
+    for of_nodes in [json!({"elsewhere": {"Pods": null}}), json!({}), json!(null)] {
+        let args = json!({"pod": asks(), "nodenametovictims": null, "nodenametometavictims": of_nodes});
+        assert_eq!(world.post("/preempt", args).await, r#"{"NodeNameToMetaVictims":{}}"#);
     }
 }
 

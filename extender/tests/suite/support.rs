@@ -334,7 +334,7 @@ impl World {
         text
     }
 
-    pub(crate) async fn call(&self, method: Method, path: &str, body: String) -> (u16, String) {
+    pub(crate) async fn call(&self, method: Method, path: &str, body: impl Into<Vec<u8>>) -> (u16, String) {
         call(self.extender.as_ref().unwrap().http.clone(), method, path, body).await
     }
 

@@ -1,9 +1,10 @@
-//! A refusal between two watches. Time stands still but for what is waited for.
+//! A refusal between two watches, and one for what is not known yet. Time stands still but for what is waited for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use neuron_core::catalog::Catalog;
+use neuron_core::ids::CoreSet;
 use neuron_core::pod::{BoundPod, PodSpec};
 use neuron_core::topology::Policy;
 use serde_json::{Value, json};
@@ -12,42 +13,61 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::index::{Advertised, Change, ObservedNode, ObservedPod, TopologyCache};
 
-fn spec() -> Value {
-    let limits = json!({"aws.amazon.com/neuron": "1"});
+/// A pod that asks for so many devices.
+fn spec(devices: usize) -> Value {
+    let limits = json!({"aws.amazon.com/neuron": devices.to_string()});
     json!({"containers": [{"name": "main", "resources": {"limits": limits}}]})
+}
+
+/// The node n1.
+fn node(instance_type: &str) -> ObservedNode {
+    let instance_type = Some(instance_type.to_owned());
+    let advertised = Advertised { any: true, devices: true, cores: true };
+    ObservedNode { name: "n1".to_owned(), instance_type, report: None, advertised }
+}
+
+/// A pod on n1 with a record of these devices; without any it has no record, and nobody knows which one it holds.
+fn holder(name: &str, devices: &[u8]) -> ObservedPod {
+    let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": devices}}});
+    let recorded = [("neuron-scheduler/allocation".to_owned(), record.to_string())];
+    let annotations = BTreeMap::from_iter(recorded.into_iter().filter(|_| !devices.is_empty()));
+    let spec: PodSpec = serde_json::from_value(spec(devices.len().max(1))).unwrap();
+    let pod = BoundPod::new("default", name, name, annotations, &spec, None);
+    ObservedPod { node: Some("n1".to_owned()), unschedulable: false, device_model: None, owner: None, pod }
+}
+
+/// A cluster of n1 and these pods.
+fn cluster_of(instance_type: &str, holders: Vec<ObservedPod>) -> Arc<Cluster> {
+    let topologies = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
+    let cluster = Arc::new(Cluster::new(Index::new(topologies)));
+    cluster.write(|index| index.change_nodes(Change::Listed(vec![node(instance_type)])));
+    cluster.write(|index| index.change_pods(Change::Listed(holders)));
+    cluster
 }
 
 /// An inf2.xlarge whose only device a pod holds.
 fn cluster() -> Arc<Cluster> {
-    let topologies = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
-    let cluster = Arc::new(Cluster::new(Index::new(topologies)));
-    let instance_type = Some("inf2.xlarge".to_owned());
-    let advertised = Advertised { any: true, devices: true, cores: true };
-    let node = ObservedNode { name: "n1".to_owned(), instance_type, report: None, advertised };
-    cluster.write(|index| index.change_nodes(Change::Listed(vec![node])));
-    let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [0]}}});
-    let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
-    let spec: PodSpec = serde_json::from_value(spec()).unwrap();
-    let pod = BoundPod::new("default", "held", "held", annotations, &spec, None);
-    let held = ObservedPod {
-        node: Some("n1".to_owned()),
-        unschedulable: false,
-        device_model: None,
-        owner: None,
-        pod,
-    };
-    cluster.write(|index| index.change_pods(Change::Listed(vec![held])));
-    cluster
+    cluster_of("inf2.xlarge", vec![holder("held", &[0])])
 }
 
-/// What filter answers for a pod that asks for one device.
-async fn answer(cluster: &Arc<Cluster>) -> Value {
+/// What the filter answers for a pod that asks for so many devices.
+async fn ask(filter: &Filter, devices: usize, names: &[&str]) -> Value {
     let metadata = json!({"name": "asks", "namespace": "default", "uid": "asks"});
-    let body = json!({"Pod": {"metadata": metadata, "spec": spec()}, "NodeNames": ["n1"]}).to_string();
-    let answer = Filter::new(Arc::clone(cluster), Arc::default(), Arc::default())
-        .filter(serde_json::from_str(&body).unwrap())
-        .await;
-    serde_json::to_value(answer).unwrap()
+    let body = json!({"Pod": {"metadata": metadata, "spec": spec(devices)}, "NodeNames": names}).to_string();
+    serde_json::to_value(filter.filter(serde_json::from_str(&body).unwrap()).await).unwrap()
+}
+
+fn filter(cluster: &Arc<Cluster>) -> Filter {
+    Filter::new(Arc::clone(cluster), Arc::default(), Arc::default())
+}
+
+/// Why nothing is known of a node on which the pod `stray` is.
+const STRAY: &str = "it is not known yet which devices pod default/stray holds; the node takes no new Neuron pod until its device plugin \
+                     reports it";
+
+/// What it answers for a pod that asks for one device.
+async fn answer(cluster: &Arc<Cluster>) -> Value {
+    ask(&filter(cluster), 1, &["n1"]).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,35 +113,93 @@ async fn a_node_that_fits_is_given_at_once() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// A pod without a record holds nobody knows what of the node.
 #[tokio::test(start_paused = true)]
 async fn after_half_a_minute_a_pod_is_refused_for_a_holder_that_stays_unknown() {
-    let cluster = cluster();
-    let spec: PodSpec = serde_json::from_value(spec()).unwrap();
-    let pod = BoundPod::new("default", "stray", "held", BTreeMap::new(), &spec, None);
-    let stray = ObservedPod {
-        node: Some("n1".to_owned()),
-        unschedulable: false,
-        device_model: None,
-        owner: None,
-        pod,
-    };
-    cluster.write(|index| index.change_pods(Change::Applied(stray)));
-    let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::default());
-    let ask = async || {
-        let body = json!({"Pod": {"metadata": {"uid": "asks"}, "spec": self::spec()}, "NodeNames": ["n1"]});
-        let body = body.to_string();
-        serde_json::to_value(filter.filter(serde_json::from_str(&body).unwrap()).await).unwrap()
-    };
-    let why = "it is not known yet which devices pod default/stray holds; the node takes no new Neuron pod until its device plugin reports it";
+    let cluster = cluster_of("inf2.xlarge", vec![holder("stray", &[])]);
+    let filter = filter(&cluster);
+    let ask = async || ask(&filter, 1, &["n1"]).await;
     for seconds in [0, 15, 15] {
         sleep(Duration::from_secs(seconds)).await;
-        assert_eq!(ask().await["Error"], format!("n1: {why}"));
+        assert_eq!(ask().await["Error"], format!("n1: {STRAY}"));
     }
     sleep(Duration::from_secs(1)).await;
     let answer = ask().await;
-    assert_eq!((&answer["FailedNodes"], &answer["Error"]), (&json!({"n1": why}), &json!("")), "{answer}");
+    assert_eq!((&answer["FailedNodes"], &answer["Error"]), (&json!({"n1": STRAY}), &json!("")), "{answer}");
     // Once it is known whether the node takes the pod, another half minute may pass.
-    cluster.write(|index| index.change_pods(Change::Gone("held".to_owned())));
+    cluster.write(|index| index.change_pods(Change::Gone("stray".to_owned())));
     assert_eq!(ask().await["NodeNames"], json!(["n1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_not_to_be_linked_is_a_refusal_beside_an_unknown_holder() {
+    let holders = vec![holder("a", &[1]), holder("b", &[3]), holder("c", &[5]), holder("stray", &[])];
+    let cluster = cluster_of("inf2.24xlarge", holders);
+    let filter = filter(&cluster);
+    let torn = "no linked set of 3 free Neuron devices: 3 free, the largest linked set has 1";
+    let answer = ask(&filter, 3, &["n1"]).await;
+    assert_eq!((&answer["FailedNodes"], &answer["Error"]), (&json!({"n1": torn}), &json!("")), "{answer}");
+    let never = ask(&filter, 7, &["n1"]).await;
+    assert_eq!((&never["FailedNodes"], &never["Error"]), (&json!({}), &json!("")), "{never}");
+    assert!(never["FailedAndUnresolvableNodes"]["n1"].is_string(), "{never}");
+    // One may be free, or the one that the stray holds.
+    assert_eq!(ask(&filter, 1, &["n1"]).await["Error"], format!("n1: {STRAY}"));
+    cluster.write(|index| index.change_pods(Change::Gone("stray".to_owned())));
+    assert_eq!(ask(&filter, 1, &["n1"]).await["NodeNames"], json!(["n1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_half_a_minute_a_pod_is_refused_for_a_node_that_stays_unknown() {
+    let cluster = cluster();
+    let filter = filter(&cluster);
+    let ask = async |name: &str| ask(&filter, 1, &[name, "elsewhere"]).await;
+    let (full, unknown) = (
+        "not enough free: Neuron devices asked 1, free 0 of 1",
+        "the Neuron scheduler knows no node of this name",
+    );
+    for seconds in [0, 15, 15] {
+        sleep(Duration::from_secs(seconds)).await;
+        let answer = ask("n1").await;
+        assert_eq!(answer["Error"], format!("elsewhere: {unknown}"), "what is known is not in doubt");
+        assert_eq!(answer["FailedNodes"], json!({}));
+    }
+    sleep(Duration::from_secs(1)).await;
+    let answer = ask("n1").await;
+    assert_eq!(answer["FailedNodes"], json!({"n1": full, "elsewhere": unknown}));
+    assert_eq!((&answer["NodeNames"], &answer["Error"]), (&json!([]), &json!("")));
+    // It comes at last.
+    let elsewhere = ObservedNode { name: "elsewhere".to_owned(), ..node("inf2.xlarge") };
+    cluster.write(|index| index.change_nodes(Change::Applied(elsewhere)));
+    assert_eq!(ask("n1").await["NodeNames"], json!(["elsewhere"]));
+    // And is gone again: another half minute may pass.
+    cluster.write(|index| index.change_nodes(Change::Gone("elsewhere".to_owned())));
+    assert_eq!(ask("n1").await["Error"], format!("elsewhere: {unknown}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_it_is_unclear() {
+    let cluster = cluster_of("inf2.24xlarge", Vec::new());
+    let filter = filter(&cluster);
+    let id = cluster.write(|index| index.reserve("other", "n1", CoreSet::run(0, 2), Arc::default()));
+    let all = async || {
+        let answer = ask(&filter, 6, &["n1"]).await;
+        (answer["FailedNodes"].clone(), answer["Error"].clone())
+    };
+    let taken = "not enough free: Neuron devices asked 6, free 5 of 6";
+    assert_eq!(all().await, (json!({"n1": taken}), json!("")), "its Binding is under way");
+    cluster.write(|index| index.is_unclear("other", "n1", id));
+    let unclear = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is known within a \
+                   minute";
+    for seconds in [0, 29, 29] {
+        sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(all().await, (json!({}), json!(unclear)));
+    }
+    assert_eq!(ask(&filter, 5, &["n1"]).await["NodeNames"], json!(["n1"]));
+    assert_eq!(ask(&filter, 7, &["n1"]).await["Error"], "", "there never are so many");
+    // Beside it another Binding is under way: that one's end is seen.
+    let other = cluster.write(|index| index.reserve("third", "n1", CoreSet::run(2, 2), Arc::default()));
+    let taken = "not enough free: Neuron devices asked 6, free 4 of 6";
+    assert_eq!(all().await, (json!({"n1": taken}), json!("")));
+    cluster.write(|index| index.release("third", "n1", other));
+    cluster.write(|index| index.release("other", "n1", id));
+    assert_eq!(ask(&filter, 6, &["n1"]).await["NodeNames"], json!(["n1"]));
 }

@@ -1,0 +1,51 @@
+//! What binding and starting cost beside what the API server takes for the same by itself (docs/performance.md):
+//!
+//! ```sh
+//! cargo bench -p neuron-extender --bench start
+//! NEURON_BENCH_CHECK=1 NEURON_BENCH_JSON=/tmp/start.json cargo bench -p neuron-extender --bench start
+//! ```
+//!
+//! The API server is in this process and is reached over loopback. Each way runs in a process of its own on one thread, as the extender
+//! does: the extender alone, who lists without it, and who binds. Absolute figures are the machine's; what counts is the ratios, taken
+//! round by round, and the memory.
+#![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
+#![expect(clippy::disallowed_methods, reason = "what is measured is this machine's time")]
+
+mod api_server;
+mod binds;
+#[path = "../support/figures.rs"]
+mod figures;
+mod objects;
+mod pages;
+mod process;
+mod ready;
+mod scheduler;
+mod ways;
+#[path = "../support/whole_node.rs"]
+mod whole_node;
+
+use std::process::ExitCode;
+
+use tokio::runtime::Builder;
+
+use self::figures::Figures;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        [ways::EXTENDER, api] => ways::extender(api),
+        [ways::LIST, api] => ways::list(api),
+        [ways::SCHEDULER, apart, api, extender] => scheduler::run(apart, api, extender),
+        _ => measure(),
+    }
+}
+
+fn measure() -> ExitCode {
+    // The API server's thread. This one waits for the other processes.
+    let thread = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let mut figures = Figures::default();
+    binds::add_to(&mut figures, &thread);
+    ready::add_to(&mut figures, &thread);
+    figures.finish()
+}

@@ -1,0 +1,150 @@
+//! Who binds, as a process of its own: pods to one node, at once, by raw Bindings as kube-scheduler does by itself, and by the extender
+//! as it does with one. Says for each round how many seconds both took.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use k8s_pb::api::core::v1::{Binding, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use kube::client::Body;
+use neuron_core::names::NEURONCORE;
+use runtime::protobuf::{MEDIA_TYPE, wrap};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::ways::client_of;
+
+/// The node, and its type: 64 logical cores.
+pub(crate) const NODE: &str = "n1";
+pub(crate) const TYPE: &str = "trn2.48xlarge";
+/// Pods that are bound at once, each with a core.
+pub(crate) const PODS: usize = 40;
+
+const ROUNDS: usize = 55;
+const COLLECTION: &str = "/api/v1/namespaces/default/pods";
+const JSON: &str = "application/json";
+
+/// Longest wait until the extender has seen something.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The addresses of an API server apart, of the extender's, and of the extender.
+pub(crate) fn run(apart: &str, api: &str, extender: &str) -> ExitCode {
+    runtime::log(runtime::LogFormat::Text);
+    runtime::run_program("scheduler", async {
+        let (apart, api) = (client_of(apart).await?, client_of(api).await?);
+        let extender = client_of(extender).await?;
+        for round in 0..ROUNDS {
+            let pods = create(&apart, round).await?;
+            let raw = at_once(&pods, |pod| post(&apart, pod)).await?;
+            delete(&apart, &pods).await?;
+
+            let pods = create(&api, round).await?;
+            shows(&extender, &format!("neuron_extender_pods_waiting {PODS}")).await?;
+            for pod in &pods {
+                filter(&extender, pod).await?;
+            }
+            let binds = at_once(&pods, |pod| bind(&extender, pod)).await?;
+            delete(&api, &pods).await?;
+            let held = format!("{{node=\"{NODE}\",instance_type=\"{TYPE}\",state=\"held\"}}");
+            shows(&extender, &format!("neuron_extender_cores{held} 0")).await?;
+            println!("{} {}", raw.as_secs_f64(), binds.as_secs_f64());
+        }
+        Ok(())
+    })
+}
+
+/// A pod as the API server has it, and what of it is asked for.
+struct Pod {
+    name: String,
+    uid: String,
+    object: Value,
+}
+
+async fn create(api: &Client, round: usize) -> anyhow::Result<Vec<Pod>> {
+    let mut pods = Vec::new();
+    for number in 0..PODS {
+        let limits = json!({NEURONCORE: "1"});
+        let container = json!({"name": "main", "image": "app", "resources": {"limits": limits}});
+        let name = format!("p-{round}-{number}");
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [container]}});
+        let object: Value = call(api, Method::POST, COLLECTION, &pod).await?;
+        let uid = object["metadata"]["uid"].as_str().context("a pod without a UID")?.to_owned();
+        pods.push(Pod { name, uid, object });
+    }
+    Ok(pods)
+}
+
+async fn delete(api: &Client, pods: &[Pod]) -> anyhow::Result<()> {
+    for Pod { name, .. } in pods {
+        let path = format!("{COLLECTION}/{name}");
+        call(api, Method::DELETE, &path, &json!({"gracePeriodSeconds": 0})).await?;
+    }
+    Ok(())
+}
+
+/// How long it takes until the last of them is done.
+async fn at_once<'p, F>(pods: &'p [Pod], way: impl Fn(&'p Pod) -> F) -> anyhow::Result<Duration>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let began = Instant::now();
+    try_join_all(pods.iter().map(way)).await?;
+    Ok(began.elapsed())
+}
+
+/// The Binding as kube-scheduler sends it by itself.
+async fn post(api: &Client, pod: &Pod) -> anyhow::Result<()> {
+    let text = |text: &str| Some(text.to_owned());
+    let (name, uid) = (text(&pod.name), text(&pod.uid));
+    let metadata = ObjectMeta { name, uid, namespace: text("default"), ..ObjectMeta::default() };
+    let target = ObjectReference { kind: text("Node"), name: text(NODE), ..ObjectReference::default() };
+    let binding = wrap("Binding", &Binding { metadata: Some(metadata), target: Some(target) });
+    let request = Request::post(format!("{COLLECTION}/{}/binding", pod.name));
+    let request = request.header(CONTENT_TYPE, MEDIA_TYPE).body(binding)?;
+    Ok(runtime::write(api, request, MEDIA_TYPE).await?)
+}
+
+async fn filter(extender: &Client, pod: &Pod) -> anyhow::Result<()> {
+    let args = json!({"Pod": pod.object, "Nodes": null, "NodeNames": [NODE]});
+    let answer = call(extender, Method::POST, "/filter", &args).await?;
+    ensure!(answer["NodeNames"] == json!([NODE]), "the node does not take a pod: {answer}");
+    Ok(())
+}
+
+async fn bind(extender: &Client, pod: &Pod) -> anyhow::Result<()> {
+    let args = json!({"PodName": pod.name, "PodNamespace": "default", "PodUID": pod.uid, "Node": NODE});
+    let answer = call(extender, Method::POST, "/bind", &args).await?;
+    ensure!(answer["Error"] == "", "a pod was not bound: {answer}");
+    Ok(())
+}
+
+/// Waits until the extender's metrics have this line.
+async fn shows(extender: &Client, line: &str) -> anyhow::Result<()> {
+    let looks = async {
+        loop {
+            let request = Request::get("/metrics").body(Body::empty())?;
+            let text = extender.send(request).await?.into_body().collect().await?.to_bytes();
+            if String::from_utf8_lossy(&text).lines().any(|shown| shown == line) {
+                return anyhow::Ok(());
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(LONGEST, looks).await.with_context(|| format!("the extender never shows {line}"))?
+}
+
+/// What a call is answered, as JSON.
+async fn call(client: &Client, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, JSON);
+    let answer = client.send(request.body(Body::from(serde_json::to_vec(body)?))?).await?;
+    let status = answer.status();
+    let answer = answer.into_body().collect().await?.to_bytes();
+    ensure!(status.is_success(), "{path}: {status}: {}", String::from_utf8_lossy(&answer));
+    Ok(serde_json::from_slice(&answer)?)
+}
