@@ -38,7 +38,8 @@ pub fn server(system: System, shown: Shown) -> Server {
     let routes = Router::new()
         .route("/healthz", get(healthz).with_state(Arc::clone(&shown.status)))
         .route("/metrics", get(prometheus).with_state(shown));
-    Server::new(system, Protocol::Http1, routes, GRACE)
+    // Whoever reaches the port may ask, and need not mean well.
+    Server::new(system, Protocol::Http1, routes, GRACE).exposed()
 }
 
 async fn healthz(State(status): State<Arc<Status>>) -> (StatusCode, String) {

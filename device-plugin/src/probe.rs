@@ -30,22 +30,24 @@ pub struct Sizes {
 
 type Count = dyn Fn() -> Option<Sizes> + Send;
 
-/// Shows the sizes of the plugin that was started with it last. Clones show the same.
+/// Shows the sizes of a plugin: of those that were started with it and still run, the one that was started last. Clones show the same.
 #[derive(Clone, Default)]
 pub struct Probe {
-    count: Arc<Mutex<Option<Box<Count>>>>,
+    counts: Arc<Mutex<Vec<Box<Count>>>>,
 }
 
 impl Probe {
     /// The sizes now; none while no plugin runs with this probe.
     pub fn sizes(&self) -> Option<Sizes> {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        count.as_ref()?()
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().rev().find_map(|count| count())
     }
 
     /// Shows from now on what `count` says.
     pub(crate) fn show(&self, count: impl Fn() -> Option<Sizes> + Send + 'static) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(count));
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.retain(|count| count().is_some());
+        counts.push(Box::new(count));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which ids suit best: the answer to GetPreferredAllocation.
 
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
@@ -18,6 +19,9 @@ use crate::ledger::slot::Slot;
 use crate::ledger::told::Told;
 use crate::metrics::Call;
 use crate::resource::{AdvertisedResource, ids_of, known_cores};
+
+/// How long sets are sought that no process of a gone pod has open. kubelet waits for the answer, and a process' files may hang.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// The ids to prefer: the set recorded for a pod that waits for one, else the best linked set that is free.
@@ -138,21 +142,25 @@ impl Engine {
         if self.handover.mode != HandoverMode::Wait || is_part {
             return set;
         }
-        let (mut preferred, mut open) = (set, CoreSet::EMPTY);
-        loop {
-            let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
-            let devices = |(uid, cores): (&String, &CoreSet)| (uid.clone(), topology.devices_of(*cores));
-            let devices = gone.iter().map(devices).collect();
-            let Some(process) = self.handover.look(&devices).await else { return preferred };
-            reached("plugin: set not preferred, still open");
-            let of_device = topology.cores_of(DeviceSet::single(process.device));
-            let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
-            open = open.union(had.intersection(of_device));
-            match self.choose(known, question, open) {
-                Some(other) => preferred = other,
-                None => return set,
+        let closed = async {
+            let (mut preferred, mut open) = (set, CoreSet::EMPTY);
+            loop {
+                let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
+                let devices = |(uid, cores): (&String, &CoreSet)| (uid.clone(), topology.devices_of(*cores));
+                let devices = gone.iter().map(devices).collect();
+                let Some(process) = self.handover.look(&devices).await else { return preferred };
+                reached("plugin: set not preferred, still open");
+                let of_device = topology.cores_of(DeviceSet::single(process.device));
+                let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
+                open = open.union(had.intersection(of_device));
+                match self.choose(known, question, open) {
+                    Some(other) => preferred = other,
+                    None => return set,
+                }
             }
-        }
+        };
+        // Processes that cannot be looked at are waited for by Allocate, once.
+        timeout(LONGEST_LOOK, closed).await.unwrap_or(set)
     }
 
     /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves

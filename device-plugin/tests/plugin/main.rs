@@ -4,10 +4,12 @@
 
 mod absences;
 mod admission;
+mod answers_in_time;
 mod bad_machines;
 mod captured;
 mod correction;
 mod cross_resource;
+mod daemons;
 mod driver_layouts;
 mod exports;
 mod handover;
@@ -15,6 +17,7 @@ mod health;
 mod injection;
 mod lease;
 mod ledger;
+mod legacy;
 mod logs;
 mod manual_kubelet;
 mod metrics;

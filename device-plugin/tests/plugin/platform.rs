@@ -1,14 +1,14 @@
-//! This machine, watched: it counts what the plugin asks of it, and files can be made to hang.
+//! This machine, watched: it counts what the plugin asks of it, and files and sockets can be made to hang.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, pending};
 use neuron_device_plugin::System;
 use runtime::system::{
     Address, Connection, DeviceNumber, FileStatus, Files, Listener, LockFile, Platform, Sockets, Task,
@@ -28,6 +28,8 @@ struct Counts {
     tasks: AtomicUsize,
     files: AtomicUsize,
     hangs: Mutex<Option<PathBuf>>,
+    /// Whether nothing is ever heard of a file any more, nor of who listens on a socket.
+    is_dead: AtomicBool,
     /// How long each operation on a file takes at least.
     slowness: Mutex<Duration>,
     /// The wall clock's time, if a test has set it.
@@ -63,6 +65,11 @@ impl Watched {
         *self.counts.hangs.lock().unwrap() = folder;
     }
 
+    /// Makes every file and every connection from now on hang for ever. Whoever has a limit of time waits until it is over.
+    pub(crate) fn die(&self) {
+        self.counts.is_dead.store(true, Ordering::SeqCst);
+    }
+
     /// Makes every operation on a file take so long.
     pub(crate) fn slow_down(&self, slowness: Duration) {
         *self.counts.slowness.lock().unwrap() = slowness;
@@ -74,6 +81,9 @@ impl Watched {
         operation: impl FnOnce(System, PathBuf) -> R,
     ) -> BoxFuture<'static, io::Result<T>> {
         self.counts.files.fetch_add(1, Ordering::SeqCst);
+        if self.counts.is_dead.load(Ordering::SeqCst) {
+            return pending().boxed();
+        }
         if self.counts.hangs.lock().unwrap().as_ref().is_some_and(|folder| path.starts_with(folder)) {
             // As after the limit of time, which a test need not wait for.
             return async { Err(io::ErrorKind::TimedOut.into()) }.boxed();
@@ -194,6 +204,9 @@ impl Sockets for Watched {
     }
 
     fn connect(&self, address: &Address) -> BoxFuture<'static, io::Result<Connection>> {
+        if self.counts.is_dead.load(Ordering::SeqCst) {
+            return pending().boxed();
+        }
         let (machine, address) = (self.machine.clone(), address.clone());
         async move { machine.connect(&address).await }.boxed()
     }
