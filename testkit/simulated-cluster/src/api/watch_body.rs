@@ -1,4 +1,5 @@
-//! The body of a watch on its way back: it may lag by minutes, stand still while the link is cut, break, or end early.
+//! The body of a watch on its way back: each frame takes as long as the link has it take, and the watch may lag by minutes, stand still
+//! while the link is cut, break, or end early.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,8 +83,10 @@ impl WatchBody {
         let frame = frame.and_then(Result::ok);
         self.has_ended = frame.is_none();
         let lag = self.way.api.conditions.lag(self.way.place).mul_f64(self.share);
+        // A frame that is sent over a link that is cut passes it once it is mended.
+        let on_its_way = self.link.delay().unwrap_or_default();
         let last = self.under_way.back().map(|(arrives, _)| *arrives);
-        let arrives = (Instant::now() + lag).max(last.unwrap_or_else(Instant::now));
+        let arrives = (Instant::now() + lag + on_its_way).max(last.unwrap_or_else(Instant::now));
         self.under_way.push_back((arrives, frame));
     }
 }

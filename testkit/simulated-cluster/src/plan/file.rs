@@ -1,5 +1,6 @@
 //! Plans as JSON: what is wrong with one, and what would be right.
 
+use fake_cluster::Version;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -24,6 +25,8 @@ pub enum PlanError {
 
 /// The longest simulated time, in seconds: clocks and times of objects are of the years that people count.
 const LONGEST: u64 = 3650 * 86_400;
+/// The most nodes: more would run out of addresses, and of memory long before.
+const MOST_NODES: usize = 5000;
 
 impl Plan {
     /// Reads a plan.
@@ -65,6 +68,12 @@ impl Plan {
     pub fn problem(&self) -> Option<String> {
         if self.nodes.is_empty() {
             return Some("a plan needs at least one node".to_owned());
+        }
+        if self.nodes.len() > MOST_NODES {
+            return Some(format!("a plan has at most {MOST_NODES} nodes; there are {}", self.nodes.len()));
+        }
+        if let Err(unknown) = self.kubernetes.parse::<Version>() {
+            return Some(format!("kubernetes: {unknown}"));
         }
         if self.seconds == 0 {
             return Some("a plan runs for at least one second; seconds is 0".to_owned());
@@ -253,6 +262,12 @@ mod tests {
         assert_eq!(told, "this plan is of version 3; this release runs version 2");
         let none = Plan { seconds: 0, ..plan(Vec::new()) };
         assert!(Plan::parse(&none.to_text()).unwrap_err().to_string().ends_with("seconds is 0"));
+        let nodes = vec![plan(Vec::new()).nodes[0].clone(); MOST_NODES + 1];
+        let told = Plan::parse(&Plan { nodes, ..plan(Vec::new()) }.to_text()).unwrap_err().to_string();
+        assert_eq!(told, "a plan has at most 5000 nodes; there are 5001");
+        let newest = Plan { kubernetes: "1.99".to_owned(), ..plan(Vec::new()) };
+        let told = Plan::parse(&newest.to_text()).unwrap_err().to_string();
+        assert!(told.starts_with("kubernetes: ") && told.contains("1.99"), "{told}");
         let long = Plan { seconds: u64::MAX, ..plan(Vec::new()) };
         let told = Plan::parse(&long.to_text()).unwrap_err().to_string();
         assert_eq!(told, "a plan runs for 3650 days at most; seconds is 18446744073709551615");

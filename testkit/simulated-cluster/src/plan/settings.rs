@@ -28,7 +28,8 @@ pub struct Settings {
     pub status_seconds: u32,
     /// Whether kubelets take the worst of what Kubernetes leaves open.
     pub adversarial: bool,
-    /// The programs' own time-outs, in milliseconds, and switches, 0 or 1, as the suite calls them.
+    /// The programs' own settings, as the suite calls them: time-outs in milliseconds, or in seconds where the name ends so, and
+    /// switches, 0 or 1.
     pub programs: BTreeMap<String, u64>,
 }
 

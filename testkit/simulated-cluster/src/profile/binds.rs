@@ -25,7 +25,7 @@ impl Generated {
             let again = deleted + draws.u64(..500);
             let seconds = u32::try_from((again - at) / 1000 + 1).unwrap_or(1);
             // Who hears of the first after the second was made, and who has not heard of its end by then, both mean the first.
-            for on in [Place::Scheduler, Place::Control] {
+            for on in self.controls().into_iter().chain([Place::Scheduler]) {
                 events.push(Event { at, what: What::WatchLag { on, milliseconds: 2000 * seconds, seconds } });
             }
             let name = format!("anew{}-{number}", self.hour);

@@ -236,12 +236,23 @@ impl Generated {
         Some(What::Device { node, device, fault, seconds })
     }
 
+    /// The hosts of the suite's programs of the control plane.
+    pub(super) fn controls(&self) -> Vec<Place> {
+        let has_replicas = |program| self.suite.has_replicas(program, &self.settings);
+        match self.suite.programs().iter().any(has_replicas) {
+            true => vec![Place::Control, Place::SecondControl],
+            false => vec![Place::Control],
+        }
+    }
+
     /// The ends of a link between parts that talk.
     fn link(&self, draws: &mut Rng) -> (Place, Place) {
+        let controls = self.controls();
+        let control = draws.choice(&controls).copied().unwrap_or(Place::Control);
         match draws.u8(..6) {
-            0 => (Place::Scheduler, Place::Control),
+            0 => (Place::Scheduler, control),
             1 => (Place::Scheduler, Place::ApiServer),
-            2 | 3 => (Place::Control, Place::ApiServer),
+            2 | 3 => (control, Place::ApiServer),
             _ => (Place::Node(self.node(draws)), Place::ApiServer),
         }
     }

@@ -52,8 +52,10 @@ impl Generated {
 
     /// Answers are lost and watches lag while a monitor asks a kubelet, which the plugin's own questions keep waiting.
     fn too_much_to_do(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
-        let places = [Place::Control, Place::Scheduler, Place::Node(self.node(draws))];
+        let others = [Place::Scheduler, Place::Node(self.node(draws))];
+        let places = self.controls().into_iter().chain(others);
         let lag = places.map(|on| What::WatchLag { on, milliseconds: draws.u32(1000..=60_000), seconds });
+        let lag: Vec<What> = lag.collect();
         let all = [What::ApiFaults { rates: rates(draws, 0.5), seconds }].into_iter().chain(lag);
         let mut events: Vec<Event> = all.map(|what| Event { at, what }).collect();
         events.extend(self.monitor(draws, at, seconds));

@@ -32,6 +32,7 @@ pub const JUDGEMENTS: &[&str] = &[
     "events about pods",
     "nodes at rest",
     "refusals",
+    "sizes",
     "texts",
     "texts as they were said",
     "waiting pods",

@@ -316,9 +316,10 @@ impl World {
     }
 
     fn judge_sizes(&self, truth: &Truth) -> Vec<Violation> {
-        let places = (0..self.nodes.len()).map(Place::Node).chain([Place::Control]);
-        let sizes = places.flat_map(|place| self.suite.sizes(place, truth));
-        let too_large = sizes.filter(|size| size.is > size.at_most);
+        let places = (0..self.nodes.len()).map(Place::Node).chain([Place::Control, Place::SecondControl]);
+        let sizes: Vec<Size> = places.flat_map(|place| self.suite.sizes(place, truth)).collect();
+        self.watcher.state().judged("sizes", sizes.len());
+        let too_large = sizes.into_iter().filter(|size| size.is > size.at_most);
         let violation = |size: Size| Violation {
             invariant: "bounded",
             cause: size.what.clone(),

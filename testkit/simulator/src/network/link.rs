@@ -91,7 +91,7 @@ impl Link {
     }
 
     /// How long a message takes that is sent now; none while it is cut.
-    pub(super) fn delay(&self) -> Option<Duration> {
+    pub fn delay(&self) -> Option<Duration> {
         (!self.is_cut()).then(|| self.draw())
     }
 
