@@ -18,9 +18,12 @@ fn simulate(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) -> Ou
     Command::new(program).arg("simulate").args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// Hash of the trace, and the number of pods that were placed.
+/// Hash of the trace, and the number of pods that were placed. Nothing must be wrong.
 fn hash(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) -> (String, u64) {
-    let output = simulate(program, arguments, folder);
+    let failures = tempfile::tempdir().unwrap();
+    let kept = ["--shrink-for", "0s", "--keep-failures", failures.path().to_str().unwrap()];
+    let output = simulate(program, &[arguments, &kept].concat(), folder);
+    assert!(output.status.success(), "{arguments:?}: {output:#?}");
     let row: Value = serde_json::from_slice(&output.stdout).unwrap();
     (row["hash"].to_string(), row["placed"].as_u64().unwrap())
 }

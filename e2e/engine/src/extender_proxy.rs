@@ -17,6 +17,7 @@ use runtime::{Protocol, Server, System};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::hold_point::HoldPoint;
 use crate::http_call::{LARGEST_BODY, call};
 use crate::scenario::{Moment, Verb};
 
@@ -35,36 +36,6 @@ struct Shared {
     /// Where the extender listens now; none while it is down.
     target: watch::Sender<Option<SocketAddr>>,
     moments: HashMap<Moment, HoldPoint>,
-}
-
-/// A moment at which calls can be held.
-struct HoldPoint {
-    is_held: watch::Sender<bool>,
-    /// Calls that are there now.
-    waiting: watch::Sender<usize>,
-}
-
-impl HoldPoint {
-    fn released() -> Self {
-        HoldPoint { is_held: watch::Sender::new(false), waiting: watch::Sender::new(0) }
-    }
-
-    /// Returns at once, or when calls are no longer held.
-    async fn wait(&self) {
-        self.waiting.send_modify(|waiting| *waiting += 1);
-        let _one_fewer_at_the_end = WaitingCall(&self.waiting);
-        // The only error is a sender that is gone, and `self` holds it.
-        let _released = self.is_held.subscribe().wait_for(|is_held| !is_held).await.is_ok();
-    }
-}
-
-/// A call that waits; it no longer does when this is dropped, also where the caller has hung up.
-struct WaitingCall<'a>(&'a watch::Sender<usize>);
-
-impl Drop for WaitingCall<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
-    }
 }
 
 impl Proxy {
@@ -116,13 +87,13 @@ impl Proxy {
     /// Calls wait at this moment from now on (`true`) or go on (`false`).
     pub fn set_held(&self, at: Moment, held: bool) {
         if let Some(point) = self.shared.moments.get(&at) {
-            point.is_held.send_replace(held);
+            point.set_held(held);
         }
     }
 
     /// Whether a call waits there now.
     pub fn is_held(&self, at: Moment) -> bool {
-        self.shared.moments.get(&at).is_some_and(|point| *point.waiting.borrow() > 0)
+        self.shared.moments.get(&at).is_some_and(HoldPoint::is_waited_at)
     }
 }
 

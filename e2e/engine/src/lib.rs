@@ -49,6 +49,7 @@ pub mod cluster;
 pub mod embedded;
 pub mod extender_proxy;
 pub mod fuzz;
+mod hold_point;
 mod http_call;
 pub mod invariants;
 pub mod observe;

@@ -1,7 +1,11 @@
 //! kube-scheduler's configuration, `kubescheduler.config.k8s.io/v1`: what of it the suite sets. Read from
-//! `deploy/my-scheduler.yml`, written for the schedulers of kind's clusters and of the bench.
+//! `deploy/my-scheduler.yml`, written for the schedulers of kind's clusters, of the embedded cluster and of the bench.
 
-use anyhow::Context as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use fake_cluster::scheduler::{self, ExtenderConfig};
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 const MY_SCHEDULER: &str = include_str!("../../../deploy/my-scheduler.yml");
@@ -148,10 +152,38 @@ impl ExtenderEntry {
     pub fn with_whole_nodes(self) -> Self {
         Self { node_cache_capable: false, ..self }
     }
+
+    /// The same for the scheduler of an embedded cluster, which speaks HTTP.
+    ///
+    /// # Errors
+    /// It asks for HTTPS, or its time-out is no duration.
+    pub fn for_fake_scheduler(self) -> anyhow::Result<ExtenderConfig> {
+        ensure!(!self.enable_https, "the embedded cluster's scheduler speaks HTTP only");
+        let timeout: SignedDuration = self.http_timeout.parse().context("httpTimeout of the extender")?;
+        let managed = |resource: ManagedResource| scheduler::ManagedResource {
+            name: resource.name,
+            ignored_by_scheduler: resource.ignored_by_scheduler,
+        };
+        Ok(ExtenderConfig {
+            filter_verb: Some(self.filter_verb),
+            prioritize_verb: Some(self.prioritize_verb),
+            preempt_verb: Some(self.preempt_verb),
+            bind_verb: Some(self.bind_verb),
+            weight: self.weight,
+            node_cache_capable: self.node_cache_capable,
+            managed_resources: self.managed_resources.into_iter().map(managed).collect(),
+            ignorable: self.ignorable,
+            http_timeout: Duration::try_from(timeout).context("httpTimeout of the extender")?,
+            ..ExtenderConfig::new(self.url_prefix)
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use neuron_core::names::{NEURON, NEURONCORE, NEURONDEVICE};
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -161,10 +193,47 @@ mod tests {
         insta::assert_snapshot!(config.to_yaml().unwrap());
     }
 
+    /// What `deploy/my-scheduler.yml` says of the extender, by the key of the configuration.
+    fn deployed_extender(key: &str) -> Value {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(MY_SCHEDULER).unwrap();
+        let text = documents.iter().find_map(|document| document["data"][key].as_str()).unwrap();
+        let mut configuration: Value = serde_saphyr::from_str(text).unwrap();
+        configuration["extenders"][0].take()
+    }
+
     #[test]
-    fn the_embedded_scheduler_weighs_scores_as_the_deployed_one() {
-        let deployed = SchedulerConfiguration::deployed().unwrap();
-        assert_eq!(deployed.extenders[0].weight, crate::embedded::WEIGHT);
+    fn the_embedded_scheduler_asks_the_extender_as_the_deployed_one() {
+        let deployed = deployed_extender(CONFIG_KEY);
+        let entry = ExtenderEntry::deployed_at("http://10.0.0.1:12345").unwrap();
+        let embedded = entry.for_fake_scheduler().unwrap();
+        let managed = |resource: &scheduler::ManagedResource| json!({"name": resource.name, "ignoredByScheduler": resource.ignored_by_scheduler});
+        let asks = json!({
+            "urlPrefix": deployed["urlPrefix"],
+            "filterVerb": embedded.filter_verb,
+            "prioritizeVerb": embedded.prioritize_verb,
+            "weight": embedded.weight,
+            "preemptVerb": embedded.preempt_verb,
+            "bindVerb": embedded.bind_verb,
+            "enableHTTPS": false,
+            "nodeCacheCapable": embedded.node_cache_capable,
+            "ignorable": embedded.ignorable,
+            "httpTimeout": format!("{}s", embedded.http_timeout.as_secs()),
+            "managedResources": embedded.managed_resources.iter().map(managed).collect::<Vec<_>>(),
+        });
+        assert_eq!(asks, deployed);
+        let names: Vec<&str> = embedded.managed_resources.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, [NEURON, NEURONCORE, NEURONDEVICE]);
+    }
+
+    #[test]
+    fn over_https_the_extender_is_asked_the_same() {
+        let mut https = deployed_extender("my-scheduler-config-https.yaml");
+        let mut http = deployed_extender(CONFIG_KEY);
+        for entry in [&mut https, &mut http] {
+            let fields = entry.as_object_mut().unwrap();
+            fields.retain(|key, _| !["urlPrefix", "enableHTTPS", "tlsConfig"].contains(&key.as_str()));
+        }
+        assert_eq!(https, http);
     }
 
     #[test]

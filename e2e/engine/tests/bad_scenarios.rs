@@ -34,7 +34,19 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_part(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{restart: {part: kublet}}]",
-    "scenario bad: unknown variant `kublet`, expected one of `extender`, `plugin`, `kubelet`, `node`, `scheduler`, `containerd`, `api-server`, `etcd`"
+    "scenario bad: unknown variant `kublet`, expected one of `extender`, `extender-leader`, `plugin`, `kubelet`, `node`, `scheduler`, `containerd`, `api-server`, `etcd`"
+)]
+#[case::hold_before_what_cannot_be_held(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{hold: {before: bound, apply: [], meanwhile: []}}]",
+    "scenario bad: unknown variant `bound`, expected one of `filter`, `bind`, `binding`"
+)]
+#[case::hold_after_a_binding(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{hold: {after: binding, apply: [], meanwhile: []}}]",
+    "scenario bad: unknown variant `binding`, expected `filter` or `bind`"
+)]
+#[case::hold_before_and_after(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{hold: {before: binding, after: bind, apply: [], meanwhile: []}}]",
+    "scenario bad: a hold is either `before` filter, bind or binding, or `after` filter or bind"
 )]
 #[case::churn_of_no_pod(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{churn: {seed: 1, at-once: 1, kill-every: 1, kill: [], pods: [], delete: [a]}}]",
@@ -74,6 +86,23 @@ fn a_file_that_is_no_scenario_is_refused(#[case] text: &str, #[case] expected: &
 #[test]
 fn the_name_is_the_files() {
     assert_eq!(parse("plain", PLAIN).unwrap()[0].name, "plain");
+}
+
+#[rstest]
+#[case::restart("{restart: {part: extender-leader}}", true)]
+#[case::stop("{stop: {part: extender-leader}}", true)]
+#[case::inside_a_step(
+    "{hold: {before: binding, apply: [], meanwhile: [{stop: {part: extender-leader}}]}}",
+    true
+)]
+#[case::churn(
+    "{churn: {seed: 1, at-once: 1, kill-every: 1, kill: [{part: extender-leader}], pods: []}}",
+    true
+)]
+#[case::all_replicas("{restart: {part: extender}}", false)]
+fn a_step_about_the_leader_needs_two_replicas(#[case] step: &str, #[case] expected: bool) {
+    let text = PLAIN.replace("steps: []", &format!("steps: [{step}]"));
+    assert_eq!(parse("plain", &text).unwrap()[0].needs_replicas(), expected);
 }
 
 #[tokio::test]

@@ -61,6 +61,17 @@ async fn a_device_that_stays_lost_fails_a_scenario_of_the_fault_tier_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_extender_leads_after_each_kill_of_the_leader() {
+    let text = include_str!("../../scenarios/endurance/leader-kills.yaml").replace("round: 20", "round: 3");
+    let kills = Scenario { tier: Tier::Faults, ..scenario(&text) };
+    let finished = embedded::run(&kills, Options::default()).await.unwrap();
+    assert_eq!(finished.failures, Vec::<String>::new());
+    let pods = finished.outcome.pods;
+    assert_eq!(pods.len(), 3 * 12);
+    assert!(pods.values().all(|pod| pod.phase == "Running" && pod.deleted), "{pods:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pods_come_and_go_while_parts_are_killed() {
     let text = include_str!("../../scenarios/endurance/churn.yaml")
         .replace("number: 100", "number: 6")

@@ -132,6 +132,14 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("runtime: page too long", "a cluster of so few pods has no page of 32 MiB"),
 ];
 
+/// What was reached although it is said to be out of reach, each with what is said: the excuse is no longer true.
+pub fn reached_after_all(summaries: &[Summary]) -> Vec<String> {
+    let reached = reached(summaries);
+    let is_reached = |name: &str| reached.get(name).is_some_and(|count| *count > 0);
+    let excused = OUT_OF_REACH.iter().filter(|(name, _)| is_reached(name));
+    excused.map(|(name, why)| format!("{name} (\"{why}\")")).collect()
+}
+
 /// Branches that the cluster has in one Kubernetes version alone.
 const OF_ONE_VERSION: &[(&str, &str)] = &[
     ("cluster: the end of an older plugin dropped the newest", "1.34"),
@@ -222,6 +230,16 @@ mod tests {
         for (name, _) in OF_ONE_VERSION {
             assert!(all.iter().any(|known| known == name), "{name} is no branch");
         }
+    }
+
+    #[test]
+    fn an_excuse_that_is_no_longer_true_is_told() {
+        let (name, why) = OUT_OF_REACH[0];
+        let with = |count| {
+            let branches = BTreeMap::from([(name.to_owned(), count)]);
+            reached_after_all(&[Summary { branches, ..Summary::default() }])
+        };
+        assert_eq!((with(0), with(1)), (Vec::new(), vec![format!("{name} (\"{why}\")")]));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use simulated_cluster::plan::NodePlan;
 
 use crate::machine::Machine;
 
+/// The most nodes: more would not be simulated in a day, and hosts would run out of addresses.
+const MOST: usize = 5000;
+
 /// The nodes of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes(pub Vec<NodePlan>);
@@ -19,6 +22,9 @@ pub enum NodesError {
     /// There is no such machine.
     #[error("{0}")]
     Machine(String),
+    /// More than [`MOST`].
+    #[error("{0} nodes are too many; at most {MOST} can be simulated")]
+    TooMany(usize),
 }
 
 impl FromStr for Nodes {
@@ -32,6 +38,10 @@ impl FromStr for Nodes {
             let count: usize = count.parse().map_err(|_| form())?;
             let node = NodePlan { machine: machine.to_owned() };
             Machine::of(&node).map_err(NodesError::Machine)?;
+            let all = nodes.len().saturating_add(count);
+            if all > MOST {
+                return Err(NodesError::TooMany(all));
+            }
             nodes.extend(std::iter::repeat_n(node, count));
         }
         if nodes.is_empty() { Err(NodesError::Form(text.to_owned())) } else { Ok(Self(nodes)) }
@@ -52,6 +62,7 @@ mod tests {
             ("trn1.32xlarge=0", "is not TYPE=NUMBER"),
             ("trn9.large=1", "trn9.large"),
             ("trn1.32xlarge:lnc2=1", "give 1 or leave it out"),
+            ("trn1.32xlarge=1,trn1.32xlarge=18446744073709551615", "nodes are too many; at most 5000"),
         ] {
             let error = text.parse::<Nodes>().unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");

@@ -13,6 +13,8 @@ use crate::machine::Machine;
 const SLACK: usize = 80;
 /// Cores of the largest machine: what a pod that is gone has had is remembered until somebody else has it.
 const MOST_CORES: usize = 128;
+/// UIDs of pods that are gone: as many as any node's plugin remembers, whatever lives.
+const MOST_GONE: usize = 1024;
 /// Events and reports about one pod at most.
 const OF_ONE_POD: usize = 8;
 
@@ -27,6 +29,7 @@ pub(crate) fn of_extender(
     let size = |what: &str, is, at_most| Size { what: format!("extender {what}"), is, at_most };
     vec![
         size("pods", sizes.pods, live),
+        size("nodes", sizes.nodes, machines.len()),
         size("leases", sizes.leases, machines.len()),
         size("reservations", sizes.reservations, live),
         size("cores that nobody has", cores_of_nobody(&sizes, truth, machines), 0),
@@ -36,6 +39,7 @@ pub(crate) fn of_extender(
         size("events waiting", sizes.events_waiting, live * OF_ONE_POD),
         size("refusals logged", sizes.refusals_logged, 2 * live + SLACK),
         size("binds", sizes.binds, 0),
+        size("admitted", sizes.admitted, 2 * live + SLACK),
     ]
 }
 
@@ -69,6 +73,8 @@ pub(crate) fn of_plugin(sizes: Option<neuron_device_plugin::Sizes>, node: &str, 
         size("answers", sizes.answers, here * OF_ONE_POD),
         size("past holders", sizes.past, here + MOST_CORES),
         size("pods", sizes.pods, here),
+        size("listed pods", sizes.listed, here + SLACK),
+        size("gone pods", sizes.gone, MOST_GONE),
         size("failures", sizes.failures, here + SLACK),
         size("problems", sizes.problems, SLACK),
         size("notes", sizes.notes, SLACK),

@@ -10,7 +10,7 @@ use fake_cluster::kubelet::{ContainerRun, ContainerStart};
 use fake_cluster::scheduler::{ExtenderConfig, ManagedResource};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NODE_REPORT};
+use neuron_core::names::{INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT};
 use neuron_device_plugin::HandoverMode;
 use neuron_extender::LeaderElection;
 use runtime::system::Address;
@@ -47,8 +47,8 @@ const PORT: u16 = 12345;
 /// The suite, in one cluster.
 #[derive(Default)]
 pub struct Neuron {
-    /// What the extender keeps.
-    extender: neuron_extender::Probe,
+    /// What the extender of each host keeps.
+    extenders: Mutex<BTreeMap<Place, neuron_extender::Probe>>,
     /// What the plugin of each node keeps.
     plugins: Mutex<BTreeMap<String, neuron_device_plugin::Probe>>,
     /// What is broken of each node.
@@ -58,6 +58,10 @@ pub struct Neuron {
 }
 
 impl Neuron {
+    fn extenders_by_place(&self) -> MutexGuard<'_, BTreeMap<Place, neuron_extender::Probe>> {
+        self.extenders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn plugins(&self) -> MutexGuard<'_, BTreeMap<String, neuron_device_plugin::Probe>> {
         self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,7 +104,7 @@ impl Suite for Neuron {
                     // The replicas' pods are no objects here: calls reach either of them.
                     labels_pod: false,
                 }),
-                probe: Some(self.extender.clone()),
+                probe: Some(self.extenders_by_place().entry(start.place).or_default().clone()),
                 ..default
             };
             return async move {
@@ -137,7 +141,7 @@ impl Suite for Neuron {
             preempt_verb: Some("preempt".to_owned()),
             weight: WEIGHT,
             bind_verb: Some("bind".to_owned()),
-            managed_resources: vec![managed(NEURON), managed(NEURONCORE)],
+            managed_resources: [NEURON, NEURONCORE, NEURONDEVICE].map(managed).into(),
             http_timeout: Duration::from_secs(5),
             node_cache_capable: settings.programs.get(WHOLE_NODES) != Some(&1),
             ..ExtenderConfig::new(format!("http://{service}:{PORT}"))
@@ -309,13 +313,17 @@ impl Suite for Neuron {
 
     fn sizes(&self, place: Place, truth: &Truth) -> Vec<Size> {
         match place {
-            Place::Control => sizes::of_extender(self.extender.sizes(), truth, &self.machines()),
+            Place::Control | Place::SecondControl => {
+                let probe = self.extenders_by_place().get(&place).cloned();
+                let sizes = probe.and_then(|probe| probe.sizes());
+                sizes::of_extender(sizes, truth, &self.machines())
+            }
             Place::Node(place) => {
                 let node = node_name(place);
                 let sizes = self.plugins().get(&node).and_then(neuron_device_plugin::Probe::sizes);
                 sizes::of_plugin(sizes, &node, truth)
             }
-            Place::ApiServer | Place::Scheduler | Place::SecondControl => Vec::new(),
+            Place::ApiServer | Place::Scheduler => Vec::new(),
         }
     }
 
@@ -351,4 +359,19 @@ fn facts(waiting: &WaitingPod<'_>) -> Vec<Facts> {
         Machine::of(node.node).ok().map(|machine| Facts { machine, held, broken })
     };
     waiting.nodes.iter().filter_map(of_node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use neuron_e2e_engine::scheduler_configuration::ExtenderEntry;
+
+    use super::*;
+
+    #[test]
+    fn the_extender_is_asked_as_where_it_is_deployed() {
+        let service = Ipv4Addr::new(10, 96, 0, 10);
+        let deployed = ExtenderEntry::deployed_at(&format!("http://{service}:{PORT}")).unwrap();
+        let simulated = Neuron::default().extenders(service, &Settings::default()).remove(0);
+        assert_eq!(format!("{simulated:?}"), format!("{:?}", deployed.for_fake_scheduler().unwrap()));
+    }
 }

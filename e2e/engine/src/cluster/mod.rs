@@ -50,7 +50,8 @@ pub trait Cluster {
     /// How long the wait for one condition may take, at the processors' full pace.
     fn timeout(&self) -> Duration;
 
-    /// Stops a part (on that node, if it is a part of nodes) and returns when it no longer runs.
+    /// Stops a part (on that node, if it is a part of nodes) and returns when it no longer runs; where it is the extender that leads, once
+    /// another one does and calls reach that.
     fn stop(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Starts a part that was stopped and returns when it serves again.
@@ -64,7 +65,8 @@ pub trait Cluster {
         state: DeviceState,
     ) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up.
+    /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up; where it is the
+    /// extender that leads, once another one does.
     fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Kills a part as a system does that runs out of memory: what keeps it running starts it again, which is not waited for.
@@ -84,8 +86,8 @@ pub trait Cluster {
     /// Lets this much of the cluster's time pass. Nobody is asked anything meanwhile.
     fn advance_clock(&self, time: Duration) -> impl Future<Output = ()>;
 
-    /// Makes the scheduler's calls wait at this moment from now on.
-    fn hold(&self, at: Moment) -> impl Future<Output = anyhow::Result<()>>;
+    /// Makes the scheduler's calls wait at this moment from now on; of Bindings those of these pods.
+    fn hold(&self, at: Moment, pods: &[String]) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Whether a call waits there now.
     fn is_held(&self, at: Moment) -> bool;

@@ -14,6 +14,7 @@ use simulator::network::Link;
 use simulator::{Host, Simulation};
 use tower::{ServiceExt as _, service_fn};
 
+use super::held_bindings::HeldBindings;
 use crate::cluster::NAMESPACE;
 
 /// Parts of an answer that are under way at one time. Those that come after them wait, as for a full window of TCP.
@@ -23,6 +24,8 @@ const UNDER_WAY: usize = 64;
 #[derive(Clone)]
 pub(super) struct ApiHost {
     pub(super) server: ApiServer,
+    /// What of a process' calls waits before it is carried out.
+    pub(super) bindings: Arc<HeldBindings>,
     routes: Router,
     simulation: Simulation,
     host: Host,
@@ -31,7 +34,8 @@ pub(super) struct ApiHost {
 impl ApiHost {
     pub(super) fn new(simulation: &Simulation, server: ApiServer) -> Self {
         let (routes, host) = (server.router(), simulation.host("api-server"));
-        Self { server, routes, simulation: simulation.clone(), host }
+        let bindings = Arc::new(HeldBindings::none());
+        Self { server, bindings, routes, simulation: simulation.clone(), host }
     }
 
     /// A client for the harness: its requests take no time.
@@ -43,12 +47,21 @@ impl ApiHost {
     pub(super) fn client_on(&self, host: &Host) -> Client {
         let there = self.simulation.link(host, &self.host);
         let back = self.simulation.link(&self.host, host);
-        let routes = self.routes.clone();
+        let (routes, bindings) = (self.routes.clone(), Arc::clone(&self.bindings));
         let call = move |request: Request<kube::client::Body>| {
             let (routes, there, back) = (routes.clone(), Arc::clone(&there), Arc::clone(&back));
+            let bindings = Arc::clone(&bindings);
             async move {
                 there.pass().await;
-                let Ok(answer) = routes.oneshot(request.map(Body::new)).await;
+                let holder = bindings.holder_of(request.uri().path());
+                let request = request.map(Body::new);
+                let answer = match holder {
+                    Some(holder) => bindings.answer(holder, routes, request).await,
+                    None => {
+                        let Ok(answer) = routes.oneshot(request).await;
+                        answer
+                    }
+                };
                 Ok::<Response<Body>, Infallible>(answer.map(|body| over(back, body)))
             }
         };

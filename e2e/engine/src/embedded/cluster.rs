@@ -7,7 +7,6 @@ use kube::Client;
 use tokio::time::sleep;
 
 use super::Embedded;
-use super::extender::is_ready;
 use crate::cluster::Cluster;
 use crate::cluster::wait::until;
 use crate::scenario::{DeviceState, Moment, Part};
@@ -51,9 +50,15 @@ impl Cluster for Embedded {
 
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
-            Part::Extender => {
-                self.proxy.set_target(None);
-                self.extender.take()?.stop().await
+            Part::Extender => self.extender.stop().await,
+            Part::ExtenderLeader => {
+                self.until_extender_leads().await?;
+                let stopped = Some(self.extender.freeze_leader()?);
+                until(self, "another extender to lead", async || {
+                    let leader = self.proxy.target();
+                    Ok(leader.is_some() && leader != stopped)
+                })
+                .await
             }
             Part::Scheduler => {
                 ensure!(self.stop_scheduler().await, "the scheduler is already stopped");
@@ -79,16 +84,14 @@ impl Cluster for Embedded {
     async fn start(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Extender => {
-                let address = self.extender.start()?;
-                let ready = async || Ok(is_ready(&self.harness, address).await);
-                until(self, "the extender to be ready", ready).await?;
-                self.proxy.set_target(Some(address));
-                Ok(())
+                self.extender.start().await?;
+                self.until_extender_serves().await
             }
-            Part::Scheduler => {
-                self.start_scheduler();
-                Ok(())
+            Part::ExtenderLeader => {
+                self.extender.thaw()?;
+                self.until_extender_serves().await
             }
+            Part::Scheduler => self.start_scheduler(),
             Part::Plugin => {
                 self.node(node)?.start_plugin();
                 self.until_allocatable(node).await
@@ -116,9 +119,10 @@ impl Cluster for Embedded {
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             // Killed, so that they cannot tidy up.
-            Part::Extender => {
-                self.proxy.set_target(None);
-                self.extender.take()?.kill().await?;
+            Part::Extender => self.extender.kill().await?,
+            Part::ExtenderLeader => {
+                self.kill(part, node).await?;
+                return self.until_extender_serves().await;
             }
             Part::Plugin => {
                 self.node(node)?.kill_plugin().await?;
@@ -133,10 +137,16 @@ impl Cluster for Embedded {
     async fn kill(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Extender => {
-                self.proxy.set_target(None);
-                self.extender.take()?.kill().await?;
+                self.extender.kill().await?;
                 sleep(RESTART).await;
-                self.proxy.set_target(Some(self.extender.start()?));
+                self.extender.start().await?;
+                self.extender.take_calls();
+            }
+            Part::ExtenderLeader => {
+                self.until_extender_leads().await?;
+                self.extender.kill_leader().await?;
+                sleep(RESTART).await;
+                self.extender.start().await?;
             }
             Part::Plugin => {
                 let node = self.node(node)?;
@@ -147,7 +157,7 @@ impl Cluster for Embedded {
             Part::Scheduler => {
                 ensure!(self.stop_scheduler().await, "the scheduler is stopped");
                 sleep(RESTART).await;
-                self.start_scheduler();
+                self.start_scheduler()?;
             }
             _ => bail!("{} can be restarted, not killed", part.name()),
         }
@@ -157,13 +167,7 @@ impl Cluster for Embedded {
     async fn serves(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Plugin => self.until_allocatable(node).await,
-            Part::Extender => {
-                let ready = async || match self.proxy.target() {
-                    Some(address) => Ok(is_ready(&self.harness, address).await),
-                    None => Ok(false),
-                };
-                until(self, "the extender to be ready", ready).await
-            }
+            Part::Extender | Part::ExtenderLeader => self.until_extender_serves().await,
             _ => Ok(()),
         }
     }
@@ -189,17 +193,26 @@ impl Cluster for Embedded {
         sleep(time).await;
     }
 
-    async fn hold(&self, at: Moment) -> anyhow::Result<()> {
-        self.proxy.set_held(at, true);
+    async fn hold(&self, at: Moment, pods: &[String]) -> anyhow::Result<()> {
+        match at {
+            Moment::Binding => self.api.bindings.hold(&self.harness, pods),
+            Moment::Before(_) | Moment::After(_) => self.proxy.set_held(at, true),
+        }
         Ok(())
     }
 
     fn is_held(&self, at: Moment) -> bool {
-        self.proxy.is_held(at)
+        match at {
+            Moment::Binding => self.api.bindings.is_waited_at(),
+            Moment::Before(_) | Moment::After(_) => self.proxy.is_held(at),
+        }
     }
 
     async fn release(&self, at: Moment) -> anyhow::Result<()> {
-        self.proxy.set_held(at, false);
+        match at {
+            Moment::Binding => self.api.bindings.release(),
+            Moment::Before(_) | Moment::After(_) => self.proxy.set_held(at, false),
+        }
         Ok(())
     }
 

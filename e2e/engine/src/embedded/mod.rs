@@ -7,6 +7,8 @@
 mod api_host;
 mod cluster;
 mod extender;
+mod extender_pods;
+mod held_bindings;
 mod node;
 mod program;
 mod runtime;
@@ -21,10 +23,9 @@ use ::runtime::System;
 use anyhow::Context as _;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
-use fake_cluster::scheduler::{ExtenderConfig, ManagedResource, Scheduler, SchedulerConfig};
+use fake_cluster::scheduler::{Scheduler, SchedulerConfig};
 pub use fake_cluster::{ServerVersionError, UnknownVersion, Version};
 use kube::Client;
-use neuron_core::names;
 use simulator::network::LinkQuality;
 use simulator::{Host, Process, Simulation};
 use tokio::sync::Notify;
@@ -35,6 +36,7 @@ use crate::cluster::wait::until;
 use crate::extender_proxy::Proxy;
 use crate::run::{self, Finished};
 use crate::scenario::{CatalogSource, Part, Scenario};
+use crate::scheduler_configuration::ExtenderEntry;
 use api_host::ApiHost;
 use extender::Extender;
 use node::EmbeddedNode;
@@ -45,8 +47,6 @@ const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const LINKS: LinkQuality = LinkQuality { milliseconds: (1, 5), loss: 0.0 };
 /// Where hosts have the instance types of a file, as `deploy/` mounts them.
 const CATALOG: &str = "/etc/neuron/catalog.json";
-/// What the extender's scores weigh, as in `deploy/my-scheduler.yml`.
-pub(crate) const WEIGHT: i64 = 12;
 
 /// What varies between runs of one scenario.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +80,7 @@ pub struct Embedded {
     control: Host,
     /// What the harness itself does, on the scheduler's host.
     harness: System,
-    proxy: Proxy,
+    proxy: Arc<Proxy>,
     extender: Extender,
     scheduler: Cell<Option<(Process, Scheduler)>>,
     /// Notified at every write to the API server.
@@ -104,12 +104,14 @@ impl Embedded {
             let host = simulation.host(&format!("n{}", place + 1));
             nodes.push(EmbeddedNode::up(&api, host, spec, &scenario.catalog, options).await?);
         }
+        let (client, proxy) = (api.client(), Arc::new(Proxy::start(&harness, control.ip().into())?));
+        let extender = Extender::new(simulation, &api, &client, &proxy, scenario)?;
         let cluster = Embedded {
-            client: api.client(),
+            client,
             node_names: nodes.iter().map(|node| node.name().to_owned()).collect(),
             nodes,
-            proxy: Proxy::start(&harness, control.ip().into())?,
-            extender: Extender::new(&simulation.host("extender"), &api, &scenario.catalog)?,
+            proxy,
+            extender,
             api,
             control,
             harness,
@@ -158,27 +160,32 @@ impl Embedded {
         until(self, &what, async || Ok(!node.has_any_allocatable(&self.client).await?)).await
     }
 
-    fn start_scheduler(&self) {
-        let managed = |name: &str| ManagedResource { name: name.to_owned(), ignored_by_scheduler: false };
-        let extender = ExtenderConfig {
-            filter_verb: Some("filter".into()),
-            prioritize_verb: Some("prioritize".into()),
-            preempt_verb: Some("preempt".into()),
-            weight: WEIGHT,
-            bind_verb: Some("bind".into()),
-            managed_resources: vec![managed(names::NEURON), managed(names::NEURONCORE)],
-            http_timeout: Duration::from_secs(30),
-            ..ExtenderConfig::new(format!("http://{}", self.proxy.address()))
-        };
+    /// Waits until the extender is ready and calls reach one that places pods.
+    async fn until_extender_serves(&self) -> anyhow::Result<()> {
+        let ready = async || Ok(self.extender.is_ready(&self.harness).await);
+        until(self, "the extender to be ready", ready).await?;
+        self.extender.take_calls();
+        self.until_extender_leads().await
+    }
+
+    /// Waits until calls reach one that places pods.
+    async fn until_extender_leads(&self) -> anyhow::Result<()> {
+        until(self, "an extender to lead", async || Ok(self.proxy.target().is_some())).await
+    }
+
+    /// Starts the scheduler, which asks the extender as the deployed one does.
+    fn start_scheduler(&self) -> anyhow::Result<()> {
+        let extender = ExtenderEntry::deployed_at(&format!("http://{}", self.proxy.address()))?;
         let config = SchedulerConfig {
             name: self.scheduler_name().to_owned(),
-            extenders: vec![extender],
+            extenders: vec![extender.for_fake_scheduler()?],
             seed: self.seed,
         };
         let process = self.control.process("scheduler");
         let scheduler =
             Scheduler::start(&process.system(), self.api.client_on(&self.control), &self.api.server, config);
         self.scheduler.set(Some((process, scheduler)));
+        Ok(())
     }
 
     /// Stops the scheduler. Whether it ran.

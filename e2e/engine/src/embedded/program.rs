@@ -43,6 +43,16 @@ impl Program {
         result_of(ended, &part)
     }
 
+    /// Stops it where it is, as SIGSTOP does: nothing of it runs, and whoever calls it gets no answer.
+    pub(super) fn freeze(&self) {
+        self.process.freeze();
+    }
+
+    /// Lets it go on, as SIGCONT does.
+    pub(super) fn thaw(&self) {
+        self.process.thaw();
+    }
+
     /// Kills it: nothing of it runs again.
     ///
     /// # Errors

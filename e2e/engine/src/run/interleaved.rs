@@ -1,6 +1,7 @@
 //! Steps that fall into the middle of a placement: `hold` and `during`. Called by [`super::steps`].
 
 use kube::api::ListParams;
+use serde_json::Value;
 
 use super::Run;
 use super::apply::Applier;
@@ -12,7 +13,9 @@ use crate::scenario::{During, Hold};
 impl<C: Cluster> Run<'_, C> {
     /// Creates pods, holds a call about them, carries the steps out meanwhile, and lets the call go on.
     pub(super) async fn hold(&mut self, Hold { at, apply, steps }: &Hold) -> anyhow::Result<()> {
-        self.cluster.hold(*at).await?;
+        let name = |manifest: &Value| manifest["metadata"]["name"].as_str().map(str::to_owned);
+        let pods: Vec<String> = apply.iter().filter_map(name).collect();
+        self.cluster.hold(*at, &pods).await?;
         for manifest in apply {
             self.create(manifest).await?;
         }
@@ -22,10 +25,8 @@ impl<C: Cluster> Run<'_, C> {
             Box::pin(self.step(step)).await?;
         }
         self.cluster.release(*at).await?;
-        for manifest in apply {
-            if let Some(name) = manifest["metadata"]["name"].as_str() {
-                self.settle(name).await?;
-            }
+        for name in &pods {
+            self.settle(name).await?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The step `hold`: where a call between scheduler and extender waits, and what happens meanwhile. Part of the scenario
+//! The step `hold`: where a call between scheduler and extender, or a Binding, waits, and what happens meanwhile. Part of the scenario
 //! file's form; the proxy of each cluster asks for the moments.
 
 use std::fmt;
@@ -28,6 +28,9 @@ pub enum Moment {
     /// After the extender has done what it asks, before the scheduler hears so. An extender that ends meanwhile
     /// has never answered.
     After(Verb),
+    /// When the extender has chosen the devices and sent the Binding of one of the step's pods, before the API server carries it out;
+    /// half a minute at most. A Binding that its sender gives up is never carried out.
+    Binding,
 }
 
 impl fmt::Display for Moment {
@@ -35,26 +38,28 @@ impl fmt::Display for Moment {
         match self {
             Moment::Before(verb) => write!(f, "before {}", verb.path()),
             Moment::After(verb) => write!(f, "after {}", verb.path()),
+            Moment::Binding => f.write_str("before binding"),
         }
     }
 }
 
 impl Moment {
     /// Every moment.
-    pub const ALL: [Moment; 4] = [
+    pub const ALL: [Moment; 5] = [
         Moment::Before(Verb::Filter),
         Moment::Before(Verb::Bind),
         Moment::After(Verb::Filter),
         Moment::After(Verb::Bind),
+        Moment::Binding,
     ];
 }
 
-/// A [`Hold`] as its file writes it: `before: bind` or `after: bind`.
+/// A [`Hold`] as its file writes it: `before: bind`, `after: bind` or `before: binding`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HoldFields {
     #[serde(default)]
-    before: Option<Verb>,
+    before: Option<Before>,
     #[serde(default)]
     after: Option<Verb>,
     apply: Vec<Value>,
@@ -67,12 +72,23 @@ impl TryFrom<HoldFields> for Hold {
     fn try_from(fields: HoldFields) -> Result<Self, Self::Error> {
         let HoldFields { before, after, apply, meanwhile: steps } = fields;
         let at = match (before, after) {
-            (Some(verb), None) => Moment::Before(verb),
+            (Some(Before::Filter), None) => Moment::Before(Verb::Filter),
+            (Some(Before::Bind), None) => Moment::Before(Verb::Bind),
+            (Some(Before::Binding), None) => Moment::Binding,
             (None, Some(verb)) => Moment::After(verb),
-            _ => return Err("a hold is either `before` or `after` filter or bind"),
+            _ => return Err("a hold is either `before` filter, bind or binding, or `after` filter or bind"),
         };
         Ok(Hold { at, apply, steps })
     }
+}
+
+/// What a hold can be before.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Before {
+    Filter,
+    Bind,
+    Binding,
 }
 
 /// Extender verbs that can be held.

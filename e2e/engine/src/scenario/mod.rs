@@ -97,6 +97,11 @@ impl Scenario {
         self.all_steps().into_iter().flat_map(names).map(String::as_str)
     }
 
+    /// Whether it needs two replicas of the extender, of which one leads: a step is about the one that does.
+    pub fn needs_replicas(&self) -> bool {
+        self.all_steps().into_iter().any(Step::needs_replicas)
+    }
+
     /// Every step, each before the steps inside it.
     fn all_steps(&self) -> Vec<&Step> {
         fn collect<'s>(steps: &'s [Step], all: &mut Vec<&'s Step>) {

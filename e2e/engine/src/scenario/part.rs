@@ -7,8 +7,11 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// The scheduler extender.
+    /// The scheduler extender, with all its replicas.
     Extender,
+    /// The replica of the extender that leads. While it is stopped it stands still, and another one leads; then it goes on as if no
+    /// time had passed.
+    ExtenderLeader,
     /// A node's device plugin.
     Plugin,
     /// A node's kubelet; containers go on.
@@ -30,6 +33,7 @@ impl Part {
     pub const fn name(self) -> &'static str {
         match self {
             Part::Extender => "extender",
+            Part::ExtenderLeader => "extender-leader",
             Part::Plugin => "plugin",
             Part::Kubelet => "kubelet",
             Part::Node => "node",

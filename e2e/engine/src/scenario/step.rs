@@ -43,7 +43,8 @@ pub enum Step {
     Patch(Patch),
     /// Merges a patch into a node, as an administrator could.
     PatchNode(Patch),
-    /// Stops and starts a part of the suite or of Kubernetes; extender and plugin are killed, so that they cannot tidy up.
+    /// Stops and starts a part of the suite or of Kubernetes; extender and plugin are killed, so that they cannot tidy up. Where it is
+    /// the extender that leads, another one leads afterwards.
     Restart(Target),
     /// Stops a part; `start` brings it back.
     Stop(Target),
@@ -51,8 +52,8 @@ pub enum Step {
     Start(Target),
     /// Breaks or heals a device of a node.
     Device(DeviceStep),
-    /// Applies pods, holds the scheduler's call before it reaches the extender, or the extender's answer before it
-    /// reaches the scheduler, carries the inner steps out, then lets it go on.
+    /// Applies pods, holds the scheduler's call before it reaches the extender, the extender's answer before it reaches the
+    /// scheduler, or its Binding before the API server carries it out; carries the inner steps out, then lets it go on.
     Hold(Hold),
     /// Carries steps out while pods are being placed.
     During(During),
@@ -88,6 +89,16 @@ impl Step {
             Step::Churn(churn) => (&churn.pods, &[]),
             Step::Preempt(preempt) => (std::slice::from_ref(&preempt.apply), &[]),
             _ => (&[], &[]),
+        }
+    }
+
+    /// Whether it is about one of two replicas of the extender. Steps inside it are not looked at.
+    pub(super) fn needs_replicas(&self) -> bool {
+        let is_leader = |target: &Target| target.part == Part::ExtenderLeader;
+        match self {
+            Step::Restart(target) | Step::Stop(target) | Step::Start(target) => is_leader(target),
+            Step::Churn(churn) => churn.kill.iter().any(is_leader),
+            _ => false,
         }
     }
 

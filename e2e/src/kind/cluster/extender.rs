@@ -1,5 +1,5 @@
-//! The extender's own stop and start, and the ways to it: through its Service, and through the harness proxy, which can
-//! hold calls.
+//! The extender's own stop and start, with all its replicas, and the ways to it: through its Service, and through the harness proxy,
+//! which can hold calls.
 
 use anyhow::Context as _;
 use futures::future::try_join_all;
@@ -17,7 +17,7 @@ const PORT: u16 = 12345;
 /// How many of it are deployed.
 const REPLICAS: i32 = 2;
 /// Selector of its pods.
-const EXTENDER_PODS: &str = "component=k8s-neuron-scheduler";
+pub(super) const EXTENDER_PODS: &str = "component=k8s-neuron-scheduler";
 
 impl KindCluster {
     /// Stops the extender and waits until it no longer runs.
@@ -26,7 +26,7 @@ impl KindCluster {
         self.driver.scale(SYSTEM, EXTENDER, 0).await
     }
 
-    /// Kills the extender and waits for nothing.
+    /// Kills every replica of the extender and waits for nothing.
     pub(in crate::kind) async fn kill_extender(&self) -> anyhow::Result<()> {
         self.driver.kill_pods(SYSTEM, EXTENDER_PODS, None).await
     }
@@ -35,8 +35,15 @@ impl KindCluster {
     pub(in crate::kind) async fn start_extender(&self) -> anyhow::Result<()> {
         self.driver.scale(SYSTEM, EXTENDER, REPLICAS).await?;
         self.extender_is_reached().await?;
+        self.proxy_follows().await
+    }
+
+    /// Has the proxy, where calls go through it, lead to the replica that leads now. Calls to the one before are cut off.
+    pub(super) async fn proxy_follows(&self) -> anyhow::Result<()> {
         if matches!(*self.route.lock().await, Some((_, Route::Proxy))) {
-            self.open_proxy(&mut *self.forward.lock().await).await?;
+            let mut forward = self.forward.lock().await;
+            self.close_proxy(&mut forward);
+            self.open_proxy(&mut forward).await?;
         }
         Ok(())
     }

@@ -6,8 +6,10 @@ mod extender;
 mod faults;
 mod hardware;
 mod healing;
+mod held_bindings;
 mod https;
 pub(crate) mod install;
+mod leader;
 pub(crate) mod plugin;
 mod plugin_policy;
 mod rights;
@@ -28,6 +30,8 @@ use tokio::time::Instant;
 use super::images::Images;
 use super::{OWNER, Options};
 use crate::report::print;
+use held_bindings::HeldBindings;
+use leader::StoppedLeader;
 use scheduling::{Route, Scheduling};
 
 /// A running cluster with the suite installed.
@@ -39,6 +43,10 @@ pub struct KindCluster {
     route: Mutex<Option<(Scheduling, Route)>>,
     /// The proxy's way to the extender, where calls go through the proxy.
     forward: Mutex<Option<PortForward>>,
+    /// The replica of the extender that a scenario has stopped where it is.
+    stopped_leader: Mutex<Option<StoppedLeader>>,
+    /// What holds Bindings at the API server, where something does.
+    held_bindings: std::sync::Mutex<Option<HeldBindings>>,
     /// What hardware each worker has now; none where it must be made anew.
     staged: Mutex<Vec<Option<NodeSpec>>>,
     // Last: deletes the cluster when everything above is gone.
@@ -68,6 +76,8 @@ impl KindCluster {
             proxy: Proxy::on_this_machine(&network::host_address().await?)?,
             route: Mutex::new(None),
             forward: Mutex::new(None),
+            stopped_leader: Mutex::new(None),
+            held_bindings: std::sync::Mutex::new(None),
             staged: Mutex::new(vec![None; driver.workers().len()]),
             driver,
         };

@@ -143,8 +143,11 @@ fn seconds(scenario: &Scenario) -> u32 {
             Step::Preempt(preempt) => 4 + 2 * u32::try_from(preempt.ends.len()).unwrap_or_default(),
             Step::Restart(target) | Step::Stop(target) | Step::Start(target) => match target.part {
                 Part::Kubelet | Part::Plugin | Part::Node => 8,
+                // Another one leads once the Lease is over.
+                Part::ExtenderLeader => 20,
                 _ => 5,
             },
+            Step::AdvanceClock(seconds) => u32::try_from(*seconds).unwrap_or_default(),
             _ => 0,
         };
         steps.iter().map(step).sum()

@@ -69,7 +69,7 @@ impl<'a> Stage<'a> {
     /// Starts parts that a scenario left stopped, and remembers that it changed nodes.
     pub(super) async fn restart_stopped(&self) -> anyhow::Result<()> {
         for at in Moment::ALL {
-            self.cluster.proxy().set_held(at, false);
+            self.release(at).await?;
         }
         let mut stopped: Vec<(Part, usize)> =
             self.stopped.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();

@@ -54,6 +54,11 @@ impl Cluster for Stage<'_> {
     async fn stop(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Extender => self.cluster.stop_extender().await?,
+            Part::ExtenderLeader => {
+                // Also where it does not come to an end: what is stopped is to go on.
+                self.stopped.lock().unwrap_or_else(PoisonError::into_inner).insert((part, node));
+                self.cluster.stop_leader().await?;
+            }
             Part::Plugin => self.cluster.stop_plugin(self.node_name(node)?).await?,
             Part::Kubelet => self.cluster.driver().stop_kubelet(self.node_name(node)?).await?,
             Part::Node => self.cluster.driver().freeze(self.node_name(node)?).await?,
@@ -68,6 +73,7 @@ impl Cluster for Stage<'_> {
     async fn start(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Extender => self.cluster.start_extender().await?,
+            Part::ExtenderLeader => self.cluster.continue_leader().await?,
             Part::Plugin => self.cluster.start_plugin(self.node_name(node)?).await?,
             Part::Kubelet => self.cluster.start_kubelet(self.node_name(node)?).await?,
             Part::Node => self.cluster.start_node(self.node_name(node)?).await?,
@@ -88,6 +94,10 @@ impl Cluster for Stage<'_> {
             Part::Containerd => self.cluster.restart_containerd(self.node_name(node)?).await,
             Part::ApiServer => self.cluster.driver().kill_part(ControlPlanePart::ApiServer).await,
             Part::Etcd => self.cluster.driver().kill_part(ControlPlanePart::Etcd).await,
+            Part::ExtenderLeader => {
+                self.cluster.kill_leader().await?;
+                self.cluster.start_extender().await
+            }
             Part::Extender | Part::Plugin | Part::Kubelet | Part::Node | Part::Scheduler => {
                 let driver = self.cluster.driver();
                 match part {
@@ -108,6 +118,7 @@ impl Cluster for Stage<'_> {
     async fn kill(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Extender => self.cluster.kill_extender().await,
+            Part::ExtenderLeader => self.cluster.kill_leader().await,
             Part::Plugin => self.cluster.kill_plugin(self.node_name(node)?).await,
             Part::Scheduler => self.cluster.kill_scheduler(self.scheduling).await,
             _ => bail!("{} can be restarted, not killed", part.name()),
@@ -116,7 +127,7 @@ impl Cluster for Stage<'_> {
 
     async fn serves(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
-            Part::Extender => self.cluster.start_extender().await,
+            Part::Extender | Part::ExtenderLeader => self.cluster.start_extender().await,
             Part::Plugin => self.cluster.serves(self.node_name(node)?, None).await,
             Part::Scheduler => self.cluster.start_scheduler(self.scheduling).await,
             _ => Ok(()),
@@ -140,17 +151,26 @@ impl Cluster for Stage<'_> {
         tokio::time::sleep(time).await;
     }
 
-    async fn hold(&self, at: Moment) -> anyhow::Result<()> {
-        self.cluster.proxy().set_held(at, true);
+    async fn hold(&self, at: Moment, pods: &[String]) -> anyhow::Result<()> {
+        match at {
+            Moment::Binding => return self.cluster.hold_bindings(pods).await,
+            Moment::Before(_) | Moment::After(_) => self.cluster.proxy().set_held(at, true),
+        }
         Ok(())
     }
 
     fn is_held(&self, at: Moment) -> bool {
-        self.cluster.proxy().is_held(at)
+        match at {
+            Moment::Binding => self.cluster.is_binding_held(),
+            Moment::Before(_) | Moment::After(_) => self.cluster.proxy().is_held(at),
+        }
     }
 
     async fn release(&self, at: Moment) -> anyhow::Result<()> {
-        self.cluster.proxy().set_held(at, false);
+        match at {
+            Moment::Binding => return self.cluster.release_bindings().await,
+            Moment::Before(_) | Moment::After(_) => self.cluster.proxy().set_held(at, false),
+        }
         Ok(())
     }
 
