@@ -37,6 +37,8 @@ const ROOT: &str = "/";
 const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
 /// How many seconds the Lease of the extender that leads lasts; 0, or not said: there is one extender, which places alone.
 const LEASE_SECONDS: &str = "leaseSeconds";
+/// The Lease of the extender that leads.
+const LEASE: &str = "k8s-neuron-scheduler";
 /// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
 const WHOLE_NODES: &str = "wholeNodes";
 /// What the extender's scores weigh, as in deploy/my-scheduler.yml.
@@ -75,6 +77,11 @@ impl Neuron {
     }
 }
 
+/// What the replica at a place calls its pod.
+fn extender_on(place: Place) -> String {
+    format!("extender on {place}")
+}
+
 impl Suite for Neuron {
     fn programs(&self) -> Vec<Program> {
         vec![
@@ -85,6 +92,13 @@ impl Suite for Neuron {
 
     fn has_replicas(&self, program: &Program, settings: &Settings) -> bool {
         program.name == "extender" && lease_duration(settings).is_some()
+    }
+
+    fn leader(&self, kind: &str, name: &str, object: &Value) -> Option<Place> {
+        let of_extender = kind == "Lease" && name == LEASE;
+        let holder = of_extender.then(|| object.pointer("/spec/holderIdentity")?.as_str()).flatten()?;
+        let (pod, _) = holder.rsplit_once('_')?;
+        [Place::Control, Place::SecondControl].into_iter().find(|place| pod == extender_on(*place))
     }
 
     fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>> {
@@ -98,10 +112,10 @@ impl Suite for Neuron {
                 binding_timeout: milliseconds("bindingTimeout").unwrap_or(default.binding_timeout),
                 leader_election: lease_duration(&start.settings).map(|lease_duration| LeaderElection {
                     namespace: "kube-system".to_owned(),
-                    lease: "k8s-neuron-scheduler".to_owned(),
+                    lease: LEASE.to_owned(),
                     lease_duration,
-                    pod: format!("extender on {}", start.place),
-                    // The replicas' pods are no objects here: calls reach either of them.
+                    pod: extender_on(start.place),
+                    // The replicas' pods are no objects here: calls follow the Lease.
                     labels_pod: false,
                 }),
                 probe: Some(self.extenders_by_place().entry(start.place).or_default().clone()),

@@ -95,3 +95,12 @@ fn a_leader_that_stood_still_finds_another_one_in_its_place() {
     assert!(summary.branches["extender: leader deposed"] >= 30, "{:#?}", summary.branches);
     assert_eq!(summary.placed, 80);
 }
+
+/// As by a Service that selects the leader's label: the other replica is not asked.
+#[test]
+fn calls_reach_the_replica_that_leads() {
+    let pods = (0..30).map(|number| (30_000 + number * 10_000, pod(number, 2, 5)));
+    let summary = run(400, pods.collect());
+    assert_eq!((summary.placed, summary.refused), (30, 0));
+    assert_eq!(summary.branches.get("extender: bind while another leads").copied().unwrap_or_default(), 0);
+}

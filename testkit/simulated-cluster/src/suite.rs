@@ -105,6 +105,12 @@ pub trait Suite: Send + Sync + 'static {
         false
     }
 
+    /// Where the replica of a program is that leads, by an object that was just written, such as its Lease: calls go there and to no
+    /// other soon after.
+    fn leader(&self, _kind: &str, _name: &str, _object: &Value) -> Option<Place> {
+        None
+    }
+
     /// Runs a program until it ends by itself, which it should not.
     fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>>;
 

@@ -15,14 +15,12 @@ use crate::suite::{NodeTruth, Size, WaitingPod};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
-/// When a text that says why a pod waits is of a cluster that has not changed since. kube-scheduler tries again after each change, but
-/// compares the new text with a pod that may be older than its last one, and then leaves a wrong one until it tries again five minutes
-/// later.
-const TOLD_AGAIN: Duration = Duration::from_secs(330);
+/// How long nothing has changed in a cluster whose waiting pods are judged, and what they are told. kube-scheduler tries again after each
+/// change, but may ask an extender before the extender's watch has shown it, and compares the new text with a pod that may be older than
+/// its last one. Either stays until it tries again five minutes later.
+const TRIED_AGAIN: Duration = Duration::from_secs(330);
 /// Time between two looks at waiting pods.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long kube-scheduler may take to try again a pod for which something has become free.
-const TRIED_AGAIN: Duration = Duration::from_secs(30);
 /// The end of a rest, in which the programs must be quiet.
 pub(super) const QUIET: Duration = Duration::from_secs(300);
 
@@ -187,7 +185,7 @@ impl World {
     /// Whether what waiting pods are told is true.
     fn judge_texts(&self, truth: &Truth, is_up: impl Fn(&str) -> bool) -> Vec<Violation> {
         let up: Vec<_> = self.nodes.iter().filter(|node| is_up(&node.name)).collect();
-        let has_changed = truth.now.saturating_sub(truth.changed) < TOLD_AGAIN;
+        let has_changed = truth.now.saturating_sub(truth.changed) < TRIED_AGAIN;
         let waiting: Vec<_> =
             truth.pods.values().filter(|pod| pod.node.is_empty() && !pod.is_deleting()).collect();
         if has_changed || !up.iter().all(|node| truth.is_settled(&node.name)) {

@@ -12,12 +12,14 @@ mod quiet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fake_cluster::scheduler::{Scheduler, SchedulerConfig};
 use fake_cluster::{ApiServer, Clock, Version};
 use futures::FutureExt as _;
 use simulator::network::LinkQuality;
 use simulator::{Host, Process, Simulation};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::faults::Faults;
@@ -32,6 +34,8 @@ use crate::watcher::Watcher;
 
 /// The address of the Service of the suite's programs.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+/// The longest until calls reach a new leader, in milliseconds.
+const LONGEST_UNTIL_LED: u64 = 3000;
 
 /// A cluster under way.
 pub(crate) struct World {
@@ -137,9 +141,13 @@ impl World {
         }
         for program in self.suite.programs() {
             if let Some(port) = program.port {
+                let service = SocketAddrV4::new(SERVICE, port);
                 let backends =
                     [&self.control, &self.second_control].map(|host| SocketAddrV4::new(host.ip(), port));
-                self.simulation.set_service(SocketAddrV4::new(SERVICE, port), backends.into());
+                self.simulation.set_service(service, backends.into(), Instant::now());
+                if self.suite.has_replicas(&program, &self.settings) {
+                    self.follow_leader(service, backends);
+                }
             }
             let places: Vec<Place> = match program.runs_on {
                 RunsOn::Control if self.suite.has_replicas(&program, &self.settings) => {
@@ -155,6 +163,25 @@ impl World {
         }
         self.add_part("scheduler", Place::Scheduler, self.scheduler());
         self.add_part("controllers", Place::Scheduler, self.run_controllers());
+    }
+
+    /// Has calls to the service reach the replica that leads: in place of the label that a leader puts on its pod, and with the time that
+    /// this and the nodes take.
+    fn follow_leader(&self, service: SocketAddrV4, [first, second]: [SocketAddrV4; 2]) {
+        let (suite, simulation) = (Arc::clone(&self.suite), self.simulation.clone());
+        let known = Mutex::new((None, simulation.stream("service of the leader")));
+        self.api.observe(Box::new(move |write| {
+            let Some(leader) = write.after.and_then(|object| suite.leader(write.kind, write.name, object))
+            else {
+                return;
+            };
+            let (known, draws) = &mut *locked(&known);
+            if known.replace(leader) != Some(leader) {
+                let backend = if leader == Place::SecondControl { second } else { first };
+                let late = Duration::from_millis(draws.u64(..=LONGEST_UNTIL_LED));
+                simulation.set_service(service, vec![backend], Instant::now() + late);
+            }
+        }));
     }
 
     fn add_part(self: &Arc<Self>, name: &str, place: Place, start: PartStart) {

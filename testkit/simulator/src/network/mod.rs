@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runtime::system::Connection;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 pub(crate) use self::addresses::HostAddress;
 use self::addresses::HostAddresses;
@@ -47,11 +48,20 @@ struct State {
     /// By the numbers of the hosts that it leads from and to.
     links: BTreeMap<(usize, usize), Arc<Link>>,
     listeners: BTreeMap<SocketAddrV4, Listening>,
-    /// Addresses that stand for others, with who chooses among those.
-    services: BTreeMap<SocketAddrV4, (Vec<SocketAddrV4>, Rng)>,
+    /// Addresses that stand for others.
+    services: BTreeMap<SocketAddrV4, Service>,
     /// Connections of processes, by the process' number.
     pipes: BTreeMap<u64, Vec<Arc<Pipe>>>,
     ports: u16,
+}
+
+/// An address that stands for others.
+struct Service {
+    backends: Vec<SocketAddrV4>,
+    /// Those from a later time on.
+    next: Option<(Instant, Vec<SocketAddrV4>)>,
+    /// Chooses among them.
+    draws: Rng,
 }
 
 /// A TCP port that somebody listens on.
@@ -140,15 +150,19 @@ impl Network {
     }
 
     /// Has connections to `service` go to one of `backends` on which somebody listens, as kube-proxy does.
-    pub(crate) fn set_service(&self, service: SocketAddrV4, backends: Vec<SocketAddrV4>) {
+    pub(crate) fn set_service(&self, service: SocketAddrV4, backends: Vec<SocketAddrV4>, from: Instant) {
         let draws = random::stream(self.seed, &format!("service {service}"));
-        self.state().services.entry(service).or_insert((Vec::new(), draws)).0 = backends;
+        let new = Service { backends: Vec::new(), next: None, draws };
+        self.state().services.entry(service).or_insert(new).next = Some((from, backends));
     }
 
     /// The address that a connection to `address` goes to.
     fn backend(&self, address: SocketAddrV4) -> SocketAddrV4 {
         let State { services, listeners, .. } = &mut *self.state();
-        let Some((backends, draws)) = services.get_mut(&address) else { return address };
+        let Some(Service { backends, next, draws }) = services.get_mut(&address) else { return address };
+        if let Some((_, now)) = next.take_if(|(from, _)| *from <= Instant::now()) {
+            *backends = now;
+        }
         let ready: Vec<SocketAddrV4> =
             backends.iter().copied().filter(|backend| listeners.contains_key(backend)).collect();
         draws.choice(&ready).or(backends.first()).copied().unwrap_or(address)

@@ -9,6 +9,8 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 pub use self::options::{Options, POLL_LIMIT};
 pub use self::run::{Finished, run};
 use crate::host::Host;
@@ -61,9 +63,9 @@ impl Simulation {
     }
 
     /// Has connections to an address that is nobody's go to one of `backends` on which somebody listens, chosen by the seed, as
-    /// a Kubernetes Service has them.
-    pub fn set_service(&self, service: SocketAddrV4, backends: Vec<SocketAddrV4>) {
-        self.shared.network.set_service(service, backends);
+    /// a Kubernetes Service has them. From a time on, as it takes a while until every node knows.
+    pub fn set_service(&self, service: SocketAddrV4, backends: Vec<SocketAddrV4>, from: Instant) {
+        self.shared.network.set_service(service, backends, from);
     }
 
     /// Resets all connections between two hosts, as what lies between them may do.
