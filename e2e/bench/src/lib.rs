@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+mod certificate;
 mod garbage;
 mod machine;
 mod measure;

@@ -9,6 +9,7 @@ use kind_driver::{Cluster, Options, Owner, network};
 use neuron_e2e_engine::scheduler_configuration::SchedulerConfiguration;
 use tokio::net::TcpListener;
 
+use super::certificate::Certificate;
 use super::garbage;
 use super::machine::Machine;
 use super::nodes::Kwok;
@@ -52,9 +53,11 @@ pub(super) async fn measure(
     phase.done("nodes");
     let scheduler = Scheduler::of(&cluster).await?;
     machine.scheduler = scheduler.image().to_owned();
+    let address = free_address(&network::host_address().await?).await?;
     let bench = Bench {
         pods: Pods::new(&cluster.client(), size.pods),
-        address: free_address(&network::host_address().await?).await?,
+        address,
+        certificate: Certificate::make(address.ip(), &folder)?,
         cluster: &cluster,
         scheduler,
         size,
@@ -91,6 +94,7 @@ struct Bench<'a> {
     pods: Pods,
     /// Where the extenders listen, one after the other.
     address: SocketAddr,
+    certificate: Certificate,
     size: Size,
 }
 
@@ -121,13 +125,15 @@ impl Bench<'_> {
             None => None,
             Some(extender) => {
                 let kubeconfig = self.cluster.kubeconfig();
-                Some(Process::start(extender, self.address, kubeconfig, &self.log_of(extender)).await?)
+                let at = (self.address, variant.is_https().then_some(&self.certificate));
+                Some(Process::start(extender, at, kubeconfig, &self.log_of(extender)).await?)
             }
         };
         let before = extender.as_ref().and_then(Process::processor_seconds);
         let watch = self.pods.watch().await?;
         garbage::collect(&self.cluster.client()).await?;
-        self.scheduler.start(&variant.configuration(&self.address.to_string())?).await?;
+        let configuration = variant.configuration(&self.address.to_string(), self.certificate.pem())?;
+        self.scheduler.start(&configuration).await?;
         let took = match watch.all_bound().await {
             Ok(took) => took,
             Err(error) => {

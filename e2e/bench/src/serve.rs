@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::http::Request;
 use clap::Args;
 use kind_driver::WAIT;
+use kube::Client;
 use runtime::System;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::certificate::Certificate;
 use super::passing;
 use super::running::Running;
 use super::variant::Extender;
@@ -34,6 +36,9 @@ pub struct Arguments {
     /// Kubeconfig file.
     #[arg(long)]
     kubeconfig: PathBuf,
+    /// Folder with a certificate and its key, over which ours serves HTTPS; HTTP without one.
+    #[arg(long)]
+    tls: Option<PathBuf>,
 }
 
 /// Serves until the process is ended; logs go to standard error. On one thread, as neuron-extender itself.
@@ -48,7 +53,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.extender {
         Extender::Passing => Ok(axum::serve(listener, passing::router(client)).await?),
         Extender::Ours => {
-            let config = neuron_extender::Config::default();
+            let tls = arguments.tls.as_deref().map(Certificate::files);
+            let config = neuron_extender::Config { tls, ..neuron_extender::Config::default() };
             let listener = Box::new(listener);
             neuron_extender::serve(System::real(), config, client, listener, CancellationToken::new()).await
         }
@@ -64,7 +70,7 @@ impl Process {
     /// Starts this program as the extender and waits until it is ready. What it logs goes to the file.
     pub(super) async fn start(
         extender: Extender,
-        address: SocketAddr,
+        (address, tls): (SocketAddr, Option<&Certificate>),
         kubeconfig: &str,
         log: &Path,
     ) -> anyhow::Result<Self> {
@@ -76,10 +82,14 @@ impl Process {
         let mut command = Command::new(program);
         command.args(["bench", "extender", word, "--listen", &address.to_string()]);
         command.args(["--kubeconfig", kubeconfig]);
+        if let Some(tls) = tls {
+            command.arg("--tls").arg(tls.folder());
+        }
+        let asked = readiness(address, tls)?;
         let what = format!("the {word} extender");
         let mut program = Running::start(&what, command, log)?;
         let ready =
-            async { WAIT.until(&format!("{what} to be ready"), async || Ok(is_ready(address).await)).await };
+            async { WAIT.until(&format!("{what} to be ready"), async || Ok(is_ready(&asked).await)).await };
         program.while_it_runs("it was ready", ready).await?;
         Ok(Self { program })
     }
@@ -99,14 +109,17 @@ impl Process {
     }
 }
 
-async fn is_ready(address: SocketAddr) -> bool {
-    let ask = async {
-        let mut stream = TcpStream::connect(address).await.ok()?;
-        let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.ok()?;
-        Some(answer.starts_with(b"HTTP/1.1 200"))
-    };
-    timeout(ANSWER, ask).await.ok().flatten().unwrap_or(false)
+/// Who asks the extender whether it is ready.
+fn readiness(address: SocketAddr, tls: Option<&Certificate>) -> anyhow::Result<Client> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut config = kube::Config::new(format!("{scheme}://{address}").parse()?);
+    config.root_cert = tls.map(|tls| vec![tls.der().to_vec()]);
+    (config.connect_timeout, config.read_timeout) = (Some(ANSWER), Some(ANSWER));
+    Ok(Client::try_from(config)?)
+}
+
+async fn is_ready(asked: &Client) -> bool {
+    let request = Request::get("/readyz").body(Vec::new());
+    let Ok(request) = request else { return false };
+    timeout(ANSWER, asked.request_text(request)).await.is_ok_and(|answer| answer.is_ok())
 }

@@ -16,6 +16,8 @@ pub(super) enum Variant {
     PassingNames,
     /// Ours, given node names.
     OursNames,
+    /// Ours, given node names, over HTTPS.
+    OursNamesHttps,
     /// The passing extender, given full Nodes.
     PassingNodes,
     /// Ours, given full Nodes.
@@ -45,10 +47,11 @@ const QPS: u32 = 10_000;
 
 impl Variant {
     /// Every variant, those that are compared with each other side by side.
-    pub(super) const ALL: [Variant; 5] = [
+    pub(super) const ALL: [Variant; 6] = [
         Variant::NoExtender,
         Variant::PassingNames,
         Variant::OursNames,
+        Variant::OursNamesHttps,
         Variant::PassingNodes,
         Variant::OursNodes,
     ];
@@ -70,6 +73,7 @@ impl Variant {
             Variant::NoExtender => "no extender",
             Variant::PassingNames => "passing, names",
             Variant::OursNames => "ours, names",
+            Variant::OursNamesHttps => "ours, names, HTTPS",
             Variant::PassingNodes => "passing, full Nodes",
             Variant::OursNodes => "ours, full Nodes",
         }
@@ -80,26 +84,38 @@ impl Variant {
         match self {
             Variant::NoExtender => None,
             Variant::PassingNames | Variant::PassingNodes => Some(Extender::Passing),
-            Variant::OursNames | Variant::OursNodes => Some(Extender::Ours),
+            Variant::OursNames | Variant::OursNamesHttps | Variant::OursNodes => Some(Extender::Ours),
         }
+    }
+
+    /// Whether it is asked over HTTPS.
+    pub(super) fn is_https(self) -> bool {
+        self == Variant::OursNamesHttps
     }
 
     /// What the extender is sent, if there is one.
     fn form(self) -> Option<Form> {
         match self {
             Variant::NoExtender => None,
-            Variant::PassingNames | Variant::OursNames => Some(Form::Names),
+            Variant::PassingNames | Variant::OursNames | Variant::OursNamesHttps => Some(Form::Names),
             Variant::PassingNodes | Variant::OursNodes => Some(Form::Nodes),
         }
     }
 
-    /// kube-scheduler's configuration: the extender's entry is the one of `deploy/my-scheduler.yml`, at this address.
-    pub(super) fn configuration(self, address: &str) -> anyhow::Result<SchedulerConfiguration> {
-        let url = format!("http://{address}");
+    /// kube-scheduler's configuration: the extender's entry is the one of `deploy/my-scheduler.yml`, at this address. Over HTTPS it is
+    /// known by a certificate of this authority, in PEM.
+    pub(super) fn configuration(
+        self,
+        address: &str,
+        authority: &str,
+    ) -> anyhow::Result<SchedulerConfiguration> {
+        let entry = || ExtenderEntry::deployed_at(&format!("http://{address}"));
+        let https = || ExtenderEntry::deployed_at(&format!("https://{address}"));
         let extenders = match self.form() {
             None => Vec::new(),
-            Some(Form::Names) => vec![ExtenderEntry::deployed_at(&url)?],
-            Some(Form::Nodes) => vec![ExtenderEntry::deployed_at(&url)?.with_whole_nodes()],
+            Some(Form::Names) if self.is_https() => vec![https()?.over_https(authority)],
+            Some(Form::Names) => vec![entry()?],
+            Some(Form::Nodes) => vec![entry()?.with_whole_nodes()],
         };
         Ok(SchedulerConfiguration::of_bench(SCHEDULER, QPS, extenders))
     }
@@ -111,7 +127,7 @@ mod tests {
 
     #[test]
     fn both_extenders_are_configured_alike_but_for_what_they_are_sent() {
-        let extenders = |variant: Variant| variant.configuration("10.0.0.1:1").unwrap().extenders;
+        let extenders = |variant: Variant| variant.configuration("10.0.0.1:1", "pem").unwrap().extenders;
         let passing = extenders(Variant::PassingNames);
         assert_eq!(passing, extenders(Variant::OursNames));
         assert_eq!(extenders(Variant::PassingNodes), extenders(Variant::OursNodes));
@@ -119,6 +135,8 @@ mod tests {
         assert!(names.node_cache_capable && !nodes.node_cache_capable);
         assert_eq!(names.with_whole_nodes(), nodes);
         assert_eq!(extenders(Variant::NoExtender), []);
+        let https = extenders(Variant::OursNamesHttps).remove(0);
+        assert_eq!(https, ExtenderEntry::deployed_at("https://10.0.0.1:1").unwrap().over_https("pem"));
     }
 
     #[test]
@@ -130,8 +148,9 @@ mod tests {
 
     #[test]
     fn one_form_is_compared_with_no_extender_alone() {
-        use Variant::{NoExtender, OursNames, OursNodes, PassingNames, PassingNodes};
-        assert_eq!(Variant::order(0, Some(Form::Names)), [NoExtender, PassingNames, OursNames]);
+        use Variant::{NoExtender, OursNames, OursNamesHttps, OursNodes, PassingNames, PassingNodes};
+        let names = [NoExtender, PassingNames, OursNames, OursNamesHttps];
+        assert_eq!(Variant::order(0, Some(Form::Names)), names);
         assert_eq!(Variant::order(1, Some(Form::Nodes)), [OursNodes, PassingNodes, NoExtender]);
     }
 }

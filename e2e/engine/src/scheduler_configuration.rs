@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use fake_cluster::scheduler::{self, ExtenderConfig};
 use jiff::SignedDuration;
+use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 
 const MY_SCHEDULER: &str = include_str!("../../../deploy/my-scheduler.yml");
@@ -71,12 +72,22 @@ pub struct ExtenderEntry {
     bind_verb: String,
     #[serde(rename = "enableHTTPS")]
     enable_https: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tls_config: Option<TlsConfig>,
     /// Whether it is sent the nodes' names instead of whole nodes.
     pub node_cache_capable: bool,
     ignorable: bool,
     /// A duration as Go writes it: `5s`.
     http_timeout: String,
     managed_resources: Vec<ManagedResource>,
+}
+
+/// How it is known over HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TlsConfig {
+    /// The authority's certificate, in PEM, in base64.
+    ca_data: ByteString,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +162,12 @@ impl ExtenderEntry {
     /// Sent whole nodes.
     pub fn with_whole_nodes(self) -> Self {
         Self { node_cache_capable: false, ..self }
+    }
+
+    /// Asked over HTTPS, at a URL that says so, and known by a certificate of this authority, in PEM.
+    pub fn over_https(self, authority: &str) -> Self {
+        let ca_data = ByteString(authority.as_bytes().to_vec());
+        Self { enable_https: true, tls_config: Some(TlsConfig { ca_data }), ..self }
     }
 
     /// The same for the scheduler of an embedded cluster, which speaks HTTP.
