@@ -38,6 +38,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: kubelet restarted",
     "plugin: kubelet told its pods",
     "plugin: lease not renewed",
+    "plugin: lease renewed after its end",
     "plugin: live read amid a relist",
     "plugin: live read for a preference",
     "plugin: live read for an allocation",

@@ -184,7 +184,14 @@ impl Plugin {
         if let Some(namespace) = &self.config.lease_namespace {
             let (system, client, status) =
                 (self.system.clone(), self.client.clone(), Arc::clone(&self.status));
-            let lease = LeaseUpkeep::new(system, client, &self.config, namespace, status);
+            let lease = LeaseUpkeep::new(
+                system,
+                client,
+                &self.config,
+                namespace,
+                status,
+                Arc::clone(&self.upkeep.revived),
+            );
             parts.spawn("lease", lease.run(stop.clone()));
         }
         let (upkeep, token) = (Arc::clone(&self.upkeep), stop.clone());

@@ -14,6 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use neuron_core::names::PLUGIN_LEASE;
 use runtime::{System, reached};
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,8 @@ pub(crate) struct LeaseUpkeep {
     renewal: Duration,
     timeout: Duration,
     status: Arc<Status>,
+    /// Told when it is renewed after it had expired.
+    revived: Arc<Notify>,
 }
 
 impl LeaseUpkeep {
@@ -44,6 +47,7 @@ impl LeaseUpkeep {
         config: &Config,
         namespace: &str,
         status: Arc<Status>,
+        revived: Arc<Notify>,
     ) -> Self {
         LeaseUpkeep {
             system,
@@ -53,6 +57,7 @@ impl LeaseUpkeep {
             renewal: config.lease_renewal,
             timeout: config.api_timeout,
             status,
+            revived,
         }
     }
 
@@ -66,6 +71,10 @@ impl LeaseUpkeep {
                 turn.tick().await;
                 let Err(reason) = self.renew().await else {
                     self.status.clear_note(PART);
+                    if renewed_at.elapsed() > self.renewal * RENEWALS {
+                        reached("plugin: lease renewed after its end");
+                        self.revived.notify_one();
+                    }
                     (renewed_at, is_noted) = (Instant::now(), false);
                     continue;
                 };

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use neuron_core::ids::DeviceSet;
 use runtime::reached;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,18 @@ const API_SERVER: &str = "API server";
 /// kubelet's checkpoint, in the status.
 const CHECKPOINT: &str = "checkpoint";
 
+/// Why the node report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// It may have changed.
+    Look,
+    /// It may be gone from the Node.
+    Interval,
+    /// The node's Lease had expired. kube-scheduler hears of no Lease and would try the pods again that were refused for it minutes later;
+    /// a report of another time is a change of the Node, after which it tries them.
+    Revival,
+}
+
 /// The upkeep of one node.
 pub struct Upkeep {
     engine: Arc<Engine>,
@@ -45,6 +57,8 @@ pub struct Upkeep {
     /// Of the API server and of the checkpoint.
     absences: Mutex<[Absence; 2]>,
     failures: Mutex<Failures>,
+    /// Told when the node's Lease is renewed after it had expired.
+    pub(crate) revived: Arc<Notify>,
     /// The devices that the node report calls unhealthy.
     pub(crate) reported: watch::Sender<DeviceSet>,
 }
@@ -71,6 +85,7 @@ impl Upkeep {
             status,
             absences: Mutex::default(),
             failures: Mutex::default(),
+            revived: Arc::default(),
             reported: watch::Sender::default(),
         }
     }
@@ -99,7 +114,14 @@ impl Upkeep {
                     tokio::select! {
                         biased;
                         () = shutdown.cancelled() => return,
-                        () = self.report_again() => continue,
+                        () = self.report_again(Occasion::Interval) => continue,
+                    }
+                }
+                () = self.revived.notified() => {
+                    tokio::select! {
+                        biased;
+                        () = shutdown.cancelled() => return,
+                        () = self.report_again(Occasion::Revival) => continue,
                     }
                 }
                 () = retry => {}
@@ -151,7 +173,7 @@ impl Upkeep {
         let mut failed = self.follow(&machine).await;
         self.engine.withdraw(&machine);
         // The report first: where two records overlap for a moment, it says which one counts.
-        failed.extend(self.report(&machine, false).await.err());
+        failed.extend(self.report(&machine, Occasion::Look).await.err());
         failed.extend(correct(&self.engine, &self.node, &machine).await);
         let done = !failed.iter().any(|failure| failure.retry);
         self.log_news(failed);
@@ -186,8 +208,8 @@ impl Upkeep {
         failures
     }
 
-    /// Writes the node report if it has changed, or in any case.
-    async fn report(&self, machine: &Machine, in_any_case: bool) -> Result<(), Failure> {
+    /// Writes the node report if it has changed, or if the occasion asks for it.
+    async fn report(&self, machine: &Machine, occasion: Occasion) -> Result<(), Failure> {
         let report = {
             let (state, slots) = self.engine.current(machine);
             // What is withdrawn is held, and not offered for that reason alone.
@@ -195,12 +217,12 @@ impl Upkeep {
             let mut report = node_report(machine, &state.ledger, &slots, offered, &self.rules);
             let same = state.report.as_ref().filter(|last| last.says_the_same(&report));
             // The last one that this node had may be gone from it: the first is written in any case.
-            if same.is_some() && !in_any_case && state.reported_at.is_some() {
+            if same.is_some() && occasion == Occasion::Look && state.reported_at.is_some() {
                 return Ok(());
             }
             report.time = match same {
-                Some(last) => last.time.clone(),
-                None => self.now(),
+                Some(last) if occasion != Occasion::Revival => last.time.clone(),
+                _ => self.now(),
             };
             report
         };
@@ -222,10 +244,10 @@ impl Upkeep {
     }
 
     /// Writes the report whether or not it has changed, which costs the API server little where the node has it.
-    async fn report_again(&self) {
+    async fn report_again(&self, occasion: Occasion) {
         let Some(machine) = self.engine.machine() else { return };
         reached("plugin: report written again");
-        if let Err(failure) = self.report(&machine, true).await
+        if let Err(failure) = self.report(&machine, occasion).await
             && self.failures().insert(failure.clone())
         {
             self.log(&failure);

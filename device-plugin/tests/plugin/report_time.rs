@@ -54,3 +54,23 @@ async fn a_report_that_says_the_same_keeps_its_time_also_after_a_restart() {
     let report = node.report("a holder", |report| report["holders"][0]["cores"] == json!([1])).await;
     assert!(is_of(&report, "1970-01-01T00:02:00Z"), "{report}");
 }
+
+/// kube-scheduler hears of no Lease: a change of the Node has it try the pods again that were refused while the Lease had expired.
+#[tokio::test]
+async fn a_lease_that_is_renewed_after_its_end_gives_the_report_another_time() {
+    let mut node = Node::new("inf2.xlarge");
+    node.config.lease_renewal = Duration::from_millis(100);
+    let (address, _kubelet) = (node.listen(), node.kubelet().await);
+    let clock = clock(60);
+    let _plugin = node.plugin_on(clock.system());
+    node.report("its time", |report| is_of(report, "1970-01-01T00:01:00Z")).await;
+    let says = async |what: &str| {
+        let answer = get(address, "/healthz").await?;
+        answer.contains(what).then_some(())
+    };
+    node.api.set_available(false);
+    eventually("the Lease to expire", async || says("Lease neuron-device-plugin-n1 has expired").await).await;
+    clock.set_clock(SystemTime::UNIX_EPOCH + Duration::from_secs(90));
+    node.api.set_available(true);
+    node.report("another time", |report| is_of(report, "1970-01-01T00:01:30Z")).await;
+}
