@@ -28,12 +28,18 @@ pub struct Rank {
     keys: Keys,
 }
 
+/// Stands for a rank of [`Ranks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RankNumber(usize);
+
 /// The ranks of one pod, for any number of nodes: equal nodes have one rank, which is worked out once.
 #[derive(Debug)]
 pub struct Ranks<'r> {
     request: &'r PodRequest,
     topologies: Vec<Arc<Topology>>,
-    known: FxHashMap<Equal, Option<Rank>>,
+    /// Those worked out, by their numbers.
+    ranks: Vec<Rank>,
+    known: FxHashMap<Equal, Option<RankNumber>>,
     /// So far, of [`MOVES_OF_CALL`].
     cost: SearchCost,
 }
@@ -41,7 +47,13 @@ pub struct Ranks<'r> {
 impl<'r> Ranks<'r> {
     /// Nothing is known yet.
     pub fn new(request: &'r PodRequest) -> Self {
-        Self { request, topologies: Vec::new(), known: FxHashMap::default(), cost: SearchCost::default() }
+        Self {
+            request,
+            topologies: Vec::new(),
+            ranks: Vec::new(),
+            known: FxHashMap::default(),
+            cost: SearchCost::default(),
+        }
     }
 
     /// What searching for it took so far.
@@ -52,19 +64,30 @@ impl<'r> Ranks<'r> {
     /// The rank of a node with this occupancy; none where the pod does not fit, this was not found out in time, or the pod requests
     /// no Neuron hardware.
     pub fn rank(&mut self, occupancy: &Occupancy) -> Option<Rank> {
+        self.number(occupancy).map(|number| self.of(number).clone())
+    }
+
+    /// The rank of this number.
+    pub fn of(&self, number: RankNumber) -> &Rank {
+        &self.ranks[number.0]
+    }
+
+    /// The number of the [`rank`](Self::rank) of a node with this occupancy: equal nodes have the same one, and it costs less than a rank.
+    pub fn number(&mut self, occupancy: &Occupancy) -> Option<RankNumber> {
         if self.request.is_empty() {
             return None;
         }
         let topology = self.index(occupancy.topology());
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
-        let (request, cost) = (self.request, &mut self.cost);
+        let (request, cost, ranks) = (self.request, &mut self.cost, &mut self.ranks);
         let rank = || {
             let budget = cost.next(MOVES_OF_CALL, MOVES_OF_NODE);
             let rank = rank(request, occupancy, &budget);
             cost.add(&budget);
-            rank
+            ranks.push(rank?);
+            Some(RankNumber(ranks.len() - 1))
         };
-        self.known.entry(equal).or_insert_with(rank).clone()
+        *self.known.entry(equal).or_insert_with(rank)
     }
 
     fn index(&mut self, topology: &Arc<Topology>) -> usize {

@@ -8,7 +8,7 @@ use neuron_core::device_model::DeviceModels;
 use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, EqualNodes, Placement, Rank, Ranks};
+use neuron_core::placement::{self, EqualNodes, Placement, RankNumber, Ranks};
 use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
@@ -212,9 +212,9 @@ impl NodeView {
     }
 
     /// How well the node suits the pod; none if it does not fit now, or asks for nothing.
-    pub(crate) fn rank(&self, pod: &mut Ranks<'_>) -> Option<Rank> {
+    pub(crate) fn rank(&self, pod: &mut Ranks<'_>) -> Option<RankNumber> {
         match self.known() {
-            Ok((occupancy, None)) => pod.rank(occupancy),
+            Ok((occupancy, None)) => pod.number(occupancy),
             _ => None,
         }
     }

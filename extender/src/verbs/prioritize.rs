@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use neuron_core::device_model::DeviceModels;
-use neuron_core::placement::{Rank, Ranks};
+use neuron_core::placement::{RankNumber, Ranks};
 use runtime::reached;
 
 use crate::index::{Cluster, Index};
@@ -15,7 +15,7 @@ use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore};
 const BEST: usize = 10;
 
 /// How one node suits the pod: the place of its model among those wanted, then its rank.
-type Suits = (usize, Rank);
+type Suits = (usize, RankNumber);
 
 /// A score for each given node, equal ones where nodes suit the pod equally well; all 0 for a pod that asks for no Neuron
 /// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile.
@@ -35,23 +35,37 @@ pub(crate) fn prioritize<'a>(
     };
     let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
     let request = pod.request().unwrap_or_default();
-    let suits: Vec<Option<Suits>> = cluster.read(|index| {
+    let (suits, scores) = cluster.read(|index| {
         let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
         let mut ranks = Ranks::new(&request);
-        let suits = names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect();
+        let suits: Vec<Option<Suits>> =
+            names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect();
         metrics.searched(Verb::Prioritize, ranks.cost());
-        suits
+        let scores = scores(&suits, &ranks);
+        (suits, scores)
     });
-    let different: BTreeSet<&Suits> = suits.iter().flatten().collect();
-    if different.len() > 1 {
+    let score_of = |suits: Option<Suits>| suits.and_then(|suits| scores.get(&suits)).copied();
+    let score = |(host, suits): (NodeName<'a>, _)| NodeScore { host, score: score_of(suits).unwrap_or(0) };
+    Ok(names.into_iter().zip(suits).map(score).collect())
+}
+
+/// The score of each way in which nodes suit the pod.
+fn scores(suits: &[Option<Suits>], ranks: &Ranks<'_>) -> BTreeMap<Suits, i64> {
+    let ways: BTreeSet<Suits> = suits.iter().flatten().copied().collect();
+    let mut ways: Vec<Suits> = ways.into_iter().collect();
+    let key = |(model, rank): &Suits| (*model, ranks.of(*rank));
+    ways.sort_by(|one, other| key(one).cmp(&key(other)));
+    // Unlike nodes may suit the pod equally well.
+    let alike: Vec<&[Suits]> = ways.chunk_by(|one, next| key(one) == key(next)).collect();
+    if alike.len() > 1 {
         reached("extender: nodes prioritized");
     }
-    let worst = different.len().saturating_sub(1);
-    let scores: BTreeMap<&Suits, i64> =
-        different.into_iter().enumerate().map(|(better, suits)| (suits, score(better, worst))).collect();
-    let score_of = |suits: &Option<Suits>| suits.as_ref().and_then(|suits| scores.get(suits)).copied();
-    let score = |(host, suits): (NodeName<'a>, _)| NodeScore { host, score: score_of(suits).unwrap_or(0) };
-    Ok(names.into_iter().zip(&suits).map(score).collect())
+    let worst = alike.len().saturating_sub(1);
+    let each = |(better, alike): (usize, &&[Suits])| {
+        let score = score(better, worst);
+        alike.iter().map(move |suits| (*suits, score)).collect::<Vec<_>>()
+    };
+    alike.iter().enumerate().flat_map(each).collect()
 }
 
 /// How the node suits the pod; none if it does not fit, or nothing is asked for.
