@@ -22,7 +22,7 @@ pub enum NodesError {
     /// There is no such machine.
     #[error("{0}")]
     Machine(String),
-    /// More than [`MOST`].
+    /// More than can be simulated.
     #[error("{0} nodes are too many; at most {MOST} can be simulated")]
     TooMany(usize),
 }
