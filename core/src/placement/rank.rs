@@ -68,6 +68,9 @@ impl<'r> Ranks<'r> {
     }
 
     /// The rank of this number.
+    ///
+    /// # Panics
+    /// The number is of other `Ranks`, which had more.
     pub fn of(&self, number: RankNumber) -> &Rank {
         &self.ranks[number.0]
     }
