@@ -71,7 +71,7 @@ use crate::server::tls::LiveTls;
 pub use crate::server::tls::TlsFiles;
 use crate::server::{Bodies, Shared, router};
 use crate::verbs::bind::{BindTimeouts, Binder};
-use crate::verbs::{Admitted, Filter};
+use crate::verbs::{Admitted, Filter, Prioritize};
 
 /// Serves the extender on `listener` until `shutdown`; binds that are under way then are finished first. Nothing that it has
 /// started goes on once it has returned or was dropped.
@@ -130,6 +130,7 @@ pub async fn serve(
         .admitting(admitted.clone())
         .counted_by(metrics.clone());
     let filter = Filter::new(cluster.clone(), admitted.clone(), metrics.clone());
+    let prioritize = Prioritize::new(cluster.clone(), metrics.clone());
     let _measured = config.probe.map(|probe| {
         let (cluster, filter, binder) = (cluster.clone(), filter.clone(), binder.clone());
         probe.looks_by(move || Sizes {
@@ -144,7 +145,7 @@ pub async fn serve(
     let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     let listed = cluster.clone();
     let (binds, bodies) = (binder.clone(), Bodies::default());
-    let shared = Shared { filter, cluster, metrics, binder: binds, leadership, bodies };
+    let shared = Shared { filter, prioritize, cluster, metrics, binder: binds, leadership, bodies };
     let routes = router(shared, certificate_required);
     let tls = tls.map(|live| {
         let served = live.served();

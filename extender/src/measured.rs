@@ -19,7 +19,7 @@ use crate::index::{
     Advertised, Change, Cluster, Index, ObservedLease, ObservedNode, ObservedPod, TopologyCache,
 };
 use crate::metrics::Metrics;
-use crate::verbs::{self, Filter};
+use crate::verbs::{Filter, Prioritize};
 use crate::wire::{FilterArgs, FilterResult, FittingNodes, NodeName, NodeScore};
 
 /// The name of the container that holds what is held.
@@ -44,7 +44,7 @@ pub struct MeasuredNode {
 pub struct Measured {
     cluster: Arc<Cluster>,
     filter: Filter,
-    metrics: Arc<Metrics>,
+    prioritize: Prioritize,
     renewed: ObservedLease,
 }
 
@@ -60,8 +60,9 @@ impl Measured {
         cluster.write(|index| index.change_leases(Change::Listed(leases), Instant::now()));
         let metrics = Arc::<Metrics>::default();
         let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::clone(&metrics));
+        let prioritize = Prioritize::new(Arc::clone(&cluster), metrics);
         let renewed = lease(nodes.first().map_or("", |node| node.name.as_str()));
-        Self { cluster, filter, metrics, renewed }
+        Self { cluster, filter, prioritize, renewed }
     }
 
     /// A plugin renews its Lease, as one of many does every moment: filter looks at Leases only while renewals are seen.
@@ -85,7 +86,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn prioritize(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(serde_json::to_vec(&verbs::prioritize(&self.cluster, &self.metrics, args)?)?)
+        Ok(serde_json::to_vec(&self.prioritize.prioritize(args)?)?)
     }
 }
 

@@ -1,14 +1,14 @@
-//! What equal nodes answer about one pod, worked out once for all of them: most nodes of a large cluster are empty, full
-//! or held alike. Asked by the extender, which looks at every node of a call.
+//! What equal nodes answer about one request, worked out once for all of them: most nodes of a large cluster are empty, full
+//! or held alike. Asked by the extender, which looks at every node of a call, and keeps the answers for pods that request the same.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, MOVES, SearchCost};
 use super::diagnose::WhenEmpty;
 use super::problem::KubeletsChoice;
-use super::{Refusal, any_free_for_one, is_possible};
+use super::{Refusal, is_possible};
 use crate::ids::{CoreSet, DeviceSet};
 use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
@@ -18,14 +18,15 @@ use crate::topology::Topology;
 /// searched for.
 const MOVES_OF_CALL: u32 = 20 * MOVES;
 
-/// Whether one pod fits, for any number of nodes.
+/// Whether a pod with one request fits, for any number of nodes.
 #[derive(Debug)]
-pub struct EqualNodes<'r> {
-    request: &'r PodRequest,
-    /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers.
-    topologies: Vec<(Arc<Topology>, WhenEmpty)>,
+pub struct EqualNodes {
+    request: PodRequest,
+    /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers. Weak, since whoever keeps
+    /// the answers is not to keep topologies that no node has any more.
+    topologies: Vec<(Weak<Topology>, WhenEmpty)>,
     answers: FxHashMap<Equal, Result<(), Refusal>>,
-    /// So far, of [`MOVES_OF_CALL`].
+    /// Of this call so far, of [`MOVES_OF_CALL`].
     cost: SearchCost,
 }
 
@@ -38,18 +39,38 @@ pub(super) struct Equal {
     pub(super) unhealthy: DeviceSet,
 }
 
-impl<'r> EqualNodes<'r> {
+impl EqualNodes {
     /// Nothing is known yet.
-    pub fn new(request: &'r PodRequest) -> Self {
-        Self { request, topologies: Vec::new(), answers: FxHashMap::default(), cost: SearchCost::default() }
+    pub fn new(request: &PodRequest) -> Self {
+        Self {
+            request: request.clone(),
+            topologies: Vec::new(),
+            answers: FxHashMap::default(),
+            cost: SearchCost::default(),
+        }
+    }
+
+    /// Begins another call about a pod with the same request. What was answered stays, unless a search was given up: it may have more
+    /// moves left in another call.
+    pub fn renew(&mut self) {
+        if self.cost.given_up > 0 {
+            self.topologies.clear();
+            self.answers.clear();
+        }
+        self.cost = SearchCost::default();
+    }
+
+    /// Number of answers and topologies that are kept.
+    pub fn kept(&self) -> usize {
+        self.answers.len() + self.topologies.len()
     }
 
     /// What the pod requests.
-    pub fn request(&self) -> &'r PodRequest {
-        self.request
+    pub fn request(&self) -> &PodRequest {
+        &self.request
     }
 
-    /// What searching for it took so far.
+    /// What searching for it took in this call so far.
     pub fn cost(&self) -> SearchCost {
         self.cost
     }
@@ -59,12 +80,8 @@ impl<'r> EqualNodes<'r> {
     /// # Errors
     /// The refusal of [`fits`](super::fits).
     pub fn fits(&mut self, occupancy: &Occupancy) -> Result<(), Refusal> {
-        // Keeping the commonest answer would cost more than working it out.
-        if any_free_for_one(self.request, occupancy) == Some(true) {
-            return Ok(());
-        }
-        let request = self.request;
         let topology = self.index(occupancy.topology());
+        let request = &self.request;
         let when_empty = &self.topologies[topology].1;
         // What an empty node refuses every node does, and needs no search: such a pod waits for ever, and is asked about
         // again and again.
@@ -86,10 +103,10 @@ impl<'r> EqualNodes<'r> {
     }
 
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
-        let known = self.topologies.iter().position(|(known, _)| Arc::ptr_eq(known, topology));
+        let known = self.topologies.iter().position(|(known, _)| known.as_ptr() == Arc::as_ptr(topology));
         known.unwrap_or_else(|| {
             let budget = self.cost.next(MOVES_OF_CALL, MOVES);
-            self.topologies.push((Arc::clone(topology), WhenEmpty::of(self.request, topology, &budget)));
+            self.topologies.push((Arc::downgrade(topology), WhenEmpty::of(&self.request, topology, &budget)));
             self.cost.add(&budget);
             self.topologies.len() - 1
         })

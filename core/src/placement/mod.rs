@@ -19,7 +19,7 @@ mod turn;
 pub use self::budget::SearchCost;
 pub use self::equal_nodes::EqualNodes;
 pub use self::keys::Keys;
-pub use self::rank::{Rank, RankNumber, Ranks};
+pub use self::rank::{Places, Rank, RankNumber, Ranks};
 pub use self::refusal::Refusal;
 pub use self::turn::{Given, Turn, best_set_of_pod};
 

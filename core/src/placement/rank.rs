@@ -1,6 +1,6 @@
 //! How well nodes suit a pod, beside each other: what the extender's prioritize orders them by (docs/architecture.md §4).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
@@ -28,35 +28,69 @@ pub struct Rank {
     keys: Keys,
 }
 
-/// Stands for a rank of [`Ranks`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Stands for a rank of [`Ranks`]; equal ranks have one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankNumber(usize);
 
-/// The ranks of one pod, for any number of nodes: equal nodes have one rank, which is worked out once.
+/// The ranks of nodes for one request: equal nodes have one rank, which is worked out once.
 #[derive(Debug)]
-pub struct Ranks<'r> {
-    request: &'r PodRequest,
-    topologies: Vec<Arc<Topology>>,
+pub struct Ranks {
+    request: PodRequest,
+    /// Weak, since whoever keeps ranks is not to keep topologies that no node has any more.
+    topologies: Vec<Weak<Topology>>,
     /// Those worked out, by their numbers.
     ranks: Vec<Rank>,
+    /// Their numbers, the best one's first.
+    order: Vec<RankNumber>,
     known: FxHashMap<Equal, Option<RankNumber>>,
-    /// So far, of [`MOVES_OF_CALL`].
+    /// Of this call so far, of [`MOVES_OF_CALL`].
     cost: SearchCost,
 }
 
-impl<'r> Ranks<'r> {
+/// Where each rank stands among all of [`Ranks`].
+#[derive(Debug)]
+pub struct Places(Vec<usize>);
+
+impl Places {
+    /// How many ranks are better; of one that these are not the places of, `usize::MAX`.
+    pub fn of(&self, number: RankNumber) -> usize {
+        self.0.get(number.0).copied().unwrap_or(usize::MAX)
+    }
+}
+
+impl Ranks {
     /// Nothing is known yet.
-    pub fn new(request: &'r PodRequest) -> Self {
+    pub fn new(request: &PodRequest) -> Self {
         Self {
-            request,
+            request: request.clone(),
             topologies: Vec::new(),
             ranks: Vec::new(),
+            order: Vec::new(),
             known: FxHashMap::default(),
             cost: SearchCost::default(),
         }
     }
 
-    /// What searching for it took so far.
+    /// Begins another call about a pod with the same request. Ranks stay, unless a search was given up: it may have more moves left in
+    /// another call.
+    pub fn renew(&mut self) {
+        if self.cost.given_up > 0 {
+            *self = Self::new(&self.request);
+        }
+        self.cost = SearchCost::default();
+    }
+
+    /// Number of nodes' occupancies and topologies that are kept.
+    pub fn kept(&self) -> usize {
+        self.known.len() + self.topologies.len()
+    }
+
+    /// What the pod requests.
+    pub fn request(&self) -> &PodRequest {
+        &self.request
+    }
+
+    /// What searching for it took in this call so far.
     pub fn cost(&self) -> SearchCost {
         self.cost
     }
@@ -64,39 +98,52 @@ impl<'r> Ranks<'r> {
     /// The rank of a node with this occupancy; none where the pod does not fit, this was not found out in time, or the pod requests
     /// no Neuron hardware.
     pub fn rank(&mut self, occupancy: &Occupancy) -> Option<Rank> {
-        self.number(occupancy).map(|number| self.of(number).clone())
+        self.number(occupancy).map(|number| self.ranks[number.0].clone())
     }
 
-    /// The rank of this number.
-    ///
-    /// # Panics
-    /// The number is of other `Ranks`, which had more.
-    pub fn of(&self, number: RankNumber) -> &Rank {
-        &self.ranks[number.0]
-    }
-
-    /// The number of the [`rank`](Self::rank) of a node with this occupancy: equal nodes have the same one, and it costs less than a rank.
+    /// The number of the [`rank`](Self::rank) of a node with this occupancy, which costs less than the rank.
     pub fn number(&mut self, occupancy: &Occupancy) -> Option<RankNumber> {
         if self.request.is_empty() {
             return None;
         }
         let topology = self.index(occupancy.topology());
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
-        let (request, cost, ranks) = (self.request, &mut self.cost, &mut self.ranks);
-        let rank = || {
-            let budget = cost.next(MOVES_OF_CALL, MOVES_OF_NODE);
-            let rank = rank(request, occupancy, &budget);
-            cost.add(&budget);
-            ranks.push(rank?);
-            Some(RankNumber(ranks.len() - 1))
-        };
-        *self.known.entry(equal).or_insert_with(rank)
+        if let Some(known) = self.known.get(&equal) {
+            return *known;
+        }
+        let budget = self.cost.next(MOVES_OF_CALL, MOVES_OF_NODE);
+        let rank = rank(&self.request, occupancy, &budget);
+        self.cost.add(&budget);
+        let number = rank.map(|rank| self.keep(rank));
+        self.known.insert(equal, number);
+        number
+    }
+
+    /// Where each rank stands that is known by now.
+    pub fn places(&self) -> Places {
+        let mut places = vec![0; self.order.len()];
+        for (place, number) in self.order.iter().enumerate() {
+            places[number.0] = place;
+        }
+        Places(places)
+    }
+
+    fn keep(&mut self, rank: Rank) -> RankNumber {
+        match self.order.binary_search_by(|known| self.ranks[known.0].cmp(&rank)) {
+            Ok(place) => self.order[place],
+            Err(place) => {
+                let number = RankNumber(self.ranks.len());
+                self.ranks.push(rank);
+                self.order.insert(place, number);
+                number
+            }
+        }
     }
 
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
-        let known = self.topologies.iter().position(|known| Arc::ptr_eq(known, topology));
+        let known = self.topologies.iter().position(|known| known.as_ptr() == Arc::as_ptr(topology));
         known.unwrap_or_else(|| {
-            self.topologies.push(Arc::clone(topology));
+            self.topologies.push(Arc::downgrade(topology));
             self.topologies.len() - 1
         })
     }

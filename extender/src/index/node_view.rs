@@ -167,7 +167,7 @@ impl NodeView {
     /// # Errors
     /// Why it does not. A node with an unknown holder takes no pod, but where what is known leaves no room, that is the answer: whatever
     /// the holder has, there is no more.
-    pub(crate) fn fits(&self, pod: &mut EqualNodes<'_>) -> Result<(), NodeRefusal> {
+    pub(crate) fn fits(&self, pod: &mut EqualNodes) -> Result<(), NodeRefusal> {
         let (occupancy, unknown_holder) = self.known()?;
         match (pod.fits(occupancy), unknown_holder) {
             (Err(_), _) if self.would_fit_without_unclear(pod) => {
@@ -180,7 +180,7 @@ impl NodeView {
     }
 
     /// Whether only reservations keep the pod out of which it is open what became of their Bindings: nobody sees a change when they end.
-    fn would_fit_without_unclear(&self, pod: &mut EqualNodes<'_>) -> bool {
+    fn would_fit_without_unclear(&self, pod: &mut EqualNodes) -> bool {
         let Reserved { all, clear } = self.reserved;
         all != clear && self.fits_without(&BTreeSet::new(), clear, pod).is_ok()
     }
@@ -193,7 +193,7 @@ impl NodeView {
         &self,
         gone: &BTreeSet<&str>,
         reserved: CoreSet,
-        pod: &mut EqualNodes<'_>,
+        pod: &mut EqualNodes,
     ) -> Result<(), NodeRefusal> {
         let settled = match &self.state {
             State::Known { settled, .. } => settled,
@@ -212,7 +212,7 @@ impl NodeView {
     }
 
     /// How well the node suits the pod; none if it does not fit now, or asks for nothing.
-    pub(crate) fn rank(&self, pod: &mut Ranks<'_>) -> Option<RankNumber> {
+    pub(crate) fn rank(&self, pod: &mut Ranks) -> Option<RankNumber> {
         match self.known() {
             Ok((occupancy, None)) => pod.number(occupancy),
             _ => None,

@@ -8,7 +8,7 @@ use super::Index;
 
 impl Index {
     /// Whether the pod fits the node once these pods, by UID, are gone.
-    pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes<'_>) -> bool {
+    pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes) -> bool {
         let reserved = self.overlay.reserved_on(node).all;
         self.view(node).is_some_and(|view| view.fits_without(gone, reserved, pod).is_ok())
     }

@@ -24,7 +24,7 @@ use crate::index::{Cluster, Index};
 use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Verb};
 use crate::verbs::bind::{BindError, Binder};
-use crate::verbs::{self, Filter, PreemptError};
+use crate::verbs::{self, Filter, PreemptError, Prioritize};
 use crate::wire::{BindResult, BodyError, FilterArgs, FilterResult};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
@@ -41,6 +41,7 @@ const SILENT: Duration = Duration::from_secs(30);
 pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) filter: Filter,
+    pub(crate) prioritize: Prioritize,
     pub(crate) binder: Binder,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) leadership: Arc<Leadership>,
@@ -177,8 +178,7 @@ async fn filter(shared: &Shared, body: &[u8]) -> Answer {
 }
 
 fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
-    let scores = parse(Verb::Prioritize, body)
-        .and_then(|args| verbs::prioritize(&shared.cluster, &shared.metrics, args));
+    let scores = parse(Verb::Prioritize, body).and_then(|args| shared.prioritize.prioritize(args));
     match scores {
         Ok(scores) => (Json(scores).into_response(), "answered"),
         Err(error) => failed(Verb::Prioritize, &error),

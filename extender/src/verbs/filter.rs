@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use std::vec;
 
 use neuron_core::claim::Claim;
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
@@ -17,6 +16,7 @@ use tracing::{Instrument as _, debug, info_span};
 
 use super::MOVES_OF_TURN;
 use super::admitted::Admitted;
+use super::answered::Answered;
 use super::refusal_log::{Reasons, RefusalLog};
 use crate::classic_log;
 use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView};
@@ -34,12 +34,14 @@ pub(crate) struct Filter {
     refusals: Arc<RefusalLog>,
     admitted: Arc<Admitted>,
     metrics: Arc<Metrics>,
+    answered: Arc<Answered<EqualNodes>>,
 }
 
 impl Filter {
     /// A filter for this cluster.
     pub(crate) fn new(cluster: Arc<Cluster>, admitted: Arc<Admitted>, metrics: Arc<Metrics>) -> Self {
-        Self { cluster, refusals: Arc::new(RefusalLog::new()), admitted, metrics }
+        let (refusals, answered) = (Arc::new(RefusalLog::new()), Arc::default());
+        Self { cluster, refusals, admitted, metrics, answered }
     }
 
     /// Of how many pods the last refusal is remembered.
@@ -89,7 +91,7 @@ impl Filter {
             cluster: &self.cluster,
             uid,
             models: models.as_ref().map(Option::as_ref),
-            equal_nodes: request.as_ref().map(EqualNodes::new),
+            equal_nodes: request.as_ref().map(|request| self.answered.take(request)),
             claim: claim.as_ref(),
             leases_by: None,
             reasons: Reasons::default(),
@@ -109,6 +111,7 @@ impl Filter {
         let Call { reasons, unknown, unclear, fitting: takers, equal_nodes, .. } = call;
         if let Ok(searched) = equal_nodes {
             self.metrics.searched(Verb::Filter, searched.cost());
+            self.answered.keep(searched);
         }
 
         let still_waits = |uid: &str| self.cluster.read(|index| matches!(index.pod(uid), Some((_, None))));
@@ -172,11 +175,19 @@ enum AtGap {
     Tells,
 }
 
+/// How far a call has come with its nodes.
+#[derive(Default)]
+struct Sorted {
+    looked_at: usize,
+    /// Those that take the pod, which stand before all others.
+    fitting: usize,
+}
+
 /// One call.
 struct Call<'c> {
     cluster: &'c Cluster,
     uid: &'c str,
-    equal_nodes: Result<EqualNodes<'c>, &'c RequestError>,
+    equal_nodes: Result<EqualNodes, &'c RequestError>,
     claim: Option<&'c Claim>,
     /// The device models that the pod's author wants, if any.
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
@@ -214,18 +225,21 @@ impl Call<'_> {
         answer: &mut FilterResult<'a>,
     ) {
         let cluster = self.cluster;
-        let mut left = std::mem::take(nodes).into_iter();
-        while cluster.read(|index| self.take_turn(index, &mut left, nodes, name, answer)) {
+        let mut sorted = Sorted::default();
+        self.fitting.reserve(nodes.len());
+        while cluster.read(|index| self.take_turn(index, nodes, &mut sorted, name, answer)) {
             yield_now().await;
         }
+        nodes.truncate(sorted.fitting);
     }
 
-    /// Looks at nodes until none is left or a turn has been searched; those that take the pod go to `takers`. Whether some are left.
+    /// Looks at nodes until none is left or a turn has been searched, and moves those that take the pod to the front. Whether some are
+    /// left.
     fn take_turn<'a, T>(
         &mut self,
         index: &Index,
-        left: &mut vec::IntoIter<T>,
-        takers: &mut Vec<T>,
+        nodes: &mut [T],
+        sorted: &mut Sorted,
         name: fn(&T) -> &NodeName<'a>,
         answer: &mut FilterResult<'a>,
     ) -> bool {
@@ -234,8 +248,7 @@ impl Call<'_> {
         let reserved = index.reservations_of(self.uid);
         let moves = |call: &Self| call.equal_nodes.as_ref().map_or(0, |searched| searched.cost().moves);
         let end = moves(self).saturating_add(MOVES_OF_TURN);
-        for taker in left.by_ref() {
-            let node = name(&taker);
+        while let Some(node) = nodes.get(sorted.looked_at).map(name) {
             let view = index.view(&node.0);
             let reservation = reserved.and_then(|nodes| nodes.get(&*node.0));
             let is_reserved =
@@ -243,10 +256,12 @@ impl Call<'_> {
             match self.check(view, is_reserved) {
                 Ok(()) => {
                     self.fitting.extend(view.map(|view| view.number));
-                    takers.push(taker);
+                    nodes.swap(sorted.fitting, sorted.looked_at);
+                    sorted.fitting += 1;
                 }
                 Err(refusal) => self.refuse(node, refusal, answer),
             }
+            sorted.looked_at += 1;
             if moves(self) >= end {
                 return true;
             }
@@ -293,8 +308,8 @@ impl Call<'_> {
 
     fn check(&mut self, view: Option<&NodeView>, is_reserved: bool) -> Result<(), NodeRefusal> {
         let equal_nodes = self.equal_nodes.as_mut().map_err(|error| error.clone())?;
-        let request = equal_nodes.request();
-        if request.is_empty() && self.claim.is_none() {
+        let is_empty = equal_nodes.request().is_empty();
+        if is_empty && self.claim.is_none() {
             return Ok(());
         }
         let view = view.ok_or_else(|| {
@@ -303,7 +318,7 @@ impl Call<'_> {
         })?;
         view.admits_claim(self.claim)
             .inspect_err(|_| reached("extender: filter of a pod with a claim refused"))?;
-        if request.is_empty() {
+        if is_empty {
             return Ok(());
         }
         if let Some(models) = self.models.map_err(Clone::clone)? {

@@ -120,7 +120,7 @@ fn enough(
     node: &str,
     priority: i32,
     mut victims: MetaVictims,
-    pod: &mut EqualNodes<'_>,
+    pod: &mut EqualNodes,
 ) -> Option<MetaVictims> {
     let named: Vec<String> = victims.pods.iter().flatten().map(|victim| victim.uid.clone()).collect();
     let mut gone: BTreeSet<&str> = named.iter().map(String::as_str).collect();

@@ -1,12 +1,13 @@
 //! `/prioritize`: how well each of the given nodes suits a pod, so that what is large and linked stays for who needs it. Writes
 //! nothing. Called by the routes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use neuron_core::device_model::DeviceModels;
-use neuron_core::placement::{RankNumber, Ranks};
+use neuron_core::placement::{Places, RankNumber, Ranks};
 use runtime::reached;
 
+use super::answered::Answered;
 use crate::index::{Cluster, Index};
 use crate::metrics::{Metrics, Verb};
 use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore};
@@ -17,59 +18,78 @@ const BEST: usize = 10;
 /// How one node suits the pod: the place of its model among those wanted, then its rank.
 type Suits = (usize, RankNumber);
 
-/// A score for each given node, equal ones where nodes suit the pod equally well; all 0 for a pod that asks for no Neuron
-/// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile.
-///
-/// # Errors
-/// The call names no pod.
-pub(crate) fn prioritize<'a>(
-    cluster: &Cluster,
-    metrics: &Metrics,
-    args: FilterArgs<'a>,
-) -> Result<Vec<NodeScore<'a>>, BodyError> {
-    let FilterArgs { pod, nodes, node_names } = args;
-    let pod = pod.ok_or(BodyError::Missing { verb: "prioritize", field: "Pod" })?;
-    let of_nodes = || {
-        let nodes = nodes.and_then(|nodes| nodes.items).unwrap_or_default();
-        nodes.into_iter().map(|node| node.name).collect()
-    };
-    let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
-    let request = pod.request().unwrap_or_default();
-    let (suits, scores) = cluster.read(|index| {
-        let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
-        let mut ranks = Ranks::new(&request);
-        let suits: Vec<Option<Suits>> =
-            names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect();
-        metrics.searched(Verb::Prioritize, ranks.cost());
-        let scores = scores(&suits, &ranks);
-        (suits, scores)
-    });
-    let score_of = |suits: Option<Suits>| suits.and_then(|suits| scores.get(&suits)).copied();
-    let score = |(host, suits): (NodeName<'a>, _)| NodeScore { host, score: score_of(suits).unwrap_or(0) };
-    Ok(names.into_iter().zip(suits).map(score).collect())
+/// Answers `/prioritize`. Clones share the cluster and what was ranked.
+#[derive(Clone)]
+pub(crate) struct Prioritize {
+    cluster: Arc<Cluster>,
+    metrics: Arc<Metrics>,
+    ranked: Arc<Answered<Ranks>>,
 }
 
-/// The score of each way in which nodes suit the pod.
-fn scores(suits: &[Option<Suits>], ranks: &Ranks<'_>) -> BTreeMap<Suits, i64> {
-    let ways: BTreeSet<Suits> = suits.iter().flatten().copied().collect();
-    let mut ways: Vec<Suits> = ways.into_iter().collect();
-    let key = |(model, rank): &Suits| (*model, ranks.of(*rank));
-    ways.sort_by(|one, other| key(one).cmp(&key(other)));
-    // Unlike nodes may suit the pod equally well.
-    let alike: Vec<&[Suits]> = ways.chunk_by(|one, next| key(one) == key(next)).collect();
-    if alike.len() > 1 {
-        reached("extender: nodes prioritized");
+impl Prioritize {
+    /// Ranks the nodes of this cluster.
+    pub(crate) fn new(cluster: Arc<Cluster>, metrics: Arc<Metrics>) -> Self {
+        Self { cluster, metrics, ranked: Arc::default() }
     }
-    let worst = alike.len().saturating_sub(1);
-    let each = |(better, alike): (usize, &&[Suits])| {
-        let score = score(better, worst);
-        alike.iter().map(move |suits| (*suits, score)).collect::<Vec<_>>()
-    };
-    alike.iter().enumerate().flat_map(each).collect()
+
+    /// A score for each given node, equal ones where nodes suit the pod equally well; all 0 for a pod that asks for no Neuron
+    /// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile.
+    ///
+    /// # Errors
+    /// The call names no pod.
+    pub(crate) fn prioritize<'a>(&self, args: FilterArgs<'a>) -> Result<Vec<NodeScore<'a>>, BodyError> {
+        let FilterArgs { pod, nodes, node_names } = args;
+        let pod = pod.ok_or(BodyError::Missing { verb: "prioritize", field: "Pod" })?;
+        let of_nodes = || {
+            let nodes = nodes.and_then(|nodes| nodes.items).unwrap_or_default();
+            nodes.into_iter().map(|node| node.name).collect()
+        };
+        let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
+        let mut ranks = self.ranked.take(&pod.request().unwrap_or_default());
+        let suits: Vec<Option<Suits>> = self.cluster.read(|index| {
+            let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
+            names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect()
+        });
+        self.metrics.searched(Verb::Prioritize, ranks.cost());
+        let scores = Scores::of(&suits, ranks.places());
+        self.ranked.keep(ranks);
+        let score = |(host, suits): (NodeName<'a>, Option<Suits>)| NodeScore {
+            host,
+            score: suits.map_or(0, |suits| scores.score(suits)),
+        };
+        Ok(names.into_iter().zip(suits).map(score).collect())
+    }
+}
+
+/// The scores of one call.
+struct Scores {
+    places: Places,
+    /// The ways in which nodes suit the pod, each the place of the model and that of the rank, from the best to the worst.
+    ways: Vec<(usize, usize)>,
+}
+
+impl Scores {
+    fn of(suits: &[Option<Suits>], places: Places) -> Self {
+        let mut ways: Vec<_> =
+            suits.iter().flatten().map(|(model, rank)| (*model, places.of(*rank))).collect();
+        // Most are alike.
+        ways.dedup();
+        ways.sort_unstable();
+        ways.dedup();
+        if ways.len() > 1 {
+            reached("extender: nodes prioritized");
+        }
+        Self { places, ways }
+    }
+
+    fn score(&self, (model, rank): Suits) -> i64 {
+        let better = self.ways.partition_point(|way| *way < (model, self.places.of(rank)));
+        score(better, self.ways.len().saturating_sub(1))
+    }
 }
 
 /// How the node suits the pod; none if it does not fit, or nothing is asked for.
-fn suits(index: &Index, node: &str, models: Option<&DeviceModels>, ranks: &mut Ranks<'_>) -> Option<Suits> {
+fn suits(index: &Index, node: &str, models: Option<&DeviceModels>, ranks: &mut Ranks) -> Option<Suits> {
     let view = index.view(node)?;
     let model = match models {
         Some(models) => models.place_of(view.topology()?)?,

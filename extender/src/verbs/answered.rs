@@ -1,0 +1,166 @@
+//! What was found out about requests, kept from call to call: pods of one owner request the same, and from one call to the next only a
+//! node or two have changed. Used by filter and prioritize.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use neuron_core::placement::{EqualNodes, Ranks};
+use neuron_core::request::PodRequest;
+
+/// Most requests that are remembered.
+const REQUESTS: usize = 64;
+
+/// Most answers that are remembered of all of them, of some 200 bytes: 10 MB.
+const ANSWERS: usize = 50_000;
+
+/// What is found out about nodes for one request.
+pub(crate) trait OfRequest {
+    /// Nothing is known yet.
+    fn new(request: &PodRequest) -> Self;
+    /// The request.
+    fn request(&self) -> &PodRequest;
+    /// Another call begins.
+    fn renew(&mut self);
+    /// How much is known.
+    fn kept(&self) -> usize;
+}
+
+/// What is known of the requests that were asked about last, the latest first.
+#[derive(Debug)]
+pub(crate) struct Answered<T> {
+    requests: Mutex<VecDeque<T>>,
+}
+
+impl<T> Default for Answered<T> {
+    fn default() -> Self {
+        Self { requests: Mutex::default() }
+    }
+}
+
+impl<T: OfRequest> Answered<T> {
+    /// What is known of the request, for one call: another one that comes before it is kept again begins with nothing.
+    pub(super) fn take(&self, request: &PodRequest) -> T {
+        let mut requests = self.lock();
+        let known = requests.iter().position(|known| known.request() == request);
+        match known.and_then(|known| requests.remove(known)) {
+            Some(mut known) => {
+                known.renew();
+                known
+            }
+            None => T::new(request),
+        }
+    }
+
+    /// Remembers what a call has found out, and forgets the requests that were asked about longest ago where it is too much.
+    pub(super) fn keep(&self, found_out: T) {
+        let mut requests = self.lock();
+        requests.retain(|known| known.request() != found_out.request());
+        requests.push_front(found_out);
+        let mut answers = 0;
+        requests.retain(|known| {
+            answers += known.kept();
+            answers <= ANSWERS
+        });
+        requests.truncate(REQUESTS);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OfRequest for EqualNodes {
+    fn new(request: &PodRequest) -> Self {
+        Self::new(request)
+    }
+
+    fn request(&self) -> &PodRequest {
+        self.request()
+    }
+
+    fn renew(&mut self) {
+        self.renew();
+    }
+
+    fn kept(&self) -> usize {
+        self.kept()
+    }
+}
+
+impl OfRequest for Ranks {
+    fn new(request: &PodRequest) -> Self {
+        Self::new(request)
+    }
+
+    fn request(&self) -> &PodRequest {
+        self.request()
+    }
+
+    fn renew(&mut self) {
+        self.renew();
+    }
+
+    fn kept(&self) -> usize {
+        self.kept()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use neuron_core::catalog::Catalog;
+    use neuron_core::ids::CoreSet;
+    use neuron_core::occupancy::Occupancy;
+    use neuron_core::request::{ContainerRequest, Role};
+    use neuron_core::topology::{Policy, Topology};
+
+    use super::*;
+
+    fn request(cores: u32) -> PodRequest {
+        let container =
+            |name: &str| ContainerRequest { name: name.to_owned(), role: Role::App, devices: 0, cores };
+        PodRequest { containers: vec![container("one"), container("other")] }
+    }
+
+    fn node(held: u128) -> Occupancy {
+        let model = Catalog::embedded().find("trn2.48xlarge").unwrap();
+        let topology = Arc::new(Topology::of(model, 2, Policy::Documented).unwrap());
+        let mut node = Occupancy::empty(topology);
+        node.hold(CoreSet::from_bits(held));
+        node
+    }
+
+    #[test]
+    fn what_was_searched_for_one_call_is_not_searched_for_the_next() {
+        let (answered, node) = (Answered::<EqualNodes>::default(), node(0b10010));
+        let mut first = answered.take(&request(3));
+        assert_eq!(first.fits(&node), Ok(()));
+        assert!(first.cost().moves > 0);
+        answered.keep(first);
+        let mut second = answered.take(&request(3));
+        assert_eq!((second.fits(&node), second.cost().moves), (Ok(()), 0));
+        // Another request has answers of its own.
+        assert_eq!(answered.take(&request(2)).kept(), 0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_by_requests_and_by_answers() {
+        let answered = Answered::<EqualNodes>::default();
+        for cores in 1..200 {
+            answered.keep(answered.take(&request(cores)));
+        }
+        assert_eq!(answered.lock().len(), REQUESTS);
+        assert_eq!(answered.lock()[0].request(), &request(199), "the latest stays");
+
+        let topology = Arc::clone(node(0).topology());
+        let mut many = answered.take(&request(1));
+        for held in 0..=ANSWERS as u128 {
+            let mut node = Occupancy::empty(Arc::clone(&topology));
+            node.hold(CoreSet::from_bits(held << 1));
+            let _ = many.fits(&node);
+        }
+        answered.keep(many);
+        assert!(answered.lock().is_empty(), "more than may be kept");
+    }
+}
