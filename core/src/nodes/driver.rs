@@ -1,11 +1,16 @@
 //! What each line of the Neuron driver shows in sysfs. Data, not code: `core/data/driver-layouts.json` is embedded, so that the
 //! plugin expects what fake-neuron makes. Read by the device plugin and fake-neuron.
 
+mod counters;
+
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Deserializer};
 
 use crate::catalog::Generation;
+
+use counters::PlatformTypes;
+pub use counters::{Counters, Platform};
 
 /// Every known line of the driver, oldest first, and the files that it shows.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -18,6 +23,8 @@ pub struct Drivers {
     drivers: Vec<Driver>,
     device_files: Vec<DriverFile>,
     class_files: Vec<DriverFile>,
+    platform_types: PlatformTypes,
+    counters: Counters,
 }
 
 /// One line of the driver.
@@ -62,6 +69,12 @@ pub struct DriverFile {
     /// Its text on an idle healthy device, where that is the same for all.
     #[serde(default)]
     pub at_rest: Option<String>,
+    /// The platforms that have it; none: all.
+    #[serde(default)]
+    platforms: Option<Vec<Platform>>,
+    /// Whether its path, mode or text is this project's choice.
+    #[serde(default)]
+    pub unconfirmed: bool,
 }
 
 /// What a file tells of a device's health.
@@ -99,6 +112,14 @@ impl Drivers {
         self.drivers.iter().find(|driver| driver.line == line)
     }
 
+    /// The line of a driver of this version (such as `2.24.7.0`): the newest that is not newer, or the oldest; none for a version
+    /// without numbers.
+    pub fn of_version(&self, version: &str) -> Option<&Driver> {
+        let line = numbers(version)?;
+        let not_newer = |driver: &&Driver| numbers(&driver.version).is_some_and(|known| known <= line);
+        self.drivers.iter().rfind(not_newer).or_else(|| self.drivers.first())
+    }
+
     /// The newest line that binds the generation and whose paths are known.
     pub fn newest(&self, generation: Generation) -> Option<&Driver> {
         let binds = |driver: &&Driver| driver.paths_known && driver.generations.contains(&generation);
@@ -124,11 +145,35 @@ impl Drivers {
         files(&self.class_files, self.line_of(version), generation)
     }
 
+    /// The rest of the tree, which neither discovery nor health reads.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the driver takes a machine of this type (such as `trn2u.48xlarge`) for; it goes by the name that DMI shows.
+    pub fn platform(&self, instance_type: &str) -> Platform {
+        self.platform_types.of(instance_type)
+    }
+
     /// Whether a known line tells of a device's health under this name: a file's, such as `mem_ecc_uncorrected`, or a component's, such
     /// as `link_efa`. A newer one may know more components.
     pub fn tells_health_as(&self, name: &str) -> bool {
         let mut files = self.device_files.iter().filter(|file| file.health.is_some());
         files.any(|file| file.name() == name) || self.components.iter().any(|component| component == name)
+    }
+
+    /// The files of [`Drivers::counters`] that a driver of this version shows on a machine of this generation and platform.
+    pub fn shown<'a>(
+        &'a self,
+        counters: &'a [DriverFile],
+        version: &str,
+        generation: Generation,
+        platform: Platform,
+    ) -> impl Iterator<Item = &'a DriverFile> + use<'a> {
+        let on = move |file: &&DriverFile| {
+            file.platforms.as_ref().is_none_or(|platforms| platforms.contains(&platform))
+        };
+        files(counters, self.line_of(version), generation).filter(on)
     }
 
     fn line_of(&self, version: &str) -> Line {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use neuron_core::catalog::Generation;
-use neuron_core::driver::{Drivers, HealthFile};
+use neuron_core::driver::{Drivers, HealthFile, Platform};
 use rstest::rstest;
 
 #[test]
@@ -67,4 +67,45 @@ fn the_newest_line_by_what_is_known_is_not_the_reorganised_one() {
 #[case::a_mistake("link_efs", false)]
 fn names_of_health_are_known(#[case] name: &str, #[case] is_known: bool) {
     assert_eq!(Drivers::embedded().tells_health_as(name), is_known);
+}
+
+#[test]
+fn counters_are_no_files_that_the_plugin_expects() {
+    let drivers = Drivers::embedded();
+    let counters = drivers.counters();
+    for driver in drivers.all() {
+        for generation in &driver.generations {
+            let expected: BTreeSet<&str> =
+                drivers.device_files(&driver.version, *generation).map(|file| file.path.as_str()).collect();
+            let lists = [&counters.kernel_files, &counters.device_files, &counters.core_files];
+            for file in lists
+                .into_iter()
+                .flat_map(|files| drivers.shown(files, &driver.version, *generation, Platform::Standard))
+            {
+                assert!(!expected.contains(file.path.as_str()), "{}: {}", driver.line, file.path);
+                assert!(file.health.is_none() && file.at_rest.is_some(), "{}", file.path);
+                assert!(!file.path.contains(['{', '}', ',']), "{}", file.path);
+            }
+        }
+    }
+}
+
+#[rstest]
+#[case("trn2.48xlarge", Platform::Standard)]
+#[case("inf1.xlarge", Platform::Standard)]
+#[case("trn2u.48xlarge", Platform::Ultraserver)]
+#[case("trn3.48xlarge", Platform::Pds)]
+fn the_platform_goes_by_the_types_name(#[case] instance_type: &str, #[case] platform: Platform) {
+    assert_eq!(Drivers::embedded().platform(instance_type), platform);
+}
+
+#[rstest]
+#[case("2.12.14.0", Some("2.21"))]
+#[case("2.24.7.0", Some("2.24"))]
+#[case("2.26.5.0\n", Some("2.24"))]
+#[case("2.30.2.0", Some("2.30"))]
+#[case("3.1", Some("2.31-unknown"))]
+#[case("", None)]
+fn a_version_is_of_the_line_that_is_not_newer(#[case] version: &str, #[case] line: Option<&str>) {
+    assert_eq!(Drivers::embedded().of_version(version).map(|driver| driver.line.as_str()), line);
 }
