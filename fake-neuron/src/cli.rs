@@ -1,7 +1,15 @@
 //! The command line: its commands, and which part of the library carries each out. Called by `main`.
 
+mod agent;
+mod exec;
+mod fault;
+mod imds;
+mod load;
 mod node;
 mod output;
+mod record;
+mod tools;
+mod up;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -10,8 +18,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fake_neuron::{CatalogFileError, Machine, MachineSpec, read_catalog};
+use fake_neuron::exec::{GUARD_COMMAND, guard};
+use fake_neuron::fault::FaultError;
+use fake_neuron::record::RecordError;
+use fake_neuron::{CatalogFileError, Machine, read_catalog};
 use neuron_core::catalog::Catalog;
+use tools::Tool;
 
 /// Stands in for the Neuron hardware of any EC2 instance type: its /dev, /sys and DMI files under a folder.
 #[derive(Parser)]
@@ -35,25 +47,7 @@ enum Command {
         output: Format,
     },
     /// Make a machine; the same machine again changes nothing, another one replaces it.
-    Up {
-        /// EC2 instance type or alias, such as trn2.48xlarge.
-        #[arg(long, value_name = "TYPE")]
-        instance_type: String,
-        /// Physical cores in one logical core, 2 only on Trn2 and Trn3 [default: no setting, so the type's own].
-        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
-        lnc: Option<u8>,
-        /// EC2 instance id that DMI shows [default: made from the type's name].
-        #[arg(long, value_name = "ID")]
-        instance_id: Option<String>,
-        /// The driver's line, by whose layout the tree is made: 2.21, 2.24, 2.28, 2.30 or 2.31-unknown [default: the newest that
-        /// serves the type and whose layout is known].
-        #[arg(long, value_name = "LINE")]
-        driver: Option<String>,
-        #[command(flatten)]
-        catalog: CatalogFile,
-        #[command(flatten)]
-        root: Root,
-    },
+    Up(up::Arguments),
     /// Remove the machine: exactly what `up` made.
     Down {
         #[command(flatten)]
@@ -61,6 +55,28 @@ enum Command {
     },
     /// Stay and keep a Kubernetes node's machine as its label and annotations ask.
     Node(node::Arguments),
+    /// Stay and answer opens and ioctls of a node's containers.
+    Agent(agent::Arguments),
+    /// Run a program that finds the machine at the real paths, /dev and /sys, and nowhere else; nothing is left when it ends.
+    Exec(exec::Arguments),
+    /// Serve an instance's metadata (IMDS) on an address of its own.
+    Imds(imds::Arguments),
+    /// What `exec` starts beside the program, to clean up if fake-neuron is killed.
+    #[command(name = GUARD_COMMAND, hide = true)]
+    Guard,
+    /// Break something on a machine that stands, now or later, and put it right again.
+    #[command(subcommand)]
+    Fault(fault::Command),
+    /// Stay and change a machine's counters each second as a workload would.
+    Load(load::Arguments),
+    /// Capture a real host's Neuron files into a fixture that `up --from` replays; shows first what it would write.
+    Record(record::Arguments),
+    /// Show the devices as neuron-ls does; this program called as neuron-ls is the same.
+    #[command(disable_help_flag = true)]
+    Ls(tools::Arguments),
+    /// Print metrics as neuron-monitor does; this program called as neuron-monitor is the same.
+    #[command(disable_help_flag = true)]
+    Monitor(tools::Arguments),
 }
 
 #[derive(Args)]
@@ -96,8 +112,11 @@ enum Format {
     Json,
 }
 
-/// Exit codes: 0 done, 1 failed, 2 asked for wrongly.
+/// Exit codes: 0 done, 1 failed, 2 asked for wrongly; those of the tools are their own.
 pub(crate) fn run() -> ExitCode {
+    if let Some((tool, arguments)) = Tool::called() {
+        return tool.run(&arguments);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
@@ -106,11 +125,21 @@ pub(crate) fn run() -> ExitCode {
             return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
         }
     };
-    match execute(cli.command).and_then(|text| print(&text)) {
+    let command = match cli.command {
+        // Their exit codes are their own.
+        Command::Exec(arguments) => return exec::run(arguments),
+        Command::Ls(arguments) => return Tool::Ls.run(&arguments),
+        Command::Monitor(arguments) => return Tool::Monitor.run(&arguments),
+        other => other,
+    };
+    match execute(command).and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "fake-neuron: {error:#}");
-            if error.is::<CatalogFileError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let misuse = error.is::<CatalogFileError>()
+                || error.downcast_ref().is_some_and(FaultError::is_misuse)
+                || error.downcast_ref().is_some_and(RecordError::is_misuse);
+            if misuse { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -125,16 +154,22 @@ fn execute(command: Command) -> anyhow::Result<String> {
                 Format::Json => output::json(&catalog, aliases).context("cannot print the instance types"),
             }
         }
-        Command::Up { instance_type, lnc, instance_id, driver, catalog, root } => {
-            let spec = MachineSpec { instance_type, lnc, instance_id, driver };
-            let machine = Machine::up(&spec, &root.root, &*catalog.read()?)?;
-            Ok(output::standing(&machine))
-        }
+        Command::Up(arguments) => up::run(arguments).map(|machine| output::standing(&machine)),
         Command::Down { root } => {
             Machine::down_at(&root.root)?;
             Ok(format!("nothing of the machine is left under {}\n", root.root.display()))
         }
         Command::Node(arguments) => node::run(arguments).map(|()| String::new()),
+        Command::Agent(arguments) => agent::run(arguments).map(|()| String::new()),
+        Command::Exec(_) | Command::Ls(_) | Command::Monitor(_) => Ok(String::new()),
+        Command::Imds(arguments) => imds::run(arguments).map(|()| String::new()),
+        Command::Guard => {
+            guard();
+            Ok(String::new())
+        }
+        Command::Fault(command) => fault::run(command),
+        Command::Load(arguments) => load::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
     }
 }
 
@@ -143,4 +178,25 @@ fn print(text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
         _ => Ok(()),
     }
+}
+
+/// Does `work` on a thread until it is over; SIGTERM or Ctrl-C has `end` called, and the rest of it is waited for. Whether a signal
+/// came.
+fn until_signal<E: std::error::Error + Send + Sync + 'static>(
+    work: impl FnOnce() -> Result<(), E> + Send + 'static,
+    end: impl FnOnce(),
+) -> anyhow::Result<bool> {
+    tokio::runtime::Runtime::new().context("cannot start")?.block_on(async {
+        let signal = runtime::until_signal()?;
+        let mut work = tokio::task::spawn_blocking(work);
+        let (done, interrupted) = tokio::select! {
+            done = &mut work => (done, false),
+            () = signal.cancelled() => {
+                end();
+                (work.await, true)
+            }
+        };
+        done.context("the work was cut off")??;
+        Ok(interrupted)
+    })
 }

@@ -2,14 +2,17 @@
 //! tests.
 
 pub(crate) mod blueprint;
+pub(crate) mod builder;
 pub(crate) mod description;
 pub(crate) mod disk;
 pub(crate) mod health;
 mod marker;
-mod sysfs;
+pub mod pci;
+pub(crate) mod sysfs;
 pub(crate) mod tree;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
@@ -17,10 +20,12 @@ use neuron_core::catalog::Catalog;
 use crate::MachineError;
 use crate::machine::description::{Description, MachineSpec};
 use crate::machine::marker::Marker;
-use crate::machine::tree::MARKER;
+use crate::machine::tree::KERNEL_LOG;
+use crate::machine::tree::{Entry, MARKER};
+use crate::record::Fixture;
 
 /// A machine under a root folder. Dropping it leaves the files; [`Machine::down`] removes them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
     description: Description,
@@ -35,11 +40,20 @@ impl Machine {
     /// An unknown type, an impossible LNC, instance id or driver, the host's own root, foreign files in `root`, the file system's
     /// refusal. A new machine is then not left half made.
     pub fn up(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, MachineError> {
-        let description = Description::of(spec, catalog)?;
+        Machine::raise(Description::of(spec, catalog)?, root, None)
+    }
+
+    /// As [`Machine::up`], of a description, with the files of a fixture where the description is a fixture's.
+    pub(crate) fn raise(
+        description: Description,
+        root: &Path,
+        fixture: Option<&Fixture>,
+    ) -> Result<Machine, MachineError> {
         let (root, mut made_root) = prepare(root)?;
         let standing = Marker::read(&root)?;
         if let Some(marker) = standing {
-            if marker.complete && marker.description == description {
+            let is_same = marker.description == description && Fixture::kept(&root)?.as_ref() == fixture;
+            if marker.complete && is_same {
                 return Ok(Machine { root, description });
             }
             clear(&root, &marker)?;
@@ -48,7 +62,7 @@ impl Machine {
             return Err(MachineError::NotEmpty { root });
         }
         let marker = Marker { complete: false, made_root, description };
-        let made = build(&root, &marker);
+        let made = build(&root, &marker, fixture);
         if made.is_err() {
             // The first error is the one to tell; an incomplete marker lets the next call finish the cleaning.
             let _ = clear(&root, &marker).and_then(|()| finish(&root, &marker));
@@ -107,7 +121,7 @@ impl Machine {
     /// No such device, or the file system's refusal.
     pub fn restore(&self, device: u8) -> Result<(), MachineError> {
         self.check_device(device)?;
-        let mut missing = tree::device(&self.description, device);
+        let mut missing = self.device_entries(device)?;
         disk::check_folders(&self.root, &missing)?;
         missing.retain(|entry| !disk::is_there(&self.root.join(&entry.path)));
         disk::place(&self.root, &format!("restored{device}"), &missing)
@@ -133,6 +147,23 @@ impl Machine {
         self.description.device_count()
     }
 
+    /// The entries of one device.
+    fn device_entries(&self, device: u8) -> Result<Vec<Entry>, MachineError> {
+        if !self.description.replayed {
+            return Ok(tree::device(&self.description, device));
+        }
+        let mut entries = entries(&self.root, &self.description)?;
+        let sysfs = format!("{}/", tree::sysfs_folder(device));
+        let own = [tree::device_node(device), tree::class_link(device)];
+        entries.retain(|entry| own.contains(&entry.path) || entry.path.starts_with(&sysfs));
+        Ok(entries)
+    }
+
+    /// Whether the tree is whole ([`crate::Builder::counters`]).
+    pub fn has_counters(&self) -> bool {
+        self.description.counters
+    }
+
     pub(crate) fn description(&self) -> &Description {
         &self.description
     }
@@ -154,32 +185,62 @@ fn prepare(root: &Path) -> Result<(PathBuf, bool), MachineError> {
     Ok((existing(root)?, missing))
 }
 
-/// The root as an absolute path without links; never the host's own.
+/// The root as an absolute path, where possible without links; never the host's own.
 fn existing(root: &Path) -> Result<PathBuf, MachineError> {
-    let absolute = match root.canonicalize() {
-        Ok(absolute) => absolute,
-        Err(_) if !disk::is_there(root) => return Err(MachineError::NoMachine { root: root.to_owned() }),
-        Err(reason) => return Err(MachineError::Io { action: "open", path: root.to_owned(), reason }),
+    let place = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    let Some(asked) = place(root) else {
+        return match root.canonicalize() {
+            Err(reason) if disk::is_there(root) => {
+                Err(MachineError::Io { action: "open", path: root.to_owned(), reason })
+            }
+            _ => Err(MachineError::NoMachine { root: root.to_owned() }),
+        };
     };
-    if absolute == Path::new("/") {
+    if place(Path::new("/")) == Some(asked) {
         return Err(MachineError::HostRoot { root: root.to_owned() });
     }
-    Ok(absolute)
+    match root.canonicalize() {
+        Ok(absolute) if place(&absolute) == Some(asked) => Ok(absolute),
+        // A path through another process' root, /proc/PID/root/.., means another place here once it is without links.
+        _ => std::path::absolute(root).map_err(MachineError::io("open", root)),
+    }
 }
 
 /// Makes everything. The marker is written first and last, so that files never stand without it.
-fn build(root: &Path, marker: &Marker) -> Result<(), MachineError> {
+fn build(root: &Path, marker: &Marker, fixture: Option<&Fixture>) -> Result<(), MachineError> {
     disk::sweep(root)?;
     marker.write(root)?;
-    disk::place(root, "machine", &tree::machine(&marker.description))?;
+    if let Some(fixture) = fixture {
+        fixture.keep(root)?;
+    }
+    disk::place(root, "machine", &entries(root, &marker.description)?)?;
     Marker { complete: true, ..marker.clone() }.write(root)
 }
 
 /// Removes the machine's files. The marker stays, as that of an incomplete machine.
 fn clear(root: &Path, marker: &Marker) -> Result<(), MachineError> {
     Marker { complete: false, ..marker.clone() }.write(root)?;
-    disk::remove(root, &tree::machine(&marker.description))?;
+    let entries = entries(root, &marker.description)?;
+    let machine = Machine { root: root.to_owned(), description: marker.description.clone() };
+    let has_kernel_log = machine.faults().is_ok_and(|faults| faults.kernel_lines > 0);
+    // Readers that hang are let go. What cannot be put back is removed with the machine's state, below.
+    let _ = machine.lift_all();
+    disk::remove(root, &entries)?;
+    if has_kernel_log {
+        disk::check_parents(root, KERNEL_LOG)?;
+        disk::remove_file(&root.join(KERNEL_LOG))?;
+        disk::remove_empty_parents(root, KERNEL_LOG)?;
+    }
+    disk::remove_state(root)?;
     disk::sweep(root)
+}
+
+/// Every file, link and node that belongs to the machine: its driver's, or its fixture's.
+fn entries(root: &Path, description: &Description) -> Result<Vec<Entry>, MachineError> {
+    match Fixture::kept(root)? {
+        Some(fixture) if description.replayed => Ok(fixture.entries()),
+        _ => Ok(tree::machine(description)),
+    }
 }
 
 /// Removes the marker, and the root if `up` made it and nothing foreign is in it.

@@ -3,6 +3,7 @@
 
 mod apply;
 mod desired;
+mod faults;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::Machine;
+use faults::Timed;
+
 pub use apply::{ApplyError, apply, remove};
 pub use desired::{AnnotationError, DesiredHardware, DeviceState};
 
@@ -30,7 +34,7 @@ pub const APPLIED: &str = "neuron-e2e/applied";
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What was applied last, shown on the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Applied {
     /// What was asked for, with the generation by which a waiter knows it.
     #[serde(rename = "wish")]
@@ -77,13 +81,15 @@ impl Keeper {
         let mut events = pin!(events.take_until(shutdown.cancelled()));
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
         let mut last: Option<Applied> = None;
+        let mut timed = Timed::default();
         while let Some(event) = events.next().await {
             if let Ok(Event::InitApply(node) | Event::Apply(node)) = event {
                 let annotations = node.metadata.annotations.unwrap_or_default();
                 let labels = node.metadata.labels.unwrap_or_default();
-                last = Some(self.follow(&nodes, &labels, &annotations, last.take()).await);
+                last = Some(self.follow(&nodes, &labels, &annotations, last.take(), &mut timed).await);
             }
         }
+        timed.end().await;
     }
 
     /// Applies what the node asks for, unless that was done already, and shows it on the node.
@@ -93,6 +99,7 @@ impl Keeper {
         labels: &BTreeMap<String, String>,
         annotations: &BTreeMap<String, String>,
         last: Option<Applied>,
+        timed: &mut Timed,
     ) -> Applied {
         let shown: Option<Applied> =
             annotations.get(APPLIED).and_then(|text| serde_json::from_str(text).ok());
@@ -102,7 +109,7 @@ impl Keeper {
             (Ok(desired), last) => {
                 // After a restart the node's own annotation tells what was applied.
                 let applied = last.or_else(|| shown.clone()).map(|applied| applied.desired);
-                let error = self.apply(applied, &desired).await;
+                let error = self.apply(applied, &desired, timed).await;
                 Applied { desired, error }
             }
             (Err(error), last) => {
@@ -124,11 +131,28 @@ impl Keeper {
         done
     }
 
-    async fn apply(&self, before: Option<DesiredHardware>, desired: &DesiredHardware) -> Option<String> {
-        let (root, catalog, desired) = (self.root.clone(), Arc::clone(&self.catalog), desired.clone());
-        let work = move || apply(&root, before.as_ref(), &desired, &catalog);
+    async fn apply(
+        &self,
+        before: Option<DesiredHardware>,
+        desired: &DesiredHardware,
+        timed: &mut Timed,
+    ) -> Option<String> {
+        if before.as_ref().is_some_and(|before| before.is_same_machine(desired)) {
+            timed.end_unless(&desired.faults).await;
+        } else {
+            timed.end().await;
+        }
+        let (root, catalog, wanted) = (self.root.clone(), Arc::clone(&self.catalog), desired.clone());
+        let work = move || {
+            apply(&root, before.as_ref(), &wanted, &catalog)?;
+            // No hardware has no faults either.
+            Ok::<_, ApplyError>(wanted.instance_type.map(|_| Machine::open(&root)).transpose()?)
+        };
         match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(())) => None,
+            Ok(Ok(machine)) => {
+                machine.into_iter().for_each(|machine| timed.begin(machine, &desired.faults));
+                None
+            }
             Ok(Err(error)) => Some(error.to_string()),
             Err(error) => Some(error.to_string()),
         }

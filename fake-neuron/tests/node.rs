@@ -2,12 +2,15 @@
 //! kube's protocol.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
+use fake_neuron::fault::{Fault, FaultSpec, KERNEL_LOG};
 use fake_neuron::node::{APPLIED, Applied, DesiredHardware, Keeper, State, apply};
 use fake_neuron::{Machine, MachineError};
 use k8s_openapi::api::core::v1::Node;
@@ -158,6 +161,62 @@ async fn devices_and_files_change_and_come_back() {
 }
 
 #[tokio::test]
+async fn faults_of_the_annotation_come_and_go_alone() {
+    let mut world = World::of("trn1.32xlarge").await;
+    world.ask(json!({}), json!({})).await;
+    let whole = common::modes(world.root());
+    let reset = "sys/devices/virtual/neuron_device/neuron1/reset";
+    let shown = |world: &World, path: &str| std::fs::read_to_string(world.root().join(path)).unwrap();
+    let faults = json!([{"fault": "reset", "device": 1}, {"fault": "device-lost", "device": 2}]).to_string();
+    let applied = world.ask(json!({}), json!({"neuron-e2e/faults": faults})).await;
+    assert_eq!((applied.error, applied.desired.faults.len()), (None, 2));
+    assert_eq!(shown(&world, reset), "0\n");
+    assert!(!world.root().join("dev/neuron2").exists());
+
+    // What somebody else breaks is none of the annotation's.
+    let by_hand = Fault::WrongLnc { lnc: 2 };
+    Machine::open(world.root()).unwrap().strike(&FaultSpec::now(by_hand)).unwrap();
+    let error = r#"{"fault":"kernel-error","device":3,"kind":"HBM_UNCORRECTABLE_ERROR"}"#;
+    let faults = format!(r#"[{{"fault":"reset","device":1}},{error}]"#);
+    world.ask(json!({}), json!({"neuron-e2e/faults": faults})).await;
+    world.ask(json!({}), json!({"neuron-e2e/faults": faults})).await;
+    assert_eq!(shown(&world, reset), "0\n");
+    assert!(world.root().join("dev/neuron2").exists());
+    assert_eq!(shown(&world, KERNEL_LOG).lines().count(), 1, "it happens once");
+
+    world.ask(json!({}), json!({"neuron-e2e/faults": null})).await;
+    let in_force = Machine::open(world.root()).unwrap().faults().unwrap();
+    assert_eq!(in_force.in_force().count(), 1);
+    Machine::open(world.root()).unwrap().lift_all().unwrap();
+    let mut after = common::modes(world.root());
+    after.remove(KERNEL_LOG);
+    assert!(after == whole);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn timed_faults_of_the_annotation_run_by_themselves_and_end_with_it() {
+    let mut world = World::of("trn1.32xlarge").await;
+    world.ask(json!({}), json!({})).await;
+    let lost = world.root().join("dev/neuron2");
+    let faults = |lasts: &str| {
+        json!([{"fault": "device-lost", "device": 2, "after": "50ms", "for": lasts}]).to_string()
+    };
+    world.ask(json!({}), json!({"neuron-e2e/faults": faults("100ms")})).await;
+    eventually("the device to be lost", async || (!lost.exists()).then_some(())).await;
+    eventually("the device to be back", async || lost.exists().then_some(())).await;
+
+    world.ask(json!({}), json!({"neuron-e2e/faults": faults("1h")})).await;
+    eventually("the device to be lost", async || (!lost.exists()).then_some(())).await;
+    // Another device's state is no reason to end it.
+    world.ask(json!({}), json!({"neuron-e2e/devices": r#"{"5":"unhealthy"}"#})).await;
+    assert!(!lost.exists());
+    world.ask(json!({}), json!({"neuron-e2e/faults": null})).await;
+    assert!(lost.exists(), "what ends with the annotation is there when it is applied");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_done_is_said_on_the_node_and_the_next_wish_is_tried() {
     let mut world = World::of("inf2.24xlarge").await;
     for (annotation, text, says) in [
@@ -165,6 +224,13 @@ async fn what_cannot_be_done_is_said_on_the_node_and_the_next_wish_is_tried() {
         ("neuron-e2e/lnc", "3", "annotation neuron-e2e/lnc is \"3\": write 1 or 2"),
         ("neuron-e2e/devices", "{1}", "annotation neuron-e2e/devices makes no sense"),
         ("neuron-e2e/devices", r#"{"9":"lost"}"#, "has no device 9"),
+        (
+            "neuron-e2e/faults",
+            r#"{"fault":"reset"}"#,
+            "annotation neuron-e2e/faults makes no sense: invalid type: map",
+        ),
+        ("neuron-e2e/faults", r#"[{"fault":"reset","device":9}]"#, "has no device 9"),
+        ("neuron-e2e/faults", r#"[{"fault":"reset","device":9,"after":"1h"}]"#, "has no device 9"),
         ("neuron-e2e/files", r#"{"../out":"x"}"#, "is not below the machine's root"),
         ("neuron-e2e/files", r#"{"/etc/out":"x"}"#, "is not below the machine's root"),
     ] {

@@ -90,7 +90,8 @@ pub(crate) fn standing(machine: &Machine) -> String {
     )
 }
 
-fn columns(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, styled: bool) -> String {
+/// Aligned columns; headings are bold if `styled`.
+pub(crate) fn columns(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, styled: bool) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     if !styled {

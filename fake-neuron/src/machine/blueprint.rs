@@ -23,6 +23,26 @@ impl Blueprint {
         Ok(Self { description: Description::of(spec, catalog)? })
     }
 
+    /// The files of a machine with this description.
+    pub(crate) fn of_description(description: Description) -> Self {
+        Self { description }
+    }
+
+    /// The same machine without what tells it from others of its kind.
+    pub(crate) fn without_identity(&self) -> Self {
+        Self { description: Description { instance_id: String::new(), ..self.description.clone() } }
+    }
+
+    /// The files that differ between two machines of a kind: those with serial numbers and with the instance id.
+    pub(crate) fn identity_files(&self) -> Vec<Entry> {
+        tree::identity(&self.description)
+    }
+
+    /// Why a lost device's health cannot change.
+    pub(crate) fn lost(&self, device: u8) -> MachineError {
+        MachineError::Lost { instance_type: self.description.instance_type.clone(), device }
+    }
+
     /// Every file, link and device node.
     pub fn files(&self) -> Vec<Entry> {
         tree::machine(&self.description)
@@ -61,6 +81,11 @@ impl Blueprint {
             }
         };
         Ok(health::files(&self.description, device, broken))
+    }
+
+    /// The EC2 instance id that DMI shows.
+    pub fn instance_id(&self) -> &str {
+        &self.description.instance_id
     }
 
     /// Number of devices, 1 to 64.

@@ -49,6 +49,12 @@ pub(crate) struct Description {
     /// The driver's line; in the marker of an older fake-neuron none.
     #[serde(default)]
     pub(crate) driver: String,
+    /// Whether the tree is whole, with the counters that neither discovery nor health reads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) counters: bool,
+    /// Whether the files are those of a fixture, which then is part of the machine's state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) replayed: bool,
 }
 
 impl Description {
@@ -76,6 +82,8 @@ impl Description {
             cores_per_device: model.cores_per_device,
             driver_links: model.driver_links.clone(),
             driver: driver(name, model.generation, spec.driver.as_deref())?.line.clone(),
+            counters: false,
+            replayed: false,
         })
     }
 
@@ -105,6 +113,12 @@ impl Description {
         }
         let instance_type = self.instance_type.clone();
         Err(MachineError::NoDevice { instance_type, device, last: self.device_count().saturating_sub(1) })
+    }
+
+    /// The host's name in the kernel log: made up from the instance id, in the form that EC2 gives.
+    pub(crate) fn host_name(&self) -> String {
+        let [.., third, fourth] = stable_hash(&self.instance_id).to_be_bytes();
+        format!("ip-172-31-{third}-{fourth}")
     }
 
     /// Sixteen hex digits that are the same for the same instance id and device, and differ between devices.
@@ -163,12 +177,13 @@ fn unknown(name: &str, catalog: &Catalog) -> MachineError {
     }
 }
 
-fn default_instance_id(name: &str) -> String {
+/// The instance id of a machine of which none is known.
+pub(crate) fn default_instance_id(name: &str) -> String {
     format!("i-0{:016x}", stable_hash(name))
 }
 
 /// FNV-1a: the standard library's hashes may change with the compiler, and these ids are in snapshots.
-fn stable_hash(text: &str) -> u64 {
+pub(crate) fn stable_hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

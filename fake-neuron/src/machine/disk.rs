@@ -16,6 +16,9 @@ use crate::machine::tree::{DRIVER_MAJOR, Entry, Kind};
 /// Folders in the root whose name starts so hold what is not yet, or no longer, part of the machine.
 const WORK: &str = ".fake-neuron.work";
 
+/// Folder of run-time state, below the root.
+pub(crate) const STATE: &str = ".fake-neuron";
+
 /// Makes all of `entries` below `root` or none: they are built aside and then moved in. `name` keeps the work of two
 /// callers apart.
 ///
@@ -76,7 +79,18 @@ pub(crate) fn replace(root: &Path, path: &str, content: &str, mode: u32) -> Resu
     let work = root.join(format!("{WORK}-{}", path.replace('/', "-")));
     remove_file(&work)?;
     write(&work, content, mode)?;
-    fs::rename(&work, &target).map_err(MachineError::io("write", &target))
+    let moved = fs::rename(&work, &target).map_err(MachineError::io("write", &target));
+    if moved.is_err() {
+        // The first error is the one to tell.
+        let _ = remove_file(&work);
+    }
+    moved
+}
+
+/// Removes the folder of run-time state.
+pub(crate) fn remove_state(root: &Path) -> Result<(), MachineError> {
+    let path = root.join(STATE);
+    if path.is_symlink() { remove_file(&path) } else { remove_folder(&path) }
 }
 
 /// Whether anything is at `path`, a dangling link included.
@@ -113,6 +127,35 @@ pub(crate) fn check_folders(root: &Path, entries: &[Entry]) -> Result<(), Machin
     Ok(())
 }
 
+/// As [`check_folders`], for the folders that lead to one path.
+pub(crate) fn check_parents(root: &Path, below: &str) -> Result<(), MachineError> {
+    for folder in parents(below) {
+        let path = root.join(folder);
+        match path.symlink_metadata() {
+            Ok(metadata) if !metadata.is_dir() => return Err(MachineError::NotAFolder { path }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes the folders that lead to a path, from the inside out, as far as they are empty.
+pub(crate) fn remove_empty_parents(root: &Path, below: &str) -> Result<(), MachineError> {
+    for folder in parents(below) {
+        let path = root.join(folder);
+        match fs::remove_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(()),
+            other => ignore_missing(other).map_err(MachineError::io("remove", &path))?,
+        }
+    }
+    Ok(())
+}
+
+/// The folders that lead to a path below the root, inner ones first.
+fn parents(below: &str) -> impl Iterator<Item = &Path> {
+    Path::new(below).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty())
+}
+
 /// Every folder that leads to one of `entries`, outer ones first.
 fn folders(entries: &[Entry]) -> BTreeSet<&Path> {
     let parents = entries.iter().flat_map(|entry| Path::new(&entry.path).ancestors().skip(1));
@@ -136,10 +179,14 @@ fn build(folder: &Path, entries: &[Entry]) -> Result<(), MachineError> {
     Ok(())
 }
 
-fn write(path: &Path, content: &str, mode: u32) -> Result<(), MachineError> {
+/// Writes a new file with exactly this mode, whatever the process' umask.
+pub(crate) fn write(path: &Path, content: &str, mode: u32) -> Result<(), MachineError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
-    let written = options.open(path).and_then(|mut file| file.write_all(content.as_bytes()));
+    let written = options.open(path).and_then(|mut file| {
+        file.write_all(content.as_bytes())?;
+        file.set_permissions(fs::Permissions::from_mode(mode))
+    });
     written.map_err(MachineError::io("write", path))
 }
 
@@ -182,7 +229,8 @@ fn is_work(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(WORK))
 }
 
-fn remove_folder(path: &Path) -> Result<(), MachineError> {
+/// Removes a folder with all that is in it. One that is already gone is no error.
+pub(crate) fn remove_folder(path: &Path) -> Result<(), MachineError> {
     ignore_missing(fs::remove_dir_all(path)).map_err(MachineError::io("remove", path))
 }
 

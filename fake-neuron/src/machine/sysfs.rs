@@ -1,13 +1,13 @@
 //! One device's sysfs attributes to the byte, as its driver writes them (docs/reference/neuron.md §4.3, §4.9). Called by
 //! [`crate::machine::tree`]. Which files a driver has is data (`core/data/driver-layouts.json`); what is in those that differ
-//! from device to device is here. The driver's memory and status counters, thousands of files a machine, are left out: discovery
-//! and health read none of them. Links are the catalog's `driver_links`: what the driver shows, not what is reachable.
+//! from device to device is here. The memory and status counters, thousands of files a machine that discovery and health do not
+//! read, are there only where the machine is to have them (docs/adr/0043-whole-tree.md). Links are the catalog's `driver_links`: what the driver shows, not what is reachable.
 
 use neuron_core::catalog::Generation;
 use neuron_core::driver::{DriverFile, Drivers};
 
 use crate::machine::description::Description;
-use crate::machine::tree::{CLASS, DRIVER_MAJOR, Entry, Kind, sysfs_folder};
+use crate::machine::tree::{CLASS, DRIVER_MAJOR, Entry, Kind, MODULE, sysfs_folder};
 
 /// Where a driver whose paths are not known has its files, below a device's folder: a place of our own making, which no reader can
 /// expect. The names stay.
@@ -34,7 +34,47 @@ pub(crate) fn device(description: &Description, id: u8) -> Vec<Entry> {
         let architecture = format!("{folder}/neuron_core{core}/info/architecture/arch_type");
         entries.push(Entry::writable(architecture, format!("{}\n", names.core_architecture)));
     }
+    if description.counters {
+        entries.extend(counters(description, id));
+    }
     entries
+}
+
+/// What neither discovery nor health reads of one device.
+fn counters(description: &Description, id: u8) -> impl Iterator<Item = Entry> {
+    let (folder, below) = (sysfs_folder(id), below(description, id));
+    let counters = Drivers::embedded().counters();
+    let kernels = shown(description, &counters.kernel_files).map(move |file| at(&folder, file));
+    let of_device = below.clone();
+    let devices = shown(description, &counters.device_files).map(move |file| at(&of_device, file));
+    let cores = (0..description.cores_per_device).flat_map(move |core| {
+        let folder = core_below(description, id, core);
+        shown(description, &counters.core_files).map(move |file| at(&folder, file))
+    });
+    kernels.chain(devices).chain(cores)
+}
+
+/// What discovery reads nothing of beside the devices: the class' newer files and those of the module.
+pub(crate) fn rest(description: &Description) -> impl Iterator<Item = Entry> {
+    let counters = Drivers::embedded().counters();
+    let class = shown(description, &counters.class_files).map(|file| at(CLASS, file));
+    class.chain(shown(description, &counters.module_files).map(|file| at(MODULE, file)))
+}
+
+fn shown(
+    description: &Description,
+    files: &'static [DriverFile],
+) -> impl Iterator<Item = &'static DriverFile> {
+    let drivers = Drivers::embedded();
+    let name = &description.instance_type;
+    let platform = drivers.platform(name.strip_prefix("ml.").unwrap_or(name));
+    drivers.shown(files, driver_version(description), description.generation, platform)
+}
+
+/// A file at rest.
+fn at(folder: &str, file: &DriverFile) -> Entry {
+    let content = file.at_rest.clone().unwrap_or_default();
+    Entry { path: format!("{folder}/{}", file.path), kind: Kind::File { content, mode: file.mode } }
 }
 
 /// The attributes of the class of devices.
@@ -53,10 +93,30 @@ pub(crate) fn files(description: &Description) -> impl Iterator<Item = &'static 
 
 /// A file of a device, where the description's driver has it.
 pub(crate) fn entry(description: &Description, id: u8, file: &DriverFile, content: String) -> Entry {
-    let is_known = description.driver().is_none_or(|driver| driver.paths_known);
-    let below = if is_known { file.path.clone() } else { format!("{MOVED}/{}", file.path) };
-    let path = format!("{}/{below}", sysfs_folder(id));
+    let path = format!("{}/{}", below(description, id), file.path);
     Entry { path, kind: Kind::File { content, mode: file.mode } }
+}
+
+/// The file of a device's serial number, where the driver has it.
+pub(crate) fn serial_number(description: &Description, id: u8) -> Option<Entry> {
+    let file = files(description).find(|file| file.name() == "serial_number")?;
+    Some(entry(description, id, file, own_content(description, id, file.name())))
+}
+
+/// The folder, below the root, that a driver's paths of a device start from.
+pub(crate) fn below(description: &Description, id: u8) -> String {
+    if paths_are_known(description) { sysfs_folder(id) } else { format!("{}/{MOVED}", sysfs_folder(id)) }
+}
+
+/// The folder, below the root, that a driver's paths of a core's counters start from. The cores' own folders stand where they always
+/// did, as their `info` does.
+pub(crate) fn core_below(description: &Description, id: u8, core: u8) -> String {
+    let folder = format!("{}/neuron_core{core}", sysfs_folder(id));
+    if paths_are_known(description) { folder } else { format!("{folder}/{MOVED}") }
+}
+
+fn paths_are_known(description: &Description) -> bool {
+    description.driver().is_none_or(|driver| driver.paths_known)
 }
 
 /// What `/sys/module/neuron/version` says.
@@ -83,7 +143,7 @@ fn own_content(description: &Description, id: u8, name: &str) -> String {
 }
 
 /// Ids joined by a comma and a space, then a newline; without links the newline alone.
-fn connected_devices(links: &[u8]) -> String {
+pub(crate) fn connected_devices(links: &[u8]) -> String {
     let ids: Vec<String> = links.iter().map(u8::to_string).collect();
     format!("{}\n", ids.join(", "))
 }

@@ -11,8 +11,20 @@ pub const DRIVER_MAJOR: u32 = 120;
 /// Name of the file in the root that describes the fake machine, as JSON.
 pub const MARKER: &str = ".fake-neuron.json";
 
+/// The fake kernel log, below the root.
+pub const KERNEL_LOG: &str = "dev/kmsg";
+
 /// The class of devices, below the root.
 pub(crate) const CLASS: &str = "sys/class/neuron_device";
+
+/// What the firmware says of the machine, below the root.
+const DMI: &str = "sys/devices/virtual/dmi/id";
+
+/// The folder of the kernel module, below the root.
+pub(crate) const MODULE: &str = "sys/module/neuron";
+
+/// The folder of the devices' folders, below the root.
+pub(crate) const DEVICES: &str = "sys/devices/virtual/neuron_device";
 
 /// One thing to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +75,12 @@ impl Entry {
 
 /// The entries of the whole machine.
 pub(crate) fn machine(description: &Description) -> Vec<Entry> {
-    let dmi = "sys/devices/virtual/dmi/id";
     let mut entries = vec![
-        Entry::fixed(format!("{dmi}/product_name"), format!("{}\n", description.instance_type)),
-        Entry::fixed(format!("{dmi}/board_asset_tag"), format!("{}\n", description.instance_id)),
-        Entry::fixed(format!("{dmi}/sys_vendor"), "Amazon EC2\n"),
+        Entry::fixed(format!("{DMI}/product_name"), format!("{}\n", description.instance_type)),
+        instance_id(description),
+        Entry::fixed(format!("{DMI}/sys_vendor"), "Amazon EC2\n"),
         Entry::link("sys/class/dmi/id", "../../devices/virtual/dmi/id"),
-        Entry::fixed("sys/module/neuron/version", format!("{}\n", sysfs::driver_version(description))),
+        Entry::fixed(format!("{MODULE}/version"), format!("{}\n", sysfs::driver_version(description))),
         Entry::fixed(
             "proc/devices",
             format!("Character devices:\n{DRIVER_MAJOR} neuron\n\nBlock devices:\n"),
@@ -81,8 +92,26 @@ pub(crate) fn machine(description: &Description) -> Vec<Entry> {
         entries.push(Entry::writable("opt/aws/neuron/logical_nc_config", setting));
     }
     entries.extend(sysfs::class(description));
+    if description.counters {
+        entries.extend(sysfs::rest(description));
+        // The size is that of the module's coresize; the address is what everybody but root sees.
+        let line = "neuron 458752 0 - Live 0x0000000000000000 (OE)\n";
+        entries.push(Entry::fixed("proc/modules", line));
+        // A fake kernel log for what faults report; the host's own is not ours to write to.
+        entries.push(Entry::writable(KERNEL_LOG, ""));
+    }
     entries.extend(description.devices().flat_map(|id| device(description, id)));
     entries
+}
+
+/// The entries that differ between two machines of a kind.
+pub(crate) fn identity(description: &Description) -> Vec<Entry> {
+    let serials = description.devices().filter_map(|id| sysfs::serial_number(description, id));
+    [instance_id(description)].into_iter().chain(serials).collect()
+}
+
+fn instance_id(description: &Description) -> Entry {
+    Entry::fixed(format!("{DMI}/board_asset_tag"), format!("{}\n", description.instance_id))
 }
 
 /// The entries of one device, which vanish with [`crate::Machine::lose`].
@@ -96,7 +125,7 @@ pub(crate) fn device(description: &Description, id: u8) -> Vec<Entry> {
 
 /// The folder of a device's attributes.
 pub(crate) fn sysfs_folder(id: u8) -> String {
-    format!("sys/devices/virtual/neuron_device/neuron{id}")
+    format!("{DEVICES}/neuron{id}")
 }
 
 /// The class' link to [`sysfs_folder`].

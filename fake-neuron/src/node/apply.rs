@@ -7,8 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
 
+use crate::fault::FaultError;
 use crate::machine::disk;
 use crate::node::desired::{DesiredHardware, DeviceState};
+use crate::node::faults;
 use crate::{Health, Machine, MachineError, MachineSpec};
 
 /// Why the desired hardware could not be made.
@@ -20,10 +22,14 @@ pub enum ApplyError {
     /// A file outside of the root.
     #[error("file {0:?} is not below the machine's root: write a relative path without `..`")]
     Outside(String),
+    /// A fault cannot be carried out or lifted.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
 }
 
 /// Makes `desired` under `root`. `before` is what was applied there last, if known: where machine and files are the same, only
-/// devices change, else the machine is made anew.
+/// devices and faults change, else the machine is made anew. Of faults only those are carried out that begin at once and last;
+/// the others are checked.
 ///
 /// # Errors
 /// A machine that cannot be made or changed, a file outside of the root. What was made stays for the next try.
@@ -49,7 +55,9 @@ pub fn apply(
         }
     }
     // Last: a file that is to be missing must stay missing when its device is restored.
-    change_files(machine.root(), &desired.files)
+    change_files(machine.root(), &desired.files)?;
+    let broken = kept.map(|kept| kept.faults.as_slice()).unwrap_or_default();
+    Ok(faults::reconcile(&machine, broken, &desired.faults)?)
 }
 
 /// Removes the hardware and the files that `before` added to it. No hardware is no error.

@@ -6,6 +6,8 @@ use std::fmt;
 use neuron_core::names::INSTANCE_TYPE_LABEL;
 use serde::{Deserialize, Serialize};
 
+use crate::fault::{FaultError, FaultSpec, parse_faults};
+
 /// Annotation: the hardware's instance type where it shall differ from the node's label.
 const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
 /// Annotation (or label): physical cores in one logical core, 1 or 2.
@@ -16,11 +18,13 @@ const DRIVER: &str = "neuron-e2e/driver";
 const DEVICES: &str = "neuron-e2e/devices";
 /// Annotation: path below the root to text, or to null for a file that is removed, as JSON.
 const FILES: &str = "neuron-e2e/files";
+/// Annotation: a list of faults ([`FaultSpec`]), as JSON.
+const FAULTS: &str = "neuron-e2e/faults";
 /// Annotation: any text, echoed once everything else was carried out.
 const GENERATION: &str = "neuron-e2e/generation";
 
 /// The hardware that a node is to have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DesiredHardware {
     /// Any text by which a waiter knows that this was applied; empty if none.
@@ -36,6 +40,9 @@ pub struct DesiredHardware {
     pub devices: BTreeMap<u8, DeviceState>,
     /// Files that differ from the driver's, by path below the root: their text, or `None` for missing.
     pub files: BTreeMap<String, Option<String>>,
+    /// What breaks, now or later.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultSpec>,
 }
 
 /// The desired state of a device.
@@ -67,6 +74,9 @@ pub enum AnnotationError {
         "annotation {FILES} makes no sense ({0}): write it like {{\"dev/neuron3\":null,\"sys/module/neuron/version\":\"2\"}}"
     )]
     Files(serde_json::Error),
+    /// Not a list of faults.
+    #[error("annotation {FAULTS} makes no sense: {0}")]
+    Faults(FaultError),
 }
 
 impl DesiredHardware {
@@ -95,6 +105,10 @@ impl DesiredHardware {
             Some(text) => serde_json::from_str(text).map_err(AnnotationError::Files)?,
             None => BTreeMap::new(),
         };
+        let faults = match given(FAULTS) {
+            Some(text) => parse_faults(text).map_err(AnnotationError::Faults)?,
+            None => Vec::new(),
+        };
         let instance_type = given(INSTANCE_TYPE).or_else(|| label(INSTANCE_TYPE_LABEL)).cloned();
         Ok(DesiredHardware {
             generation: DesiredHardware::generation_of(annotations),
@@ -103,6 +117,7 @@ impl DesiredHardware {
             driver: given(DRIVER).cloned(),
             devices,
             files,
+            faults,
         })
     }
 
@@ -116,7 +131,7 @@ impl DesiredHardware {
         self.devices.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether machine and changed files are the same, so that only devices' states may differ.
+    /// Whether machine and changed files are the same, so that only devices' states and faults may differ.
     pub(crate) fn is_same_machine(&self, other: &DesiredHardware) -> bool {
         self.instance_type == other.instance_type
             && self.lnc == other.lnc
@@ -140,6 +155,9 @@ impl fmt::Display for DesiredHardware {
         }
         for path in self.files.keys() {
             write!(f, ", {path} changed")?;
+        }
+        for spec in &self.faults {
+            write!(f, ", {}", spec.fault)?;
         }
         Ok(())
     }

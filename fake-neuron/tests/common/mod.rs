@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use fake_neuron::{Machine, MachineError, MachineSpec};
@@ -60,5 +60,41 @@ fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
         } else {
             found.insert(name, format!("{:?}", fs::read_to_string(&path).unwrap()));
         }
+    }
+}
+
+/// Every file, link, FIFO and node below `root` with its permissions and what is in it, but for the machine's run-time state.
+pub(crate) fn modes(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    collect_modes(root, root, &mut found);
+    found
+}
+
+fn collect_modes(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        let metadata = path.symlink_metadata().unwrap();
+        let (kind, mode) = (metadata.file_type(), metadata.mode() & 0o7777);
+        if name == ".fake-neuron" {
+            continue;
+        }
+        let what = if kind.is_symlink() {
+            format!("-> {}", fs::read_link(&path).unwrap().display())
+        } else if kind.is_dir() {
+            collect_modes(root, &path, found);
+            if fs::read_dir(&path).unwrap().next().is_some() {
+                continue;
+            }
+            "an empty folder".to_owned()
+        } else if kind.is_fifo() {
+            "a FIFO".to_owned()
+        } else if name.starts_with("dev/neuron") {
+            format!("{mode:04o} a device node, or an empty file where none may be made")
+        } else {
+            let text = fs::read(&path).unwrap_or_else(|error| error.to_string().into_bytes());
+            format!("{mode:04o} {:?}", String::from_utf8(text).unwrap())
+        };
+        found.insert(name, what);
     }
 }

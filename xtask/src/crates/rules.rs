@@ -40,7 +40,13 @@ pub(super) const ROWS: &[Row] = &[
     // The suite. Its programs never know each other.
     Row::new("neuron-extender", &["neuron-core", "runtime"]),
     Row::new("neuron-device-plugin", &["neuron-core", "kubelet-api", "runtime"]),
-    Row::new("fake-neuron", &["neuron-core", "runtime"]),
+    Row::new("fake-neuron", &["neuron-core", "runtime", "fake-neuron-seccomp"]),
+    // The kernel's, nothing of Neuron: the one crate of the programs that may hold `unsafe`.
+    Row {
+        tests_know: Some(&[]),
+        never: &["tokio", "kube", "k8s-openapi"],
+        ..Row::new("fake-neuron-seccomp", &[])
+    },
     // Kubernetes, nothing of Neuron. `runtime` has no rules of ours either.
     Row::of_testkit("testkit-support", &[]),
     Row::of_testkit("libc-edge", &[]),

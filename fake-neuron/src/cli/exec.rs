@@ -1,0 +1,98 @@
+//! `fake-neuron exec`: the command line around [`fake_neuron::exec`]. Called by `cli`.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use fake_neuron::MachineSpec;
+use fake_neuron::exec::{Exec, MetadataOptions, Network, exec};
+use fake_neuron::fault::read_faults;
+use fake_neuron::load::Profile;
+
+use super::CatalogFile;
+
+/// What env(1), timeout(1) and the like return for a failure of their own.
+const OWN_FAILURE: u8 = 125;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// EC2 instance type or alias, such as trn2.48xlarge.
+    #[arg(long, value_name = "TYPE")]
+    instance_type: String,
+    /// Physical cores in one logical core, 2 only on Trn2 and Trn3 [default: no setting, so the type's own].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+    lnc: Option<u8>,
+    /// The driver's line, such as 2.24 [default: the newest that serves the type and whose layout is known].
+    #[arg(long, value_name = "LINE")]
+    driver: Option<String>,
+    /// EC2 instance id that DMI and the metadata show [default: made from the type's name].
+    #[arg(long, value_name = "ID")]
+    instance_id: Option<String>,
+    /// Serve the instance's metadata at 169.254.169.254, in a network of its own: the program has no other.
+    #[arg(long)]
+    imds: bool,
+    /// Let the metadata be read without a token (IMDSv1) too.
+    #[arg(long, requires = "imds")]
+    imds_v1: bool,
+    /// Keep this host's network: the program's connections to 169.254.169.254 are answered, all others go where they go.
+    #[arg(long, requires = "imds", conflicts_with = "no_ioctl")]
+    imds_keep_network: bool,
+    /// Faults to carry out while the program runs, in time from its start; a JSON file as `fake-neuron fault apply` reads it.
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
+    /// Let the counters move as a workload's: idle, training, leak or spikes.
+    #[arg(long, value_name = "PROFILE")]
+    load: Option<Profile>,
+    /// Do not answer opens and ioctls of /dev/neuronN, for kernels that cannot.
+    #[arg(long)]
+    no_ioctl: bool,
+    /// Do not put the folder of neuron-ls and neuron-monitor on PATH, as on hosts where nobody has.
+    #[arg(long)]
+    no_path: bool,
+    /// An empty folder at which the program finds the machine's root; nothing in it is seen outside [default: /opt/fake-neuron].
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    #[command(flatten)]
+    catalog: CatalogFile,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+/// Runs the program; its exit code, or 125 where fake-neuron itself failed.
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    match execute(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "fake-neuron: {error:#}");
+            ExitCode::from(OWN_FAILURE)
+        }
+    }
+}
+
+fn execute(arguments: Arguments) -> anyhow::Result<u8> {
+    let catalog = arguments.catalog.read()?;
+    let faults = arguments.faults.as_deref().map(read_faults).transpose()?;
+    let network = if arguments.imds_keep_network { Network::Shared } else { Network::Own };
+    let mut words = arguments.program.into_iter();
+    let options = Exec {
+        spec: MachineSpec {
+            instance_type: arguments.instance_type,
+            lnc: arguments.lnc,
+            instance_id: arguments.instance_id,
+            driver: arguments.driver,
+        },
+        root: arguments.root,
+        // Clap insists on one.
+        program: words.next().unwrap_or_default(),
+        arguments: words.collect(),
+        tools_on_path: !arguments.no_path,
+        ioctls: !arguments.no_ioctl,
+        faults: faults.unwrap_or_default(),
+        load: arguments.load,
+        metadata: arguments.imds.then_some(MetadataOptions { without_token: arguments.imds_v1, network }),
+    };
+    Ok(exec(&options, &catalog)?)
+}

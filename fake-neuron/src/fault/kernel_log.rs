@@ -1,0 +1,53 @@
+//! The fake kernel log, `<root>/dev/kmsg`: one record a line as `/dev/kmsg` gives them. Written by [`super::carry_out`], and by the
+//! ioctl by which programs print.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use super::{FaultError, HardwareError};
+use crate::Machine;
+use crate::machine::tree::KERNEL_LOG;
+
+/// What the runtime prints through the driver for a hardware error, as in the SDK's troubleshooting guide; the time in front is
+/// what a write-up of libnrt says, and readers want a blank before the word. `when` is the time now. The action is the one that
+/// the guide shows; `nc-id` is always 0 here; for DMA and HBM errors no line was seen, so theirs is unconfirmed.
+pub fn kernel_message(machine: &Machine, device: u8, kind: HardwareError, when: jiff::Timestamp) -> String {
+    let description = machine.description();
+    format!(
+        "{when:.0} NEURON_HW_ERR={} instance-id={} hostname={} nd-id={device} nc-id=0 serial-num={} action=TERMINATE_INSTANCE",
+        kind.word(),
+        description.instance_id,
+        description.host_name(),
+        description.serial_number(device),
+    )
+}
+
+/// Appends a record: facility kernel with level error, as `printk(KERN_ERR ..)` does, its number, the microseconds since boot.
+pub(crate) fn append(
+    machine: &Machine,
+    device: u8,
+    kind: HardwareError,
+    number: u64,
+) -> Result<(), FaultError> {
+    append_record(machine.root(), number, &kernel_message(machine, device, kind, jiff::Timestamp::now()))
+}
+
+/// Appends a record with this text, to the log of the machine under `root`.
+pub(crate) fn append_record(root: &Path, number: u64, text: &str) -> Result<(), FaultError> {
+    let path = root.join(KERNEL_LOG);
+    let record = format!("3,{number},{},-;{text}\n", microseconds_since_boot());
+    // One write, so that a reader never sees half a record.
+    let opened = OpenOptions::new().append(true).create(true).open(&path);
+    opened.and_then(|mut log| log.write_all(record.as_bytes())).map_err(|reason| FaultError::Io {
+        action: "write",
+        path,
+        reason,
+    })
+}
+
+fn microseconds_since_boot() -> u64 {
+    let uptime = std::fs::read_to_string(Path::new("/proc/uptime")).unwrap_or_default();
+    let seconds: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or_default();
+    (seconds * 1e6) as u64
+}

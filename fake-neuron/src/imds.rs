@@ -1,0 +1,10 @@
+//! The instance metadata service (IMDS) of one instance, as EC2 answers it (docs/reference/neuron.md §6): for `fake-neuron imds`, for
+//! `fake-neuron exec --imds` and for tests.
+
+mod instance;
+mod pages;
+mod service;
+mod tokens;
+
+pub use instance::{Instance, ZoneError};
+pub use service::{Imds, listen};

@@ -1,0 +1,131 @@
+//! Which device a caller's path means, if any: through its own root and working folder, links of folders included. A link to a node
+//! under another name is not followed. Called by [`super::supervisor`].
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
+
+/// The devices that a caller sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visible {
+    /// The device's id on the host, by the number in its node's name.
+    by_name: BTreeMap<u8, u8>,
+}
+
+impl Visible {
+    /// Devices 0 to `devices` - 1 under their own numbers.
+    pub fn all(devices: u8) -> Visible {
+        (0..devices).map(|device| (device, device)).collect()
+    }
+
+    /// The host's device behind `/dev/neuronNUMBER`.
+    pub fn device(&self, number: u8) -> Option<u8> {
+        self.by_name.get(&number).copied()
+    }
+
+    /// Pairs of the number in the node's name and the device's id on the host, in order.
+    pub fn pairs(&self) -> impl Iterator<Item = (u8, u8)> {
+        self.by_name.iter().map(|(number, device)| (*number, *device))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// The nodes that stand in a process' own `/dev`: those of a container, by name and minor number, once the runtime has made them.
+    /// A plain file, where nodes could not be made, is the device of its name.
+    pub fn to_process(process: u32, major: u32) -> Visible {
+        let folder = fs::read_dir(format!("/proc/{process}/root/dev")).into_iter().flatten().flatten();
+        let nodes = folder.filter_map(|entry| {
+            let number = number(entry.file_name().as_bytes())?;
+            let node = fs::symlink_metadata(entry.path()).ok()?;
+            let device = rustix::fs::minor(node.rdev());
+            match rustix::fs::major(node.rdev()) {
+                0 if node.is_file() => Some((number, number)),
+                found if found == major => Some((number, u8::try_from(device).ok()?)),
+                _ => None,
+            }
+        });
+        nodes.collect()
+    }
+}
+
+impl FromIterator<(u8, u8)> for Visible {
+    /// From pairs of the number in the node's name and the device's id on the host.
+    fn from_iter<T: IntoIterator<Item = (u8, u8)>>(pairs: T) -> Visible {
+        Visible { by_name: pairs.into_iter().collect() }
+    }
+}
+
+/// A path that means `/dev/neuronNUMBER` of its caller, which need not exist.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// In the node's name.
+    pub(crate) number: u8,
+    /// The caller's `/dev`.
+    folder: File,
+}
+
+impl Node {
+    /// The node that a thread's path means; none for any other path. `folder` is what a relative path starts from.
+    pub(crate) fn meant_by(thread: u32, folder: i32, path: &CStr) -> Option<Node> {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+        // Nearly every path ends here, without a call to the kernel.
+        let number = number(path.file_name()?.as_bytes())?;
+        let root = rustix::fs::open(format!("/proc/{thread}/root"), FOLDER, Mode::empty()).ok()?;
+        let parent = absolute(thread, folder, path)?.parent()?.to_owned();
+        let parent = open_folder(&root, &parent)?;
+        let devices = open_folder(&root, Path::new("/dev"))?;
+        let (found, wanted) = (parent.metadata().ok()?, devices.metadata().ok()?);
+        let is_dev = found.dev() == wanted.dev() && found.ino() == wanted.ino();
+        is_dev.then_some(Node { number, folder: parent })
+    }
+
+    /// What stands there; none where nothing does.
+    pub(crate) fn stat(&self) -> Option<Stat> {
+        statat(&self.folder, format!("neuron{}", self.number), AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+}
+
+/// The number of `neuronNUMBER`, 0 to 63, written without leading zeros.
+fn number(name: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(name).ok()?.strip_prefix("neuron")?;
+    let number: u8 = digits.parse().ok().filter(|number| *number < 64)?;
+    (number.to_string() == digits).then_some(number)
+}
+
+/// The path from the caller's root.
+fn absolute(thread: u32, folder: i32, path: &Path) -> Option<PathBuf> {
+    if path.is_absolute() {
+        return Some(path.to_owned());
+    }
+    let start = if folder == CWD_NUMBER {
+        format!("/proc/{thread}/cwd")
+    } else {
+        format!("/proc/{thread}/fd/{folder}")
+    };
+    let start = fs::read_link(start).ok()?;
+    // A changed root shows in these links, a mount namespace does not.
+    let root = fs::read_link(format!("/proc/{thread}/root")).ok()?;
+    let below = start.strip_prefix(&root).unwrap_or(&start);
+    Some(Path::new("/").join(below).join(path))
+}
+
+/// How folders are opened that are only looked through.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// `AT_FDCWD`.
+const CWD_NUMBER: i32 = -100;
+
+/// A folder below a root, whose links lead nowhere else.
+fn open_folder(root: &OwnedFd, path: &Path) -> Option<File> {
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    openat2(root, below, FOLDER, Mode::empty(), ResolveFlags::IN_ROOT).ok().map(File::from)
+}

@@ -1,0 +1,76 @@
+//! Serves the processes under filters. One supervisor is one host: its reservations hold across everybody it serves. Called by
+//! `fake-neuron exec` and the agent.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use fake_neuron_seccomp::Listener;
+
+use super::host::Host;
+use super::paths::Visible;
+use super::service::Service;
+use crate::Machine;
+
+/// Why serving ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// The kernel refused.
+    #[error(
+        "cannot answer the program's calls: {0}; ioctls need Linux 5.14 or newer with seccomp user notification"
+    )]
+    Listener(#[from] io::Error),
+}
+
+/// Why serving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// No process is left under the filter.
+    ToTheEnd,
+    /// The caller was told to stop; processes may live on.
+    Stopped,
+}
+
+/// Answers for one machine. Its copies are the same one.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    host: Arc<Host>,
+    metadata_service: Option<SocketAddrV4>,
+}
+
+impl Supervisor {
+    /// The supervisor of this machine. It reads the machine's faults, and keeps the list of processes that use it
+    /// ([`crate::state`]) and the kernel log (`dev/kmsg` below the root).
+    pub fn new(machine: &Machine) -> Supervisor {
+        Supervisor { host: Arc::new(Host::new(machine)), metadata_service: None }
+    }
+
+    /// The same with connections to the metadata service's link-local address, port 80, led to `address`, where a filter watches them
+    /// ([`super::Watch::metadata_service`]).
+    pub fn with_metadata_service(self, address: SocketAddrV4) -> Supervisor {
+        Supervisor { metadata_service: Some(address), ..self }
+    }
+
+    /// Answers the calls of everybody under the listener's filter, until none of them lives or `stop` becomes readable (or is closed
+    /// at its other end). Whoever lives on then gets `ENOSYS` for each watched call.
+    ///
+    /// # Errors
+    /// The kernel refuses the listener.
+    pub fn serve(
+        &self,
+        listener: OwnedFd,
+        visible: &Visible,
+        stop: BorrowedFd<'_>,
+    ) -> Result<Served, SupervisorError> {
+        let listener = Listener::from(listener);
+        let metadata_service = self.metadata_service;
+        let mut service =
+            Service { host: &self.host, listener, visible, metadata_service, callers: BTreeSet::new() };
+        let served = service.run(stop);
+        // Whoever was served is gone, or is known to nobody any more.
+        self.host.lock().refresh();
+        Ok(served?)
+    }
+}

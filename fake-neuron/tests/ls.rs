@@ -1,0 +1,472 @@
+//! `neuron-ls`: what it prints of every shape and type, against captures of the real program where there are some, and how it
+//! fails.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{place, spec, up};
+use fake_neuron::{Machine, MachineSpec};
+use neuron_core::catalog::{Catalog, Generation, InstanceType};
+use rstest::rstest;
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use serde_json::{Value, json};
+
+/// The program under its other name, reading the machine under `root`.
+fn neuron_ls(root: &Path) -> Command {
+    let link = root.with_file_name("neuron-ls");
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_fake-neuron"), &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    for variable in ["NEURON_ROOT", "NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE"] {
+        command.env_remove(variable);
+    }
+    command.env("FAKE_NEURON_ROOT", root);
+    command
+}
+
+/// What it prints, which must be all that it says.
+fn printed(root: &Path, flags: &[&str]) -> String {
+    stdout(&neuron_ls(root).args(flags).output().unwrap())
+}
+
+fn stdout(output: &Output) -> String {
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn devices(root: &Path, flags: &[&str]) -> Vec<Value> {
+    serde_json::from_str(&printed(root, flags)).unwrap()
+}
+
+/// Says who has devices open, as the part that answers opens does.
+fn write_processes(root: &Path, processes: &Value) {
+    fs::create_dir_all(root.join(".fake-neuron")).unwrap();
+    fs::write(root.join(".fake-neuron/processes.json"), processes.to_string()).unwrap();
+}
+
+#[rstest]
+#[case::inf1_line("inf1.6xlarge", None)]
+#[case::inf2_line("inf2.24xlarge", None)]
+#[case::ring("inf2.48xlarge", None)]
+#[case::single("trn1.2xlarge", None)]
+#[case::torus("trn1.32xlarge", None)]
+#[case::lnc2("trn2.48xlarge", Some(2))]
+#[case::lnc1("trn2.48xlarge", Some(1))]
+#[case::switch("trn3.48xlarge", None)]
+#[case::small_switch("trn3e.24xlarge", None)]
+fn tables_and_drawings(#[case] name: &str, #[case] lnc: Option<u8>) {
+    let (_folder, root) = place();
+    up(&MachineSpec { lnc, ..spec(name) }, &root).unwrap();
+    let lnc = lnc.map(|lnc| format!("_lnc{lnc}")).unwrap_or_default();
+    insta::assert_snapshot!(format!("topology_{name}{lnc}"), printed(&root, &["--topology"]));
+    let drawing_starts = printed(&root, &["-t"]).find("\n\nNeuron Device Topology").unwrap();
+    assert_eq!(printed(&root, &[]), printed(&root, &["-t"])[..drawing_starts]);
+}
+
+#[rstest]
+#[case("trn1.2xlarge", None)]
+#[case("inf1.6xlarge", None)]
+#[case("trn2.3xlarge", Some(1))]
+fn lists_as_json(#[case] name: &str, #[case] lnc: Option<u8>) {
+    let (_folder, root) = place();
+    up(&MachineSpec { lnc, ..spec(name) }, &root).unwrap();
+    insta::assert_snapshot!(format!("json_{name}"), printed(&root, &["--json-output"]));
+}
+
+/// The trn2n.48xlarge of `tools/neuron-sys-tools/neuron-ls.rst` in the Neuron SDK's docs, its first and last devices.
+#[test]
+fn the_table_is_that_of_the_documentation() {
+    let (_folder, root) = place();
+    let id = Some("i-aabbccdd123456789".to_owned());
+    up(&MachineSpec { instance_id: id, ..spec("trn2n.48xlarge") }, &root).unwrap();
+    let text = printed(&root, &[]);
+    let documented = "\
+instance-type: trn2n.48xlarge
+instance-id: i-aabbccdd123456789
+logical-neuroncore-config: 2
++--------+--------+----------+--------+---------------+--------------+---------------+------+
+| NEURON | NEURON |  NEURON  | NEURON |   CONNECTED   |     PCI      |      CPU      | NUMA |
+| DEVICE | CORES  | CORE IDS | MEMORY |    DEVICES    |     BDF      |   AFFINITY    | NODE |
++--------+--------+----------+--------+---------------+--------------+---------------+------+
+| 0      | 4      | 0-3      | 96 GB  | 12, 3, 4, 1   | 0000:cc:00.0 | 48-95,144-191 | 1    |
+| 1      | 4      | 4-7      | 96 GB  | 13, 0, 5, 2   | 0000:b5:00.0 | 48-95,144-191 | 1    |
+";
+    assert_eq!(text[..documented.len()], *documented);
+    let last = "\
+| 15     | 4      | 60-63    | 96 GB  | 11, 14, 3, 12 | 0000:f7:00.0 | 48-95,144-191 | 1    |
++--------+--------+----------+--------+---------------+--------------+---------------+------+
+";
+    assert!(text.ends_with(last), "{text}");
+    assert_eq!(text.lines().count(), 3 + 4 + 16 + 1);
+}
+
+/// Captured on trn2.3xlarge with tools 2.32.28, in 2026.
+#[test]
+fn a_table_without_links_is_as_captured() {
+    let (_folder, root) = place();
+    let id = Some("i-05cd290773905969e".to_owned());
+    up(&MachineSpec { instance_id: id, ..spec("trn2.3xlarge") }, &root).unwrap();
+    assert_eq!(
+        printed(&root, &[]),
+        "\
+instance-type: trn2.3xlarge
+instance-id: i-05cd290773905969e
+logical-neuroncore-config: 2
++--------+--------+----------+--------+--------------+----------+------+
+| NEURON | NEURON |  NEURON  | NEURON |     PCI      |   CPU    | NUMA |
+| DEVICE | CORES  | CORE IDS | MEMORY |     BDF      | AFFINITY | NODE |
++--------+--------+----------+--------+--------------+----------+------+
+| 0      | 4      | 0-3      | 96 GB  | 0000:33:00.0 | 0-11     | 0    |
++--------+--------+----------+--------+--------------+----------+------+
+"
+    );
+}
+
+/// A trn1.2xlarge captured in 2025, but for the runtime's version.
+#[test]
+fn a_process_has_its_columns_as_captured() {
+    let (_folder, root) = place();
+    let id = Some("i-09e7a3b60c6a6eac8".to_owned());
+    up(&MachineSpec { instance_id: id, ..spec("trn1.2xlarge") }, &root).unwrap();
+    let command = "python equinox_mnist_verification.py";
+    write_processes(&root, &json!([{"pid": 16237, "command": command, "devices": [0], "cores": [0, 1]}]));
+    assert_eq!(
+        printed(&root, &[]),
+        "\
+instance-type: trn1.2xlarge
+instance-id: i-09e7a3b60c6a6eac8
++--------+--------+----------+--------+--------------+-------+----------+------+--------------------------------------+---------+
+| NEURON | NEURON |  NEURON  | NEURON |     PCI      |  PID  |   CPU    | NUMA |               COMMAND                | RUNTIME |
+| DEVICE | CORES  | CORE IDS | MEMORY |     BDF      |       | AFFINITY | NODE |                                      | VERSION |
++--------+--------+----------+--------+--------------+-------+----------+------+--------------------------------------+---------+
+| 0      | 2      | 0-1      | 32 GB  | 0000:00:1e.0 | 16237 | 0-7      | -1   | python equinox_mnist_verification.py | 2.34.10 |
++--------+--------+----------+--------+--------------+-------+----------+------+--------------------------------------+---------+
+"
+    );
+}
+
+/// Host device 13 of a trn2.48xlarge in a pod, captured in 2026: counted from 0, with the host's address and neighbours.
+#[test]
+fn in_a_container_devices_are_counted_from_0_as_captured() {
+    let (_folder, root) = place();
+    let id = Some("i-0dcf246b9a7d5f066".to_owned());
+    up(&MachineSpec { instance_id: id, ..spec("trn2.48xlarge") }, &root).unwrap();
+    for device in 0..16 {
+        fs::remove_file(root.join(format!("dev/neuron{device}"))).unwrap();
+    }
+    let node = root.join("dev/neuron0");
+    let made = mknodat(CWD, &node, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(240, 13));
+    if let Err(refused) = made {
+        assert!(std::env::var_os("NEURON_REQUIRE_FAKE").is_none(), "device nodes may not be made: {refused}");
+        println!("skipped: device nodes may not be made here: {refused}");
+        return;
+    }
+    write_processes(
+        &root,
+        &json!([
+            {"pid": 1966680, "command": "", "devices": [13], "cores": [104, 105, 106, 107]},
+            {"pid": 1966681, "command": "", "devices": [13], "cores": [108, 109, 110, 111]},
+            {"pid": 1966682, "command": "of another container", "devices": [12], "cores": [96, 97]}
+        ]),
+    );
+    assert_eq!(
+        printed(&root, &[]),
+        "\
+instance-type: trn2.48xlarge
+instance-id: i-0dcf246b9a7d5f066
+logical-neuroncore-config: 2
++--------+--------+----------+--------+--------------+--------------+---------+---------------+------+---------+
+| NEURON | NEURON |  NEURON  | NEURON |  CONNECTED   |     PCI      |   PID   |      CPU      | NUMA | RUNTIME |
+| DEVICE | CORES  | CORE IDS | MEMORY |   DEVICES    |     BDF      |         |   AFFINITY    | NODE | VERSION |
++--------+--------+----------+--------+--------------+--------------+---------+---------------+------+---------+
+| 0      | 4      | 0-3      | 96 GB  | 12, 1, 9, 14 | 0000:e1:00.0 | 1966680 | 48-95,144-191 | 1    | 2.34.10 |
+|        |        |          |        |              |              | 1966681 |               |      | 2.34.10 |
++--------+--------+----------+--------+--------------+--------------+---------+---------------+------+---------+
+"
+    );
+    let captured = r#"[
+    {
+        "instance_type": "trn2.48xlarge",
+        "instance_id": "i-0dcf246b9a7d5f066",
+        "neuron_device": 0,
+        "bdf": "0000:e1:00.0",
+        "cpu_affinity": "48-95,144-191",
+        "numa_node": "1",
+        "connected_to": [
+            12,
+            1,
+            9,
+            14
+        ],
+        "nc_count": 4,
+        "logical_neuroncore_config": 2,
+        "memory_size": 103079215104,
+        "neuroncore_ids": [
+            0,
+            1,
+            2,
+            3
+        ],
+        "neuron_processes": [
+            {
+                "pid": 1966680,
+                "command": "",
+                "neuron_runtime_version": "2.34.10"
+            },
+            {
+                "pid": 1966681,
+                "command": "",
+                "neuron_runtime_version": "2.34.10"
+            }
+        ]
+    }
+]"#;
+    assert_eq!(printed(&root, &["--json-output"]), captured);
+}
+
+#[test]
+fn processes_of_several_devices_are_ruled_apart() {
+    let (_folder, root) = place();
+    up(&spec("inf1.6xlarge"), &root).unwrap();
+    let command =
+        "neuron-app01 infer --input-data-directory ~/my_input_data --inference-count 5000 --output out.json";
+    write_processes(
+        &root,
+        &json!([
+            {"pid": 23518, "command": command, "devices": [0, 1], "cores": [0, 1, 2, 3, 4]},
+            {"pid": 23531, "command": "neuron-app02 <&>", "devices": [0], "cores": [5]},
+            {"pid": 23764, "command": "neuron-monitor", "devices": [0, 1, 2, 3], "cores": []}
+        ]),
+    );
+    insta::assert_snapshot!("processes", printed(&root, &[]));
+    insta::assert_snapshot!("processes_wide", printed(&root, &["-w"]));
+    assert!(printed(&root, &["-j"]).contains(r#""command": "neuron-app02 \u003c\u0026\u003e","#));
+}
+
+#[test]
+fn all_processes_are_those_that_only_look_too_and_this_program() {
+    let (_folder, root) = place();
+    up(&spec("inf1.6xlarge"), &root).unwrap();
+    write_processes(&root, &json!([{"pid": 7, "command": "neuron-monitor", "devices": [2], "cores": []}]));
+    assert!(devices(&root, &["-j"]).iter().all(|device| device["neuron_processes"] == json!([])));
+
+    let child = neuron_ls(&root)
+        .args(["--show-all-procs", "-j"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let all: Vec<Value> = serde_json::from_str(&stdout(&child.wait_with_output().unwrap())).unwrap();
+    let this =
+        json!({"pid": pid, "command": "neuron-ls --show-all-procs -j", "neuron_runtime_version": "NA"});
+    assert_eq!(all[1]["neuron_processes"], json!([this]));
+    let monitor = json!({"pid": 7, "command": "neuron-monitor", "neuron_runtime_version": "NA"});
+    assert_eq!(all[2]["neuron_processes"], json!([monitor, this]));
+}
+
+/// Every type of the catalog at every LNC, in whole numbers.
+#[test]
+fn json_says_what_the_catalog_says() {
+    for model in Catalog::embedded().types() {
+        let has_logical_cores = model.generation >= Generation::Trn2;
+        let settings: &[Option<u8>] =
+            if has_logical_cores { &[None, Some(1), Some(2)] } else { &[None, Some(1)] };
+        for lnc in settings {
+            let (_folder, root) = place();
+            let machine = up(&MachineSpec { lnc: *lnc, ..spec(&model.name) }, &root).unwrap();
+            let shown = devices(&root, &["-j"]);
+            assert_eq!(shown.len(), usize::from(model.devices), "{}", model.name);
+            for (id, device) in shown.iter().enumerate() {
+                let lnc = lnc.unwrap_or(model.default_lnc);
+                assert_eq!(*device, expected(model, &machine, id, has_logical_cores.then_some(lnc)));
+            }
+        }
+    }
+}
+
+fn expected(model: &InstanceType, machine: &Machine, id: usize, lnc: Option<u8>) -> Value {
+    let cores = usize::from(model.cores_per_device / lnc.unwrap_or(1));
+    let place = &fake_neuron::pci::places(&model.name, model.devices)[id];
+    let links = &model.driver_links[id];
+    let mut device = json!({
+        "instance_type": model.name,
+        "instance_id": machine.instance_id(),
+        "neuron_device": id,
+        "bdf": place.address.to_string(),
+        "cpu_affinity": place.cpus,
+        "numa_node": place.numa_node.map_or("-1".to_owned(), |node| node.to_string()),
+        "connected_to": if links.is_empty() { Value::Null } else { json!(links) },
+        "nc_count": cores,
+        "memory_size": model.device_memory_bytes,
+        "neuroncore_ids": (id * cores..(id + 1) * cores).collect::<Vec<_>>(),
+        "neuron_processes": [],
+    });
+    if let Some(lnc) = lnc {
+        device["logical_neuroncore_config"] = json!(lnc);
+    }
+    device
+}
+
+#[rstest]
+#[case("2.21", "trn2.48xlarge")]
+#[case("2.24", "trn2.48xlarge")]
+#[case("2.30", "trn3.48xlarge")]
+#[case::paths_unknown("2.31-unknown", "trn2.48xlarge")]
+fn it_reads_the_tree_of_each_driver(#[case] driver: &str, #[case] name: &str) {
+    let (_folder, root) = place();
+    up(&MachineSpec { driver: Some(driver.to_owned()), ..spec(name) }, &root).unwrap();
+    let shown = devices(&root, &["-j"]);
+    assert_eq!(shown[13]["connected_to"], json!([12, 1, 9, 14]));
+    assert_eq!((&shown[13]["nc_count"], shown.len()), (&json!(4), 16));
+}
+
+#[test]
+fn the_environment_goes_before_the_setting_and_the_setting_before_the_default() {
+    let (_folder, root) = place();
+    up(&MachineSpec { lnc: Some(1), ..spec("trn2.3xlarge") }, &root).unwrap();
+    let counted = |variable: &str, value: &str| {
+        let output = neuron_ls(&root).arg("-j").env(variable, value).output().unwrap();
+        let shown: Vec<Value> = serde_json::from_str(&stdout(&output)).unwrap();
+        shown[0]["nc_count"].clone()
+    };
+    assert_eq!(counted("NEURON_LOGICAL_NC_CONFIG", "2"), 4);
+    assert_eq!(counted("NEURON_RT_VIRTUAL_CORE_SIZE", "2"), 4);
+    assert_eq!(counted("NEURON_LOGICAL_NC_CONFIG", "3"), 8, "no division of 8 cores: as if it were not set");
+    fs::write(
+        root.join("opt/aws/neuron/logical_nc_config"),
+        "NEURON_LOGICAL_NC_CONFIG=1\nNEURON_LOGICAL_NC_CONFIG=2\n",
+    )
+    .unwrap();
+    assert_eq!(devices(&root, &["-j"])[0]["nc_count"], 4, "the last line counts: bootstraps append");
+}
+
+#[test]
+fn a_type_that_nobody_knows_is_read_from_sysfs() {
+    let (_folder, root) = place();
+    up(&spec("trn2.48xlarge"), &root).unwrap();
+    let product_name = root.join("sys/devices/virtual/dmi/id/product_name");
+    fs::remove_file(&product_name).unwrap();
+    fs::write(&product_name, "trn9.48xlarge\n").unwrap();
+    let shown = devices(&root, &["-j"]);
+    assert_eq!((&shown[0]["instance_type"], &shown[0]["nc_count"]), (&json!("trn9.48xlarge"), &json!(4)));
+    assert_eq!(
+        (&shown[0]["memory_size"], &shown[0]["numa_node"]),
+        (&json!(103_079_215_104_u64), &json!("-1"))
+    );
+}
+
+#[test]
+fn a_lost_device_is_not_listed() {
+    let (_folder, root) = place();
+    up(&spec("inf2.24xlarge"), &root).unwrap().lose(2).unwrap();
+    let ids: Vec<Value> =
+        devices(&root, &["-j"]).iter().map(|device| device["neuron_device"].clone()).collect();
+    assert_eq!(ids, [0, 1, 3, 4, 5]);
+    insta::assert_snapshot!("a_lost_device", printed(&root, &["-t"]));
+}
+
+/// By the same tools as everything else, within the second of the command.
+#[test]
+fn faults_are_seen() {
+    let (_folder, root) = place();
+    up(&spec("inf2.24xlarge"), &root).unwrap();
+    let fault = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fake-neuron"));
+        let output = command.arg("fault").args(arguments).arg("--root").arg(&root).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    fault(&["core-held", "--core", "3", "--pid", "4242"]);
+    fault(&["link-down", "--device", "2", "--other", "3"]);
+    fault(&["device-lost", "--device", "5"]);
+    let shown = devices(&root, &["-j"]);
+    assert_eq!(
+        (shown.len(), &shown[2]["connected_to"], &shown[3]["connected_to"]),
+        (5, &json!([1]), &json!([4]))
+    );
+    let holder = json!([{"pid": 4242, "command": "", "neuron_runtime_version": "2.34.10"}]);
+    assert_eq!((&shown[0]["neuron_processes"], &shown[1]["neuron_processes"]), (&json!([]), &holder));
+
+    fault(&["clear"]);
+    let shown = devices(&root, &["-j"]);
+    assert_eq!((shown.len(), &shown[1]["neuron_processes"]), (6, &json!([])));
+    fault(&["driver-unloaded"]);
+    assert_eq!(neuron_ls(&root).output().unwrap().status.code(), Some(1));
+}
+
+#[test]
+fn a_list_of_processes_that_is_none_is_told() {
+    let (_folder, root) = place();
+    up(&spec("inf2.xlarge"), &root).unwrap();
+    write_processes(&root, &json!({"pid": 1}));
+    let output = neuron_ls(&root).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("processes.json is no list of processes"), "{said}");
+}
+
+/// As captured on a host without the driver, but for the time.
+#[test]
+fn without_devices_it_fails_with_one_line_on_standard_error() {
+    let (_folder, root) = place();
+    fs::create_dir(&root).unwrap();
+    for flags in [&[][..], &["-j"], &["--json-output"], &["-w"]] {
+        let output = neuron_ls(&root).args(flags).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+        let line = String::from_utf8(output.stderr).unwrap();
+        let (time, rest) = line.split_at("time=\"2026-09-12T02:42:06Z\"".len());
+        assert_eq!(
+            rest,
+            " level=fatal msg=\"Failed to load MLA system information\" error=\"failed to discover Neuron devices\"\n"
+        );
+        assert!(
+            time.starts_with("time=\"20") && time.ends_with("Z\"") && time.as_bytes()[16] == b'T',
+            "{time}"
+        );
+    }
+}
+
+#[rstest]
+#[case(&["--badflag"], "unknown flag `badflag'\n")]
+#[case(&["-j", "-x"], "unknown flag `x'\n")]
+#[case(&["-jq"], "unknown flag `q'\n")]
+#[case(&["--root"], "expected argument for flag `--root'\n")]
+fn a_bad_flag_is_told_on_standard_output(#[case] flags: &[&str], #[case] text: &str) {
+    let (_folder, root) = place();
+    up(&spec("inf2.xlarge"), &root).unwrap();
+    let output = neuron_ls(&root).args(flags).output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap().as_str()), (Some(1), text));
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn the_root_is_the_flags_then_the_variables() {
+    let (_folder, root) = place();
+    up(&spec("inf2.24xlarge"), &root).unwrap();
+    let count = |command: &mut Command| -> usize {
+        serde_json::from_str::<Vec<Value>>(&stdout(&command.output().unwrap())).unwrap().len()
+    };
+    let ls = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fake-neuron"));
+        command.env_remove("NEURON_ROOT").env_remove("FAKE_NEURON_ROOT").args(["ls", "-j"]);
+        command
+    };
+    assert_eq!(count(ls().arg("--root").arg(&root)), 6);
+    assert_eq!(count(ls().arg(format!("--root={}", root.display())).env("FAKE_NEURON_ROOT", "/nowhere")), 6);
+    assert_eq!(count(ls().env("NEURON_ROOT", &root)), 6);
+    assert_eq!(count(ls().env("FAKE_NEURON_ROOT", &root).env("NEURON_ROOT", "/nowhere")), 6);
+}
+
+#[test]
+fn help_names_the_flags() {
+    let (_folder, root) = place();
+    let help = printed(&root, &["--help"]);
+    assert_eq!(help, printed(&root, &["-h"]));
+    insta::assert_snapshot!("help_ls", help);
+}

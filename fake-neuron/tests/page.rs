@@ -1,0 +1,96 @@
+//! The commands of `docs/fake-hardware.md` print what the page says.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// A fenced block: what stands behind its backticks, and its lines.
+struct Block<'a> {
+    info: &'a str,
+    text: &'a str,
+}
+
+fn blocks(page: &str) -> Vec<Block<'_>> {
+    // Every second part is inside a block.
+    let inside = page.split("\n```").skip(1).step_by(2);
+    inside.map(|part| part.split_once('\n').unwrap()).map(|(info, text)| Block { info, text }).collect()
+}
+
+/// Each command of a console block, and the lines that follow it.
+fn commands(block: &str) -> Vec<(&str, String)> {
+    let starts = block.split("\n$ ").map(|part| part.strip_prefix("$ ").unwrap_or(part));
+    starts
+        .map(|part| {
+            let (command, expected) = part.split_once('\n').unwrap_or((part, ""));
+            (command, expected.trim_end().to_owned())
+        })
+        .collect()
+}
+
+fn is_there(needed: &str) -> bool {
+    let program = if needed == "pytest" { "python3 -m pytest" } else { needed };
+    Command::new("sh")
+        .args(["-c", &format!("{program} --version || {program} version")])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+fn run(command: &str, folder: &Path) -> String {
+    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", &command.replace("/tmp/try", folder.to_str().unwrap())])
+        .current_dir(folder.join("work"))
+        .env("PATH", path)
+        .env_remove("FAKE_NEURON_ROOT")
+        .env_remove("NEURON_ROOT")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{command}");
+    String::from_utf8(output.stdout).unwrap().replace(folder.to_str().unwrap(), "/tmp/try")
+}
+
+#[test]
+fn the_page_shows_what_the_commands_print() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fake-hardware.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    for name in ["bin", "work"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    symlink(env!("CARGO_BIN_EXE_fake-neuron"), folder.join("bin/fake-neuron")).unwrap();
+    let possible = Command::new(env!("CARGO_BIN_EXE_fake-neuron"))
+        .args(["exec", "--instance-type", "inf2.xlarge", "--", "true"])
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&possible.stderr);
+    let can_exec = possible.status.success();
+    assert!(can_exec || std::env::var_os("NEURON_REQUIRE_FAKE").is_none(), "{why}");
+
+    let mut compared = 0;
+    for Block { info, text } in blocks(&page) {
+        if let Some((_, name)) = info.split_once(" file=") {
+            fs::write(folder.join("work").join(name), text).unwrap();
+        }
+        let needed = info.strip_prefix("console needs=");
+        if let Some(needed) = needed.filter(|needed| !is_there(needed)) {
+            println!("skipped: {needed} is not there");
+            continue;
+        }
+        if !info.starts_with("console") {
+            continue;
+        }
+        for (command, expected) in commands(text) {
+            if command.contains("fake-neuron exec") && !can_exec {
+                println!("skipped: {why}");
+                continue;
+            }
+            assert_eq!(run(command, &folder).trim_end(), expected, "{command}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 8, "only {compared} commands were found");
+}
