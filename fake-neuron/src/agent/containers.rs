@@ -43,8 +43,8 @@ impl Container {
 #[derive(Debug)]
 pub struct Containers {
     file: PathBuf,
-    /// By id.
-    served: Mutex<BTreeMap<String, Container>>,
+    /// By id and first process: what is run in a container later (`kubectl exec`) has a listener of its own, and ends before it.
+    served: Mutex<BTreeMap<(String, u32), Container>>,
 }
 
 impl Containers {
@@ -70,22 +70,22 @@ impl Containers {
 
     pub(super) fn add(&self, container: &Container) {
         let mut served = self.lock();
-        served.insert(container.id.clone(), container.clone());
+        served.insert(key(container), container.clone());
         self.write(&served);
     }
 
     pub(super) fn remove(&self, container: &Container) {
         let mut served = self.lock();
-        served.remove(&container.id);
+        served.remove(&key(container));
         self.write(&served);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Container>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, u32), Container>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A list that cannot be written is missed only by the next agent.
-    fn write(&self, served: &BTreeMap<String, Container>) {
+    fn write(&self, served: &BTreeMap<(String, u32), Container>) {
         let list: Vec<&Container> = served.values().collect();
         let work = self.file.with_extension("new");
         let written = serde_json::to_vec(&list).map_err(std::io::Error::other);
@@ -95,4 +95,8 @@ impl Containers {
             tracing::warn!(file = %self.file.display(), %error, "the list of containers cannot be written");
         }
     }
+}
+
+fn key(container: &Container) -> (String, u32) {
+    (container.id.clone(), container.pid)
 }

@@ -16,7 +16,8 @@ pub fn lost_event(container: &Container, node: &str, time: Timestamp) -> Event {
     );
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", container.pod)),
+            // The API server refuses a beginning that ends in a dot.
+            generate_name: Some(format!("{}-", container.pod)),
             namespace: Some(container.namespace.clone()),
             ..ObjectMeta::default()
         },
