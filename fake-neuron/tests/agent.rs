@@ -261,6 +261,8 @@ fn the_event_names_the_pod_and_says_what_to_do() {
         ..Container::default()
     };
     let event = lost_event(&container, "n1", Timestamp::UNIX_EPOCH);
+    // A name that begins so is one to the API server: it refuses "train.".
+    assert_eq!(event.metadata.generate_name.as_deref(), Some("train-"));
     let regarding = event.regarding.unwrap();
     assert_eq!((regarding.kind.as_deref(), regarding.name.as_deref()), (Some("Pod"), Some("train")));
     assert_eq!(regarding.uid.as_deref(), Some("5f0c"));

@@ -100,3 +100,22 @@ impl Containers {
 fn key(container: &Container) -> (String, u32) {
     (container.id.clone(), container.pid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_run_in_a_container_ends_without_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("agent.sock");
+        let pid = std::process::id();
+        let main = Container { pid, started: start_of(pid).unwrap(), ..Container::default() };
+        let (containers, _) = Containers::beside(&socket);
+        let later = Container { pid: u32::MAX, started: 1, ..main.clone() };
+        containers.add(&main);
+        containers.add(&later);
+        containers.remove(&later);
+        assert_eq!(Containers::beside(&socket).1, [main]);
+    }
+}
