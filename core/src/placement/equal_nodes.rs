@@ -50,10 +50,10 @@ impl EqualNodes {
         }
     }
 
-    /// Begins another call about a pod with the same request. What was answered stays, unless a search was given up: it may have more
-    /// moves left in another call.
+    /// Begins another call about a pod with the same request. What was answered stays, unless a search was given up, which may have more
+    /// moves left in another call, or a topology went with its last node: new ones may come and go for ever.
     pub fn renew(&mut self) {
-        if self.cost.given_up > 0 {
+        if self.cost.given_up > 0 || self.topologies.iter().any(|(known, _)| known.strong_count() == 0) {
             self.topologies.clear();
             self.answers.clear();
         }
@@ -119,6 +119,20 @@ mod tests {
     use crate::catalog::Catalog;
     use crate::request::{ContainerRequest, Role};
     use crate::topology::Policy;
+
+    #[test]
+    fn answers_stay_for_another_call_as_long_as_their_topologies_do() {
+        let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices: 4, cores: 0 };
+        let mut equal_nodes = EqualNodes::new(&PodRequest { containers: vec![main] });
+        let model = Catalog::embedded().find("trn1.32xlarge").unwrap();
+        let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
+        assert_eq!(equal_nodes.fits(&Occupancy::empty(Arc::clone(&topology))), Ok(()));
+        equal_nodes.renew();
+        assert_eq!(equal_nodes.kept(), 2, "an answer and its topology");
+        drop(topology);
+        equal_nodes.renew();
+        assert_eq!(equal_nodes.kept(), 0);
+    }
 
     #[test]
     fn nodes_that_come_after_the_moves_of_a_call_are_spent_are_not_searched() {

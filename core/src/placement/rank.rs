@@ -71,10 +71,10 @@ impl Ranks {
         }
     }
 
-    /// Begins another call about a pod with the same request. Ranks stay, unless a search was given up: it may have more moves left in
-    /// another call.
+    /// Begins another call about a pod with the same request. Ranks stay, unless a search was given up, which may have more moves left in
+    /// another call, or a topology went with its last node: new ones may come and go for ever.
     pub fn renew(&mut self) {
-        if self.cost.given_up > 0 {
+        if self.cost.given_up > 0 || self.topologies.iter().any(|known| known.strong_count() == 0) {
             *self = Self::new(&self.request);
         }
         self.cost = SearchCost::default();
