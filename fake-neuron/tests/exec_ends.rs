@@ -88,8 +88,9 @@ fn the_keyboards_interrupt_reaches_the_program_once() {
         return;
     }
     let script = "n=0; trap 'n=$((n+1))' INT; echo ready; until [ $n -gt 0 ]; do sleep 0.05; done; sleep 0.3; echo times $n";
+    // With `exec`, since a shell that waits beside it would end by the interrupt (dash does).
     let command = format!(
-        "env --default-signal {} exec --instance-type inf2.xlarge -- sh -c '{}'",
+        "exec env --default-signal {} exec --instance-type inf2.xlarge -- sh -c '{}'",
         env!("CARGO_BIN_EXE_fake-neuron"),
         script.replace('\'', "'\\''")
     );
