@@ -1,12 +1,14 @@
 //! Who holds what on this node. Three sources say it, and none of them guesses: kubelet's checkpoint, as far as its pods live; the
 //! records of containers that may run and that the checkpoint does not name; and this plugin's own answers that the
 //! checkpoint does not name yet. Which pod an answer was for is never asked. Pure; `engine` feeds it. Who stands in the way of a
-//! request is in `holders`, what to prefer for one in `preference`, what gone pods have had in `past`.
+//! request is in `holders`, what to prefer for one in `preference`, what gone pods have had in `past`, what containers run with though
+//! kubelet has given them something else in `runs`.
 
 pub mod answer;
 pub mod holders;
 pub mod past;
 pub mod preference;
+mod runs;
 pub mod slot;
 pub mod told;
 
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::ledger::answer::Answer;
 use crate::ledger::past::Past;
+use crate::ledger::runs::Runs;
 use crate::ledger::slot::Slot;
 use crate::ledger::told::Told;
 
@@ -93,14 +96,17 @@ pub struct Ledger {
     forgotten: BTreeSet<String>,
     /// What pods have had that others were not given since.
     past: Past,
+    /// What running containers have had since they started.
+    runs: Runs,
     /// What the checkpoint said first of each pod's name, container and resource.
     #[cfg(planted)]
     said: BTreeMap<(String, String, Resource), CoreSet>,
 }
 
 impl Ledger {
-    /// Takes over the checkpoint, which is empty where there is none or it cannot be read.
-    pub fn checkpoint(&mut self, entries: Vec<Entry>, now: Instant) {
+    /// Takes over the checkpoint, which is empty where there is none or it cannot be read; its read began at `began`.
+    pub fn checkpoint(&mut self, entries: Vec<Entry>, began: Instant, now: Instant) {
+        self.runs.confirm(&entries, began);
         self.answers.retain(|answer| {
             let is_named = answer.is_named_by(&entries);
             if is_named {
@@ -117,6 +123,11 @@ impl Ledger {
         self.given.retain(|uid, _| entries.iter().any(|entry| entry.uid == *uid));
         self.entries = entries;
         self.checkpoint_known = true;
+    }
+
+    /// The checkpoint still says the same, as a look that began at `began` has shown.
+    pub fn checkpoint_unchanged(&mut self, began: Instant) {
+        self.runs.confirm(&self.entries, began);
     }
 
     /// kubelet has restarted: what it had not written down it has given to nobody.
@@ -159,6 +170,7 @@ impl Ledger {
         }
         let Some(slots) = pods.slots else { return };
         self.pods_known = true;
+        self.runs.follow(slots, now);
         self.follow_running(slots, pods.told, now);
         for slot in slots.iter().filter(|slot| slot.started) {
             if self.entry_of(slot).is_none() {

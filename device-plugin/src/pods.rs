@@ -13,7 +13,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use neuron_core::pod::{BoundPod, ContainerStatus};
+use neuron_core::pod::BoundPod;
 use neuron_core::request::PodRequest;
 use runtime::{Collection, Json, System, reached};
 use serde_json::Value;
@@ -275,15 +275,16 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
     let of_all = status
         .into_iter()
         .flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses));
-    let names = |is_so: fn(&ContainerStatus) -> bool| {
-        of_all.clone().filter(|status| is_so(status)).map(|status| status.name.clone()).collect()
-    };
+    let started = of_all.clone().filter(|status| status.has_run()).map(|status| status.name.clone());
+    let running = of_all
+        .filter(|status| status.is_running())
+        .map(|status| (status.name.clone(), status.container_id.clone().unwrap_or_default()));
     Some(NodePod {
         pod: bound,
         version: number(pod.resource_version().as_deref()),
         kubelet_uid: kubelet_uid.cloned().unwrap_or(uid),
-        started: names(ContainerStatus::has_run),
-        running: names(ContainerStatus::is_running),
+        started: started.collect(),
+        running: running.collect(),
     })
 }
 

@@ -217,7 +217,7 @@ impl World {
                 self.pods.iter_mut().for_each(|pod| pod.told = pod.state);
                 self.read_live();
             }
-            self.ledger.checkpoint(self.file.clone(), self.now);
+            self.ledger.checkpoint(self.file.clone(), self.now, self.now);
             let slots = self.current();
             if self.ledger.holders(&slots, asked).is_empty() {
                 self.ledger.answer(asked, self.now);
@@ -256,6 +256,7 @@ impl World {
             started: pod.seen == Some(State::Runs),
             may_run: pod.seen == Some(State::Runs),
             may_be_asked_for: true,
+            run: (pod.seen == Some(State::Runs)).then(|| pod.uid.clone()),
         };
         let slots: Vec<Slot> = live.map(slot).collect();
         let pods = &self.pods;

@@ -137,6 +137,9 @@ pub struct PodCondition {
 pub struct ContainerStatus {
     /// The container's name.
     pub name: String,
+    /// The id of its present or last run, such as `containerd://..`; none before the first.
+    #[serde(rename = "containerID", skip_serializing_if = "Option::is_none")]
+    pub container_id: Option<String>,
     /// Whether it has started, for app containers and sidecars also whether its startup probe has succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,

@@ -176,6 +176,7 @@ impl Engine {
     /// Reads kubelet's checkpoint if it may have changed.
     pub async fn read_checkpoint(&self, machine: &Machine) {
         let mut problem = None;
+        let began = Instant::now();
         let was_read = self.checkpoint.read(&machine.topology, |read| {
             let offered = read.as_ref().ok().map(Checkpoint::offered);
             let Checkpoint { entries, unknown, .. } = read.unwrap_or_else(|error| {
@@ -184,11 +185,13 @@ impl Engine {
             });
             let mut state = self.state();
             state.offered = offered;
-            state.ledger.checkpoint(entries, Instant::now());
+            state.ledger.checkpoint(entries, began, Instant::now());
             state.ignored = unknown;
         });
         if was_read.await {
             self.tell_checkpoint(problem);
+        } else {
+            self.state().ledger.checkpoint_unchanged(began);
         }
     }
 

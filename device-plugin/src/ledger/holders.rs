@@ -109,6 +109,12 @@ impl Ledger {
         for slot in slots.iter().filter(|slot| self.holds_by_record(slot)) {
             each(&|| Who::Pod(slot.pod.clone()), slot.recorded.unwrap_or_default());
         }
+        for slot in slots {
+            let more = self.runs_on_with(slot);
+            if !more.is_empty() {
+                each(&|| Who::Pod(slot.pod.clone()), more);
+            }
+        }
         for answer in self.answers().iter().filter(|answer| answer.name != name) {
             each(&|| Who::Unwritten, answer.cores);
         }

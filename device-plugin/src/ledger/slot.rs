@@ -23,8 +23,8 @@ pub struct NodePod {
     pub kubelet_uid: String,
     /// Its containers that have started, and so have their ids.
     pub started: BTreeSet<String>,
-    /// Its containers that run now.
-    pub running: BTreeSet<String>,
+    /// Its containers that run now, with the id that each has for this run; empty where that is not known.
+    pub running: BTreeMap<String, String>,
 }
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ impl NodePod {
     /// A pod that kubelet has by the same UID, of which no container has started.
     pub(crate) fn of(pod: BoundPod, version: u64) -> Self {
         let kubelet_uid = pod.uid.clone();
-        NodePod { pod, version, kubelet_uid, started: BTreeSet::new(), running: BTreeSet::new() }
+        NodePod { pod, version, kubelet_uid, started: BTreeSet::new(), running: BTreeMap::new() }
     }
 }
 
@@ -62,6 +62,8 @@ pub struct Slot {
     /// Whether it may still have what it has had: it runs, or is no init container and may have started again since. One that may not
     /// has nothing that kubelet's checkpoint does not name.
     pub may_run: bool,
+    /// The id of the container's present run; none where it does not run or that is not known.
+    pub run: Option<String>,
 }
 
 /// The slots of the pods that have not ended: earliest bound pod first, containers in the order kubelet asks for them.
@@ -121,9 +123,10 @@ fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
             started: node_pod.started.contains(&container.name),
             may_be_asked_for: true,
             may_run: match container.role {
-                Role::Init => node_pod.running.contains(&container.name),
+                Role::Init => node_pod.running.contains_key(&container.name),
                 Role::Sidecar | Role::App => node_pod.started.contains(&container.name),
             },
+            run: node_pod.running.get(&container.name).filter(|id| !id.is_empty()).cloned(),
         })
     });
     slots.collect()

@@ -182,13 +182,14 @@ mod tests {
             annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let have_run = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
         let pod = NodePod::of(BoundPod::new("d", "p", "u", annotations, &spec, None), 1);
-        let pod = NodePod { started: have_run.clone(), running: have_run, ..pod };
+        let running = have_run.iter().map(|name| (name.clone(), String::new())).collect();
+        let pod = NodePod { started: have_run, running, ..pod };
         let slots = slots("n1", &topology, None, std::slice::from_ref(&pod));
         let mut ledger = Ledger::default();
         let cores = topology.cores_of(neuron_core::ids::DeviceSet::single(device));
         let (uid, container) = ("u".to_owned(), "b".to_owned());
         let entry = Entry { uid, container, name: NEURON, resource: Resource::Device, cores };
-        ledger.checkpoint(vec![entry], Instant::now());
+        ledger.checkpoint(vec![entry], Instant::now(), Instant::now());
         correction("n1", &topology, &ledger, &pod, &slots.iter().collect::<Vec<_>>())
     }
 

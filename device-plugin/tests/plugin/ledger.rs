@@ -42,6 +42,7 @@ pub(crate) fn slot(pod: &str, resource: Resource, count: u32, recorded: &str) ->
         started: false,
         may_run: false,
         may_be_asked_for: true,
+        run: None,
     }
 }
 
@@ -108,7 +109,7 @@ impl Node {
     }
 
     pub(crate) fn written(&mut self, entries: &[Entry]) {
-        self.ledger.checkpoint(entries.to_vec(), self.now);
+        self.ledger.checkpoint(entries.to_vec(), self.now, self.now);
         self.follow();
     }
 
@@ -270,7 +271,8 @@ fn containers_of_a_pod_that_kubelet_admits_though_it_is_gone_share_nothing() {
 #[test]
 fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     let mut ledger = Ledger::default();
-    ledger.checkpoint(vec![entry("p", "main", Device, "0")], Instant::now());
+    let now = Instant::now();
+    ledger.checkpoint(vec![entry("p", "main", Device, "0")], now, now);
     ledger
         .follow(&Pods { slots: None, life: &|_| Life::Unseen, read_live: None, told: None }, Instant::now());
     let holders = |resource| {
@@ -329,4 +331,40 @@ fn an_init_container_that_has_ended_holds_nothing_that_the_checkpoint_does_not_n
     assert_eq!(node.asked(Device, "2,3"), "given");
     node.written(&[entry("p", "init", Device, "0,1,2,3"), entry("p", "main", Device, "0,1")]);
     assert_eq!(node.asked(Device, "2,3"), "pod default/p has 2,3", "kubelet keeps it for the pod");
+}
+
+/// A slot whose container runs, with the id of its run.
+fn running(id: &str, slot: Slot) -> Slot {
+    Slot { run: Some(id.to_owned()), ..started(slot) }
+}
+
+#[test]
+fn what_a_container_runs_with_is_held_though_kubelet_gives_its_pod_something_else() {
+    let mut node = Node::new(vec![slot("p", Core, 1, "2"), slot("other", Device, 1, "3")]);
+    assert_eq!(node.asked(Core, "2"), "given");
+    node.written(&[entry("p", "main", Core, "2")]);
+    node.slots[0] = running("first", slot("p", Core, 1, "2"));
+    node.after(1);
+    node.after(1);
+    node.written(&[entry("p", "main", Core, "2")]);
+    // A kubelet that has restarted on an old list drops the entry, and asks anew for the pod whose container gets its grace.
+    assert_eq!(node.asked(Core, "3"), "given");
+    node.written(&[entry("p", "main", Core, "3")]);
+    assert_eq!(node.asked(Core, "2"), "pod default/p has 2");
+    assert_eq!(node.asked(Device, "2"), "pod default/p has 2", "under either name");
+    node.slots[0] = running("second", slot("p", Core, 1, "2"));
+    node.after(1);
+    assert_eq!(node.asked(Core, "2"), "given");
+    assert_eq!(node.asked(Device, "3"), "pod default/p has 3");
+}
+
+#[test]
+fn a_container_that_may_have_started_after_the_checkpoint_was_read_has_what_the_next_one_says() {
+    let mut node = Node::new(vec![running("first", slot("p", Core, 1, "2"))]);
+    node.written(&[entry("p", "main", Core, "2")]);
+    // kubelet gives the pod something else before it starts its container again, and the start is seen first.
+    node.slots[0] = running("second", slot("p", Core, 1, "2"));
+    node.after(1);
+    node.written(&[entry("p", "main", Core, "3")]);
+    assert_eq!(node.asked(Core, "2"), "given");
 }

@@ -227,7 +227,7 @@ impl WireContainerStatus {
             running: details(state.running),
             terminated: details(state.terminated),
         });
-        ContainerStatus { name: text(self.name), started: self.started, state }
+        ContainerStatus { name: text(self.name), container_id: None, started: self.started, state }
     }
 }
 

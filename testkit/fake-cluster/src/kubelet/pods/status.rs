@@ -1,6 +1,7 @@
 //! A pod's status as the kubelet writes it. Called by `worker`.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceStatus};
@@ -37,8 +38,14 @@ pub(crate) fn admitted(
     let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
     let ready = plan.phase == Phase::Running && spec.containers.iter().chain(sidecars).all(running);
     let statuses = |containers: &[Container], is_init: bool| -> Vec<Value> {
-        let status = |container: &Container| container_status(container, is_init, plan, runs, now);
-        containers.iter().map(|container| with_devices(status(container), devices, &container.name)).collect()
+        let status = |container: &Container| {
+            let mut status = container_status(container, is_init, plan, runs, now);
+            if let Some(run) = runs.get(&container.name) {
+                status["containerID"] = json!(container_id(pod, &container.name, run));
+            }
+            with_devices(status, devices, &container.name)
+        };
+        containers.iter().map(status).collect()
     };
     let reason = match plan.phase {
         Phase::Succeeded => Some("PodCompleted"),
@@ -89,6 +96,13 @@ fn container_status(container: &Container, is_init: bool, plan: &Plan, runs: &Ru
         "state": state,
         "lastState": last_state,
     })
+}
+
+/// Another one for each run, in containerd's form.
+fn container_id(pod: &Pod, container: &str, run: &Run) -> String {
+    let mut hasher = DefaultHasher::new();
+    (&pod.metadata.uid, container, run.restarts, run.started.as_nanosecond()).hash(&mut hasher);
+    format!("containerd://{:064x}", hasher.finish())
 }
 
 fn with_devices(mut status: Value, devices: &DeviceStatuses, container: &str) -> Value {
