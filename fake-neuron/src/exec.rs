@@ -18,9 +18,11 @@ mod union;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::Duration;
 
 use neuron_core::catalog::Catalog;
@@ -36,6 +38,7 @@ pub use real_paths::{DEFAULT_ROOT, TOOLS};
 use crate::fault::{FaultSpec, Schedule};
 use crate::ioctl::{Supervisor, Visible, Watch, filter};
 use crate::load::Profile;
+use crate::record::Fixture;
 use crate::{Machine, MachineSpec};
 use background::Background;
 use guard::Guard;
@@ -47,11 +50,20 @@ pub const ROOT_VARIABLE: &str = "FAKE_NEURON_ROOT";
 /// How often a changed file of `/proc` is looked for: readers see a fault within a second.
 const REFRESH: Duration = Duration::from_millis(200);
 
+/// What the machine is made from.
+#[derive(Clone, Debug)]
+pub enum Hardware {
+    /// An instance type.
+    Type(MachineSpec),
+    /// A host that was captured.
+    Fixture(Fixture),
+}
+
 /// What to run, and on which machine.
 #[derive(Clone, Debug)]
 pub struct Exec {
     /// The machine.
-    pub spec: MachineSpec,
+    pub hardware: Hardware,
     /// An empty folder at which the program finds the machine's root; nobody outside sees anything in it. `None`: [`DEFAULT_ROOT`].
     pub root: Option<PathBuf>,
     /// The program: a path, or a name that is looked for on PATH.
@@ -68,6 +80,9 @@ pub struct Exec {
     pub load: Option<Profile>,
     /// The metadata service, if the program is to have one.
     pub metadata: Option<MetadataOptions>,
+    /// The file to which [`crate::Reads`] are written once the program has ended, if they are to be counted; opened beforehand, since
+    /// the program may see another one at its path. Needs `ioctls`: who answers opens counts them.
+    pub reads: Option<Arc<File>>,
 }
 
 /// Runs the program and returns its exit code, as a shell would: the program's own, 126 or 127 if it cannot be run or is not there,
@@ -78,11 +93,13 @@ pub struct Exec {
 /// What is not the program's doing: a machine or a fault that cannot be, namespaces or supervision that are not permitted, the
 /// kernel's refusal.
 pub fn exec(options: &Exec, catalog: &Catalog) -> Result<u8, ExecError> {
-    options.spec.check(catalog)?;
+    if let Hardware::Type(spec) = &options.hardware {
+        spec.check(catalog)?;
+    }
     let root = real_paths::check_root(options.root.as_deref())?;
     let folder = std::env::current_dir();
     namespaces::enter(options.metadata.is_some_and(|metadata| metadata.network == Network::Own))?;
-    let machine = real_paths::show(&options.spec, &root, catalog)?;
+    let machine = real_paths::show(&options.hardware, &root, catalog)?;
     if let Ok(folder) = folder {
         // Another folder may be seen at the same path by now; if none is, the old one stays.
         let _ = std::env::set_current_dir(folder);
@@ -95,19 +112,32 @@ pub fn exec(options: &Exec, catalog: &Catalog) -> Result<u8, ExecError> {
 async fn attend(options: &Exec, machine: &Machine) -> Result<u8, ExecError> {
     let guard = Guard::start().map_err(ExecError::refused("start the process that cleans up"))?;
     let mut background = Background::new();
-    let code = run(options, machine, &mut background).await;
+    let supervisor = Supervisor::new(machine);
+    let supervisor = if options.reads.is_some() { supervisor.with_reads() } else { supervisor };
+    let code = run(options, machine, &mut background, supervisor.clone()).await;
     guard::end_others_gently(&BTreeSet::from([std::process::id(), guard.id()]));
     background.end();
     guard.end();
-    code
+    let code = code?;
+    if let (Some(file), Some(reads)) = (&options.reads, supervisor.reads()) {
+        file.as_ref()
+            .write_all(reads.to_json().as_bytes())
+            .map_err(ExecError::refused("write what was read, and how often"))?;
+    }
+    Ok(code)
 }
 
 /// Starts the program and stays with it until its end.
-async fn run(options: &Exec, machine: &Machine, background: &mut Background) -> Result<u8, ExecError> {
+async fn run(
+    options: &Exec,
+    machine: &Machine,
+    background: &mut Background,
+    supervisor: Supervisor,
+) -> Result<u8, ExecError> {
     let mut signals = Signals::listen().map_err(ExecError::refused("listen for signals"))?;
     let supervisor = match options.metadata {
-        Some(metadata) => metadata::serve(metadata, machine, Supervisor::new(machine))?,
-        None => Supervisor::new(machine),
+        Some(metadata) => metadata::serve(metadata, machine, supervisor)?,
+        None => supervisor,
     };
     if let Some(profile) = options.load {
         background.put_under_load(machine, profile)?;

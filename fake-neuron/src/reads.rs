@@ -1,18 +1,13 @@
-//! What programs read of a machine, and how often. Counted only under `exec`, whose supervisor sees the calls; a tree that is
-//! read directly has nobody who counts. Written by the supervisor, read by tests.
+//! What programs read of a machine, and how often. Counted only under `exec`, whose supervisor sees every open; a tree that is read
+//! directly has nobody who counts. Counted by [`crate::ioctl`], written by [`crate::exec`], read by tests.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::MachineError;
-use crate::machine::disk::{self, STATE};
-
-/// Below the root.
-const FILE: &str = ".fake-neuron/reads.json";
 
 /// Opens by path, as in `sys/module/neuron/version`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,28 +30,19 @@ impl Reads {
         self.0.iter().map(|(path, count)| (path.as_str(), *count))
     }
 
-    /// What was counted for the machine under `root`; nothing where nobody counted.
+    /// Reads what `exec --reads FILE` has written.
     ///
     /// # Errors
     /// The file cannot be read or is malformed.
-    pub fn read(root: &Path) -> Result<Reads, MachineError> {
-        let path = root.join(FILE);
-        match fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text).map_err(|reason| MachineError::Marker { path, reason }),
-            Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(Reads::default()),
-            Err(reason) => Err(MachineError::Io { action: "read", path, reason }),
-        }
+    pub fn read(file: &Path) -> Result<Reads, MachineError> {
+        let text = fs::read_to_string(file).map_err(MachineError::io("read", file))?;
+        serde_json::from_str(&text).map_err(|reason| MachineError::Marker { path: file.to_owned(), reason })
     }
 
-    /// Leaves the counts where [`Reads::read`] finds them, in one step.
-    ///
-    /// # Errors
-    /// The file system's refusal.
-    pub fn write(&self, root: &Path) -> Result<(), MachineError> {
-        let folder = root.join(STATE);
-        fs::create_dir_all(&folder).map_err(MachineError::io("make", &folder))?;
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|reason| MachineError::Marker { path: root.join(FILE), reason })?;
-        disk::replace(root, FILE, &format!("{text}\n"), 0o644)
+    /// The file's text: a JSON object, paths sorted.
+    pub fn to_json(&self) -> String {
+        // Strings and numbers always serialise.
+        let text = serde_json::to_string_pretty(self).unwrap_or_default();
+        format!("{text}\n")
     }
 }

@@ -1,15 +1,19 @@
 //! `fake-neuron exec`: the command line around [`fake_neuron::exec`]. Called by `cli`.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Args;
 use fake_neuron::MachineSpec;
-use fake_neuron::exec::{Exec, MetadataOptions, Network, exec};
+use fake_neuron::exec::{Exec, Hardware, MetadataOptions, Network, exec};
 use fake_neuron::fault::read_faults;
 use fake_neuron::load::Profile;
+use fake_neuron::record::Fixture;
 
 use super::CatalogFile;
 
@@ -19,8 +23,11 @@ const OWN_FAILURE: u8 = 125;
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// EC2 instance type or alias, such as trn2.48xlarge.
-    #[arg(long, value_name = "TYPE")]
-    instance_type: String,
+    #[arg(long, value_name = "TYPE", required_unless_present = "from")]
+    instance_type: Option<String>,
+    /// A host's tree that `fake-neuron record` has captured, in place of a type's.
+    #[arg(long, value_name = "FIXTURE", conflicts_with_all = ["instance_type", "lnc", "instance_id", "driver", "catalog"])]
+    from: Option<PathBuf>,
     /// Physical cores in one logical core, 2 only on Trn2 and Trn3 [default: no setting, so the type's own].
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     lnc: Option<u8>,
@@ -45,6 +52,9 @@ pub(crate) struct Arguments {
     /// Let the counters move as a workload's: idle, training, leak or spikes.
     #[arg(long, value_name = "PROFILE")]
     load: Option<Profile>,
+    /// Count which of the machine's files are opened, and write them here as JSON once the program has ended.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_ioctl")]
+    reads: Option<PathBuf>,
     /// Do not answer opens and ioctls of /dev/neuronN, for kernels that cannot.
     #[arg(long)]
     no_ioctl: bool,
@@ -77,13 +87,21 @@ fn execute(arguments: Arguments) -> anyhow::Result<u8> {
     let faults = arguments.faults.as_deref().map(read_faults).transpose()?;
     let network = if arguments.imds_keep_network { Network::Shared } else { Network::Own };
     let mut words = arguments.program.into_iter();
-    let options = Exec {
-        spec: MachineSpec {
-            instance_type: arguments.instance_type,
+    let hardware = match &arguments.from {
+        Some(fixture) => Hardware::Fixture(Fixture::read(fixture)?),
+        None => Hardware::Type(MachineSpec {
+            // Clap asks for it where there is no fixture.
+            instance_type: arguments.instance_type.unwrap_or_default(),
             lnc: arguments.lnc,
             instance_id: arguments.instance_id,
             driver: arguments.driver,
-        },
+        }),
+    };
+    let reads = arguments.reads.as_deref().map(|file| {
+        File::create(file).with_context(|| format!("{} cannot be written", file.display())).map(Arc::new)
+    });
+    let options = Exec {
+        hardware,
         root: arguments.root,
         // Clap insists on one.
         program: words.next().unwrap_or_default(),
@@ -92,6 +110,7 @@ fn execute(arguments: Arguments) -> anyhow::Result<u8> {
         ioctls: !arguments.no_ioctl,
         faults: faults.unwrap_or_default(),
         load: arguments.load,
+        reads: reads.transpose()?,
         metadata: arguments.imds.then_some(MetadataOptions { without_token: arguments.imds_v1, network }),
     };
     Ok(exec(&options, &catalog)?)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::MachineError;
 use crate::fault::FaultError;
 use crate::ioctl::SupervisorError;
+use crate::record::RecordError;
 
 /// Why `fake-neuron exec` could not do its own part; the program was not started, or has been ended.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,9 @@ pub enum ExecError {
     /// The machine cannot be made.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// The fixture makes no machine.
+    #[error(transparent)]
+    Fixture(#[from] RecordError),
     /// A fault that the machine cannot have, or that could not be carried out.
     #[error(transparent)]
     Fault(#[from] FaultError),

@@ -14,10 +14,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use rustix::process::umask;
 
 use super::union::{HostFolder, fill, is_device, stand};
-use super::{ExecError, proc_files};
+use super::{ExecError, Hardware, proc_files};
 use crate::fault::KERNEL_LOG;
 use crate::machine::disk;
-use crate::{Builder, Machine, MachineError, MachineSpec};
+use crate::{Builder, Machine, MachineError};
 
 /// Where the machine's root stands for the program unless another folder is given: in `/opt`, which is made anew in any case.
 pub const DEFAULT_ROOT: &str = "/opt/fake-neuron";
@@ -71,20 +71,23 @@ pub(super) fn check_root(root: Option<&Path>) -> Result<PathBuf, ExecError> {
 /// Makes the machine on a tmpfs at `root` (as [`check_root`] gave it) and shows it at the real paths.
 ///
 /// # Errors
-/// Those of [`Machine::up`], a folder of the host's that is missing, the kernel's refusal.
-pub(super) fn show(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, ExecError> {
+/// Those of [`Machine::up`] and of [`crate::record::Fixture::up`], a folder of the host's that is missing, the kernel's refusal.
+pub(super) fn show(hardware: &Hardware, root: &Path, catalog: &Catalog) -> Result<Machine, ExecError> {
     // Everybody may read the machine, as everybody may read a real one, whatever this user's mask is.
     let mask = umask(Mode::WGRP | Mode::WOTH);
-    let shown = show_readable(spec, root, catalog);
+    let shown = show_readable(hardware, root, catalog);
     umask(mask);
     shown
 }
 
-fn show_readable(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, ExecError> {
+fn show_readable(hardware: &Hardware, root: &Path, catalog: &Catalog) -> Result<Machine, ExecError> {
     let program = std::env::current_exe().map_err(ExecError::refused("find this program's file"))?;
     make_opt(root)?;
     mount_tmpfs(root)?;
-    let machine = Builder::of(spec.clone()).catalog(catalog).counters(true).up(root)?;
+    let machine = match hardware {
+        Hardware::Type(spec) => Builder::of(spec.clone()).catalog(catalog).counters(true).up(root)?,
+        Hardware::Fixture(fixture) => fixture.up(root)?,
+    };
     let root = machine.root();
     for name in PROC_FILES {
         prepare_proc_file(root, name)?;

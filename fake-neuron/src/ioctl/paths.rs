@@ -94,6 +94,27 @@ impl Node {
     }
 }
 
+/// What of the host's tree is the machine's, by the paths to which links lead.
+const MACHINE_FILES: [&str; 8] = [
+    "/dev/neuron",
+    "/sys/devices/virtual/neuron_device/",
+    "/sys/class/neuron_device/",
+    "/sys/module/neuron/",
+    "/sys/devices/virtual/dmi/id/",
+    "/proc/devices",
+    "/proc/modules",
+    "/opt/aws/neuron/",
+];
+
+/// The file of the machine that a thread's path means, links followed; none where it is another one or is not there.
+pub(crate) fn machine_file(thread: u32, folder: i32, path: &CStr) -> Option<String> {
+    let path = absolute(thread, folder, Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))?;
+    let root = PathBuf::from(format!("/proc/{thread}/root"));
+    let file = fs::canonicalize(root.join(path.strip_prefix("/").ok()?)).ok()?;
+    let file = file.into_os_string().into_string().ok()?;
+    MACHINE_FILES.iter().any(|start| file.starts_with(start)).then_some(file)
+}
+
 /// The number of `neuronNUMBER`, 0 to 63, written without leading zeros.
 fn number(name: &[u8]) -> Option<u8> {
     let digits = std::str::from_utf8(name).ok()?.strip_prefix("neuron")?;

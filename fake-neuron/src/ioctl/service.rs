@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fake_neuron_seccomp::{Call, Event, Listener, Notification, StatForm, read_path};
@@ -19,9 +20,10 @@ use super::host::{Host, State};
 use super::layout::u64_at;
 use super::memory::{Memory, ProcessMemory};
 use super::opens::{FILE_NAME, Opened, id_of};
-use super::paths::{Node, Visible};
+use super::paths::{Node, Visible, machine_file};
 use super::stat;
 use super::supervisor::Served;
+use crate::Reads;
 
 /// How often what processes have closed is looked at, while any has a device open.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -35,6 +37,8 @@ pub(crate) struct Service<'a> {
     pub(crate) visible: &'a Visible,
     /// Where connections to the metadata service go.
     pub(crate) metadata_service: Option<SocketAddrV4>,
+    /// Where opens are counted.
+    pub(crate) reads: Option<&'a Mutex<Reads>>,
     /// Who has asked for devices.
     pub(crate) callers: BTreeSet<Process>,
 }
@@ -123,6 +127,7 @@ impl Service<'_> {
         path: u64,
         flags: Result<i32, Errno>,
     ) -> io::Result<Option<Waiting>> {
+        self.count(&call, folder, path);
         let node = self.node(&call, folder, path);
         let device = node.as_ref().and_then(|node| self.visible.device(node.number));
         let (Some(node), Some(device), Ok(flags)) = (node, device, flags) else {
@@ -269,6 +274,15 @@ impl Service<'_> {
     /// The node that a path in the caller's memory means.
     fn node(&self, call: &Notification, folder: i32, path: u64) -> Option<Node> {
         Node::meant_by(call.thread, folder, &read_path(call.thread, path).ok()?)
+    }
+
+    /// Counts the open of a file of the machine, where opens are counted.
+    fn count(&self, call: &Notification, folder: i32, path: u64) {
+        let Some(reads) = self.reads else { return };
+        let Ok(path) = read_path(call.thread, path) else { return };
+        if let Some(path) = machine_file(call.thread, folder, &path) {
+            reads.lock().unwrap_or_else(PoisonError::into_inner).count(&path);
+        }
     }
 
     /// Answers the opens whose device is ready by now; those that still wait.

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fake_neuron_seccomp::Listener;
 
 use super::host::Host;
 use super::paths::Visible;
 use super::service::Service;
-use crate::Machine;
+use crate::{Machine, Reads};
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -38,19 +38,31 @@ pub enum Served {
 pub struct Supervisor {
     host: Arc<Host>,
     metadata_service: Option<SocketAddrV4>,
+    reads: Option<Arc<Mutex<Reads>>>,
 }
 
 impl Supervisor {
     /// The supervisor of this machine. It reads the machine's faults, and keeps the list of processes that use it
     /// ([`crate::state`]) and the kernel log (`dev/kmsg` below the root).
     pub fn new(machine: &Machine) -> Supervisor {
-        Supervisor { host: Arc::new(Host::new(machine)), metadata_service: None }
+        Supervisor { host: Arc::new(Host::new(machine)), metadata_service: None, reads: None }
     }
 
     /// The same with connections to the metadata service's link-local address, port 80, led to `address`, where a filter watches them
     /// ([`super::Watch::metadata_service`]).
     pub fn with_metadata_service(self, address: SocketAddrV4) -> Supervisor {
         Supervisor { metadata_service: Some(address), ..self }
+    }
+
+    /// The same, counting which files of the machine are opened.
+    pub fn with_reads(self) -> Supervisor {
+        Supervisor { reads: Some(Arc::default()), ..self }
+    }
+
+    /// What was opened so far; none where nobody counts.
+    pub fn reads(&self) -> Option<Reads> {
+        let reads = self.reads.as_ref()?;
+        Some(reads.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Answers the calls of everybody under the listener's filter, until none of them lives or `stop` becomes readable (or is closed
@@ -65,9 +77,15 @@ impl Supervisor {
         stop: BorrowedFd<'_>,
     ) -> Result<Served, SupervisorError> {
         let listener = Listener::from(listener);
-        let metadata_service = self.metadata_service;
-        let mut service =
-            Service { host: &self.host, listener, visible, metadata_service, callers: BTreeSet::new() };
+        let (metadata_service, reads) = (self.metadata_service, self.reads.as_deref());
+        let mut service = Service {
+            host: &self.host,
+            listener,
+            visible,
+            metadata_service,
+            reads,
+            callers: BTreeSet::new(),
+        };
         let served = service.run(stop);
         // Whoever was served is gone, or is known to nobody any more.
         self.host.lock().refresh();
