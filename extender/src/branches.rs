@@ -74,6 +74,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: pod gone unseen",
     "extender: pod not read in time",
     "extender: pod not readable before its bind",
+    "extender: pod of a reservation looked for",
     "extender: pod read before its bind",
     "extender: pod refused at its bind",
     "extender: pod replaced before its bind",

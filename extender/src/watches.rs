@@ -10,13 +10,17 @@ use kube::runtime::watcher::Event;
 use kube::{Client, Resource as _};
 use neuron_core::names::PLUGIN_LEASE;
 use runtime::{Collection, Disconnected, Json, Protobuf, System, reached};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use crate::index::{Change, Cluster, ObservedLease, ObservedNode, ObservedPod};
+use crate::index::{Change, Cluster, Index, ObservedLease, ObservedNode, ObservedPod};
 use crate::protobuf::messages::{Node, Pod};
 
 /// Pods that may hold hardware. A pod that ends leaves the selection, which the watch reports as a deletion.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// How long a watch has to show a pod that was reserved for and that the list before does not show. It is mostly there at once; one
+/// that is not may be gone, which no watch tells.
+const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Cluster>) {
@@ -28,10 +32,19 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
     loop {
         let (gap, list) = (cluster.pod_gap.clone(), cluster.relist.begins());
         let mut events = runtime::watch_with_gap(&system, client.clone(), pods.clone(), Protobuf, gap);
+        let mut look_again = None;
         loop {
             let event = tokio::select! {
                 biased;
                 () = cluster.relist.is_asked_after(list) => break,
+                () = until(look_again) => {
+                    if cluster.read(Index::has_unlisted_reservations) {
+                        reached("extender: pod of a reservation looked for");
+                        break;
+                    }
+                    look_again = None;
+                    continue;
+                }
                 event = events.next() => event,
             };
             let Some(event) = event else { return };
@@ -45,12 +58,22 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
             cluster.write(|index| index.change_pods(change));
             if is_list {
                 cluster.relist.is_in_index(list);
+                let is_open = cluster.read(Index::has_unlisted_reservations);
+                look_again = is_open.then(|| Instant::now() + SHOWN_WITHIN);
             }
         }
         reached("extender: pods listed anew");
         // What happens until the new list is there is told by it.
         cluster.pod_gap.open();
         changes.begin_anew();
+    }
+}
+
+/// Waits until then; for ever without a time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

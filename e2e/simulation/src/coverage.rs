@@ -135,6 +135,10 @@ const RARE: &[(&str, &str)] = &[
         "extender: node of a bind unknown",
         "the node is deleted between a filter and its bind, milliseconds apart",
     ),
+    (
+        "extender: pod of a reservation looked for",
+        "a pod is bound and deleted between the beginning of a list and its reading",
+    ),
     ("extender: refusals forgotten", "an extender that is not killed for long refuses very many pods"),
     (
         "extender: reservation of unhealthy devices replaced",

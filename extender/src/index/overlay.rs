@@ -24,6 +24,8 @@ pub(crate) struct Reservation {
     pub(crate) is_unclear: bool,
     /// How many lists of all pods had begun when it was made.
     lists_begun: u64,
+    /// Whether the list that had begun then does not show its pod.
+    is_unlisted: bool,
 }
 
 /// The logical cores that are reserved on one node.
@@ -72,7 +74,15 @@ impl Overlay {
         self.last_id.0 += 1;
         let id = self.last_id;
         let lists_begun = self.lists_begun;
-        let reservation = Reservation { cores, annotations, id, binds: 1, is_unclear: false, lists_begun };
+        let reservation = Reservation {
+            cores,
+            annotations,
+            id,
+            binds: 1,
+            is_unclear: false,
+            lists_begun,
+            is_unlisted: false,
+        };
         self.by_pod.entry(uid.to_owned()).or_default().insert(node.to_owned(), reservation);
         id
     }
@@ -131,6 +141,12 @@ impl Overlay {
         self.lists_begun += 1;
     }
 
+    /// Whether a list of all pods lacks the pod of a reservation that was made since it began, and nothing was seen of it after either: a
+    /// list is read later than it begins, and the pod may have come and gone by then.
+    pub(super) fn has_unlisted(&self) -> bool {
+        self.by_pod.values().flat_map(BTreeMap::values).any(|reservation| reservation.is_unlisted)
+    }
+
     /// Removes the reservations, made before the last list began, of pods that are not in it. Returns the nodes they were
     /// on.
     pub(super) fn remove_unlisted(&mut self, is_listed: impl Fn(&str) -> bool) -> Vec<String> {
@@ -140,6 +156,7 @@ impl Overlay {
             if !is_listed(uid) {
                 by_node.retain(|node, reservation| {
                     let newer = reservation.lists_begun == lists_begun;
+                    reservation.is_unlisted = newer;
                     if !newer {
                         nodes.push(node.clone());
                     }

@@ -67,6 +67,11 @@ impl Index {
         }
     }
 
+    /// Whether another list of all pods is needed to tell whether the pod of a reservation is there.
+    pub(crate) fn has_unlisted_reservations(&self) -> bool {
+        self.overlay.has_unlisted()
+    }
+
     /// Forgets every reservation: another extender has placed pods meanwhile, and knew none of them.
     pub(crate) fn forget_reservations(&mut self) {
         for node in self.overlay.clear() {
