@@ -236,6 +236,17 @@ impl Ledger {
             || self.answers.iter().any(|answer| is_old(&answer.at))
     }
 
+    /// When a live list of the pods would tell more though nothing changes until then; none where it never would. What such a list
+    /// leaves open is asked again a while later.
+    pub fn needs_live_pods_at(&self, now: Instant) -> Option<Instant> {
+        let answers = self.answers.iter().map(|answer| answer.at);
+        let unseen =
+            self.unseen.iter().filter(|(uid, _)| !self.ended.contains(*uid)).map(|(_, since)| *since);
+        let is_old = |since: Instant| since + UNSEEN_LIVES + Duration::from_millis(1);
+        let next = answers.chain(unseen).map(is_old).min()?;
+        Some(if next > now { next } else { now + UNSEEN_LIVES })
+    }
+
     /// When the checkpoint named something last that an entry still says; none if all of it was there from the first.
     pub fn last_given(&self) -> Option<Instant> {
         self.given.values().max().copied()

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::NODE_REPORT;
 use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, REPORT_VERSION};
+use tokio::time::Instant;
 
 use crate::hardware::health::DeviceHealth;
 use crate::hardware::machine::Machine;
@@ -100,6 +101,12 @@ fn is_withheld(machine: &Machine, id: u8, offered: Option<CoreSet>) -> bool {
     let (Some(offered), Some(since)) = (offered, machine.recovered.get(&id)) else { return false };
     let cores = machine.topology.cores_of(DeviceSet::single(id));
     !cores.is_subset(offered) && since.elapsed() < OFFERED
+}
+
+/// When the report waits no longer for kubelet to offer a device; nothing where it waits for none. Nobody else tells of that moment.
+pub(super) fn waits_until(machine: &Machine, offered: Option<CoreSet>) -> Option<Instant> {
+    let withheld = machine.recovered.iter().filter(|(id, _)| is_withheld(machine, **id, offered));
+    withheld.map(|(_, since)| *since + OFFERED).min()
 }
 
 /// The pods that have devices.

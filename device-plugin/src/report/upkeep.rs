@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use neuron_core::ids::DeviceSet;
+use neuron_core::ids::{CoreSet, DeviceSet};
 use runtime::reached;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -17,7 +17,7 @@ use crate::hardware::machine::Machine;
 use crate::kubelet::folder::PluginFolder;
 use crate::report::absence::Absence;
 use crate::report::failure::{Failure, Failures};
-use crate::report::node_report::{Reporter, node_report};
+use crate::report::node_report::{Reporter, node_report, waits_until};
 use crate::report::records::correct;
 use crate::status::Status;
 
@@ -139,8 +139,23 @@ impl Upkeep {
                 reached("plugin: upkeep tried again");
             }
             wait = if done { Duration::ZERO } else { (wait * 2).clamp(RETRY.0, RETRY.1) };
-            retry_at = if done { self.engine.withdraw_again_at() } else { Some(Instant::now() + wait) };
+            retry_at = if done { self.next_look() } else { Some(Instant::now() + wait) };
         }
+    }
+
+    /// When to look again though nothing changes.
+    fn next_look(&self) -> Option<Instant> {
+        let machine = self.engine.machine();
+        let offered = self.offered();
+        let report_waits = machine.and_then(|machine| waits_until(&machine, offered));
+        let live_pods = self.engine.state().ledger.needs_live_pods_at(Instant::now());
+        self.engine.withdraw_again_at().into_iter().chain(report_waits).chain(live_pods).min()
+    }
+
+    /// The cores that kubelet offers, where that is known. What is withdrawn is held, and not offered for that reason alone.
+    fn offered(&self) -> Option<CoreSet> {
+        let offered = self.engine.state().offered;
+        offered.map(|offered| offered.union(self.engine.withdrawn()))
     }
 
     /// Learns what pods hold from before this plugin started, as far as kubelet and the API server tell it in time.
@@ -211,9 +226,8 @@ impl Upkeep {
     /// Writes the node report if it has changed, or if the occasion asks for it.
     async fn report(&self, machine: &Machine, occasion: Occasion) -> Result<(), Failure> {
         let report = {
+            let offered = self.offered();
             let (state, slots) = self.engine.current(machine);
-            // What is withdrawn is held, and not offered for that reason alone.
-            let offered = state.offered.map(|offered| offered.union(self.engine.withdrawn()));
             let mut report = node_report(machine, &state.ledger, &slots, offered, &self.rules);
             let same = state.report.as_ref().filter(|last| last.says_the_same(&report));
             // The last one that this node had may be gone from it: the first is written in any case.

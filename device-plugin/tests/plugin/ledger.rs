@@ -368,3 +368,18 @@ fn a_container_that_may_have_started_after_the_checkpoint_was_read_has_what_the_
     node.written(&[entry("p", "main", Core, "3")]);
     assert_eq!(node.asked(Core, "2"), "given");
 }
+
+#[test]
+fn an_answer_that_nobody_got_is_looked_at_though_nothing_changes() {
+    let mut node = Node::new(vec![slot("p", Core, 1, "2")]);
+    assert_eq!(node.ledger.needs_live_pods_at(node.now), None);
+    assert_eq!(node.asked(Core, "2"), "given");
+    let at = node.ledger.needs_live_pods_at(node.now).unwrap();
+    assert!(!node.ledger.needs_live_pods(node.now) && node.ledger.needs_live_pods(at));
+    // What that look leaves open is not looked at without a pause.
+    assert!(node.ledger.needs_live_pods_at(at).unwrap() >= at + Duration::from_secs(30));
+    node.after(61);
+    node.ends("p");
+    node.read_live();
+    assert_eq!(node.ledger.needs_live_pods_at(node.now), None);
+}
