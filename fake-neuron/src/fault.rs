@@ -7,6 +7,7 @@
 mod carry_out;
 mod changes;
 mod error;
+mod files;
 mod hung;
 mod kernel_log;
 mod kind;
@@ -16,6 +17,7 @@ mod standing;
 mod time;
 
 pub use crate::machine::tree::KERNEL_LOG;
+pub use changes::{Change, Put};
 pub use error::FaultError;
 pub(crate) use kernel_log::append_record;
 pub use kernel_log::kernel_message;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::changes::{Change, Put, changes};
+use super::changes::{Change, Put, changes, check_beside};
 use super::standing::Changed;
 use super::{Fault, FaultError, FaultSpec, Faults, Standing, State, hung, kernel_log};
 use crate::Machine;
@@ -214,30 +214,11 @@ fn add(faults: &mut Faults, spec: &FaultSpec, state: State, at: u64) -> u32 {
 
 /// Refuses a fault that would change what another one in force has changed.
 fn check_free(faults: &Faults, fault: &Fault, changes: &[Change]) -> Result<(), FaultError> {
-    for standing in faults.faults.iter().filter(|standing| standing.state == State::InForce) {
-        let taken = |what: String| FaultError::Taken {
-            fault: fault.clone(),
-            what,
-            id: standing.id,
-            earlier: standing.spec.fault.clone(),
-        };
-        if let (Fault::CoreHeld { core, .. }, Fault::CoreHeld { core: held, .. }) =
-            (fault, &standing.spec.fault)
-            && core == held
-        {
-            return Err(taken(format!("core {core}")));
-        }
-        for change in changes {
-            let meets = |changed: &&Changed| {
-                let (new, old) = (Path::new(&change.path), Path::new(&changed.path));
-                new.starts_with(old) || old.starts_with(new)
-            };
-            if let Some(changed) = standing.changed.iter().find(meets) {
-                return Err(taken(changed.path.clone()));
-            }
-        }
-    }
-    Ok(())
+    let mut in_force = faults.faults.iter().filter(|standing| standing.state == State::InForce);
+    in_force.try_for_each(|standing| {
+        let changed = standing.changed.iter().map(|changed| changed.path.as_str());
+        check_beside(fault, changes, (standing.id, &standing.spec.fault), changed)
+    })
 }
 
 fn exchange(path: &Path, other: &Path) -> Result<(), FaultError> {

@@ -43,6 +43,10 @@ impl Blueprint {
         MachineError::Lost { instance_type: self.description.instance_type.clone(), device }
     }
 
+    pub(crate) fn description(&self) -> &Description {
+        &self.description
+    }
+
     /// Every file, link and device node.
     pub fn files(&self) -> Vec<Entry> {
         tree::machine(&self.description)

@@ -91,6 +91,16 @@ impl FileSystem {
         }
     }
 
+    /// Gives what is at `from`, and all that is below it, the path `to`, with the folders that lead there.
+    ///
+    /// # Errors
+    /// Nothing is at `from`, the new path leads through a file, or a folder is in its place.
+    pub fn move_all(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(to, |tree, now| tree.move_all(from, to, now))?;
+        self.state().tell(from);
+        Ok(())
+    }
+
     /// Whether anything is at the path.
     pub fn exists(&self, path: &Path) -> bool {
         self.state().tree.get(path).is_some()

@@ -133,6 +133,18 @@ impl Tree {
         self.place(to, entry, now)
     }
 
+    /// Gives what is at `from`, and all that is below it, the path `to`. The folders that lead there are made.
+    pub(crate) fn move_all(&mut self, from: &Path, to: &Path, now: SystemTime) -> io::Result<()> {
+        let Some(Content::Folder(names)) = self.get(from).map(|entry| entry.content.clone()) else {
+            let entry = self.take(from).ok_or(ErrorKind::NotFound)?;
+            return self.place(to, entry, now);
+        };
+        self.make_folder(to, now)?;
+        names.iter().try_for_each(|name| self.move_all(&from.join(name), &to.join(name), now))?;
+        self.take(from);
+        Ok(())
+    }
+
     /// Removes a file; not a folder.
     pub(crate) fn remove(&mut self, path: &Path) -> io::Result<()> {
         match self.get(path).map(|entry| &entry.content) {
@@ -281,6 +293,18 @@ mod tests {
         assert_eq!(tree.names(Path::new("/f")).unwrap(), [""; 0]);
         assert_eq!(tree.remove(Path::new("/f")).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert_eq!(tree.entries.len(), 2, "the root and the folder");
+    }
+
+    #[test]
+    fn what_is_moved_is_there_with_all_below_it_and_here_no_more() {
+        let mut tree = Tree::default();
+        tree.put(Path::new("/a/f/x"), bytes("x"), NOW).unwrap();
+        tree.put(Path::new("/a/f/g/y"), Content::Link("../x".into()), NOW).unwrap();
+        tree.move_all(Path::new("/a/f"), Path::new("/b/c"), NOW).unwrap();
+        assert_eq!(*tree.bytes(Path::new("/b/c/g/y")).unwrap(), *b"x");
+        assert_eq!(tree.names(Path::new("/a")).unwrap(), [""; 0]);
+        let again = tree.move_all(Path::new("/a/f"), Path::new("/b/c"), NOW);
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]
