@@ -22,7 +22,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `faults`, `allocatable`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
 )]
 #[case::step_amid(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{amid: {bound: 1, apply: [], steps: []}}]",
@@ -55,6 +55,14 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 #[case::churn_of_none_at_once(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{churn: {seed: 1, at-once: 0, kill-every: 1, kill: [], pods: []}}]",
     "scenario bad: invalid value: integer `0`, expected a nonzero usize"
+)]
+#[case::unknown_fault(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{faults: {in-force: [{fault: device-lots, device: 1}]}}]",
+    "scenario bad: unknown variant `device-lots`, expected one of `device-lost`, `ecc`, `unhealthy`, `hung-read`, `reset`, `driver-unloaded`, `link-down`, `wrong-lnc`, `core-held`, `kernel-error`"
+)]
+#[case::fault_at_a_time(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{faults: {in-force: [{fault: reset, device: 1, for: 5s}]}}]",
+    "scenario bad: reset (device 1): leave `after`, `for` and `probability` out, for a scenario's steps say when a fault is in force"
 )]
 #[case::no_release(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nonly: {cluster: kind, since: new, because: x}",
@@ -115,6 +123,62 @@ async fn an_unknown_type_is_refused_before_anything_runs() {
         "bringing the embedded cluster up: machine of n1: instance type trn1.31xlarge is not known: did you mean \
          one of trn1.32xlarge, trn1n.32xlarge, trn1.2xlarge? `fake-neuron list --aliases` shows every name \
          and takes types of your own with --catalog"
+    );
+}
+
+#[rstest]
+#[case::unknown_node(
+    "{node: n2, in-force: []}",
+    "step 1 (faults): \"n2\" is not a node of this scenario; it has n1 to n1"
+)]
+#[case::unknown_device(
+    "{in-force: [{fault: reset, device: 6}]}",
+    "step 1 (faults): faults of n1: inf2.24xlarge has no device 6: its devices are 0 to 5"
+)]
+#[case::no_link(
+    "{in-force: [{fault: link-down, device: 0, other: 5}]}",
+    "step 1 (faults): faults of n1: the driver shows no link between devices 0 and 5 of inf2.24xlarge: device 0 is linked to 1"
+)]
+#[case::a_file_twice(
+    "{in-force: [{fault: hung-read, path: sys/class/neuron_device/neuron1/reset}, {fault: device-lost, device: 1}]}",
+    "step 1 (faults): faults of n1: device-lost (device 1) would change sys/devices/virtual/neuron_device/neuron1/reset, which fault 1, \
+     hung-read (sys/class/neuron_device/neuron1/reset), has changed: lift that one first with `fake-neuron fault clear 1`"
+)]
+#[tokio::test]
+async fn faults_that_a_node_cannot_have_are_refused(#[case] step: &str, #[case] expected: &str) {
+    let text = PLAIN.replace("steps: []", &format!("steps: [{{faults: {step}}}]"));
+    let scenario = parse("bad", &text).unwrap().remove(0);
+    let error = neuron_e2e_engine::embedded::run(&scenario, Default::default()).await.unwrap_err();
+    assert_eq!(format!("{error:#}"), expected);
+}
+
+#[rstest]
+#[case::within(
+    "{devices: 5, cores: 10, within: 1}",
+    "step 2 (allocatable): waited 1 s for n1 to offer 5 devices and 10 cores: n1 offers 6 devices and 12 cores"
+)]
+#[case::reason(
+    "{devices: 6, cores: 12, unhealthy: {\"3\": lost}, within: 1}",
+    "step 2 (allocatable): waited 1 s for n1 to offer 6 devices and 12 cores: n1 reports device 3 as Healthy with reason \"\", not as \
+     Unhealthy with \"lost\""
+)]
+#[tokio::test]
+async fn what_a_node_does_not_offer_in_time_is_told(#[case] step: &str, #[case] expected: &str) {
+    let steps = format!("steps: [{{faults: {{in-force: []}}}}, {{allocatable: {step}}}]");
+    let scenario = parse("bad", &PLAIN.replace("steps: []", &steps)).unwrap().remove(0);
+    let error = neuron_e2e_engine::embedded::run(&scenario, Default::default()).await.unwrap_err();
+    assert_eq!(format!("{error:#}"), expected);
+}
+
+#[tokio::test]
+async fn what_does_not_stay_is_told() {
+    let steps = "steps: [{faults: {in-force: [{fault: reset, device: 0}]}}, {allocatable: {devices: 6, cores: 12, stays: 20}}]";
+    let scenario = parse("bad", &PLAIN.replace("steps: []", steps)).unwrap().remove(0);
+    let error = neuron_e2e_engine::embedded::run(&scenario, Default::default()).await.unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.starts_with("step 2 (allocatable): n1 was to offer 6 devices and 12 cores for 20 s; after "),
+        "{error}"
     );
 }
 

@@ -6,6 +6,7 @@ pub mod wait;
 use std::future::Future;
 use std::time::Duration;
 
+use fake_neuron::fault::FaultSpec;
 use kube::Client;
 
 use crate::outcome::SchedulerTexts;
@@ -64,6 +65,9 @@ pub trait Cluster {
         device: u8,
         state: DeviceState,
     ) -> impl Future<Output = anyhow::Result<()>>;
+
+    /// Makes exactly these faults be in force on a node's fake hardware, all of which begin at once and last.
+    fn set_faults(&self, node: usize, faults: &[FaultSpec]) -> impl Future<Output = anyhow::Result<()>>;
 
     /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up; where it is the
     /// extender that leads, once another one does.

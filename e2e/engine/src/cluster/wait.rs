@@ -16,8 +16,21 @@ pub async fn until<C: Cluster>(
     what: &str,
     condition: impl AsyncFnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
+    until_within(cluster, cluster.timeout(), what, condition).await
+}
+
+/// As [`until`], with a time of the caller's own in place of the cluster's timeout.
+///
+/// # Errors
+/// As [`until`].
+pub async fn until_within<C: Cluster>(
+    cluster: &C,
+    timeout: Duration,
+    what: &str,
+    condition: impl AsyncFnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
     // The cluster itself waits between two looks.
-    let wait = Wait { timeout: cluster.timeout(), poll: Duration::ZERO };
+    let wait = Wait { timeout, poll: Duration::ZERO };
     // Looks never overlap. The lock lends the condition to one look after another, which a closure that owns it cannot.
     let condition = Mutex::new(condition);
     wait.until(what, async || {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use fake_neuron::fault::FaultSpec;
 use kube::Client;
 use tokio::time::sleep;
 
@@ -114,6 +115,10 @@ impl Cluster for Embedded {
 
     async fn set_device(&self, node: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
         self.node(node)?.set_device(device, state)
+    }
+
+    async fn set_faults(&self, node: usize, faults: &[FaultSpec]) -> anyhow::Result<()> {
+        self.node(node)?.set_faults(faults)
     }
 
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {

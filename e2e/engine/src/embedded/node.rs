@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use fake_cluster::kubelet::{FreeChoices, Kubelet, KubeletConfig};
+use fake_neuron::fault::FaultSpec;
 use fake_neuron::{Blueprint, Health, MachineSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -151,13 +152,21 @@ impl EmbeddedNode {
         changed.with_context(|| format!("device {device} of {}", self.name()))
     }
 
+    pub(super) fn set_faults(&self, faults: &[FaultSpec]) -> anyhow::Result<()> {
+        self.machine.set_faults(faults).with_context(|| format!("faults of {}", self.name()))
+    }
+
     /// Ends everything on the node and starts it again, in the order of a machine that boots. Its containers are gone.
     pub(super) async fn reboot(&self, hardware_anew: bool) -> anyhow::Result<()> {
         self.lose_power();
         self.host.files().remove_all(&self.kubelet_config.containers_file());
         if hardware_anew {
+            // What is broken stays broken, whatever files there are.
+            let faults = self.machine.faults();
+            self.set_faults(&[])?;
             self.machine.remove();
             self.make_machine()?;
+            self.set_faults(&faults)?;
         }
         self.begin().await
     }

@@ -3,6 +3,7 @@
 //! [`run`] goes through the steps (`steps`; those that fall into the middle of others in `interleaved`, and `churn`), waits until what
 //! there is to see holds still (`waits`), and collects the outcome ([`collect`]).
 
+mod allocatable;
 pub mod apply;
 mod churn;
 pub mod collect;

@@ -10,7 +10,7 @@ use kube::api::{Api, Patch as ApiPatch, PatchParams};
 use super::Run;
 use crate::cluster::Cluster;
 use crate::observe::{is_bound, phase};
-use crate::scenario::{DeviceStep, Part, Patch, Reboot, Step, Target, Unlisted};
+use crate::scenario::{DeviceStep, FaultsStep, Part, Patch, Reboot, Step, Target, Unlisted};
 
 impl<C: Cluster> Run<'_, C> {
     /// Carries a step out, and waits until its effect is visible.
@@ -74,6 +74,10 @@ impl<C: Cluster> Run<'_, C> {
                 self.cluster.set_device(self.scenario.place_of(node)?, *device, *becomes).await?;
                 self.device_reported(self.scenario.place_of(node)?, *device, *becomes).await?;
             }
+            Step::Faults(FaultsStep { node, in_force }) => {
+                self.cluster.set_faults(self.scenario.place_of(node)?, in_force).await?;
+            }
+            Step::Allocatable(step) => self.allocatable(step).await?,
             Step::Hold(hold) => self.hold(hold).await?,
             Step::ForceDelete(names) => {
                 for name in names {

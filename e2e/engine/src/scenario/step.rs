@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::churn::Churn;
+use super::faults::{AllocatableStep, FaultsStep};
 use super::hold::Hold;
 use super::part::{DeviceState, Part};
 
@@ -52,6 +53,10 @@ pub enum Step {
     Start(Target),
     /// Breaks or heals a device of a node.
     Device(DeviceStep),
+    /// Makes exactly these faults be in force on a node's hardware; those of an earlier step that are not among them are lifted.
+    Faults(FaultsStep),
+    /// Waits until a node offers so many devices and cores, and looks whether it stays so.
+    Allocatable(AllocatableStep),
     /// Applies pods, holds the scheduler's call before it reaches the extender, the extender's answer before it reaches the
     /// scheduler, or its Binding before the API server carries it out; carries the inner steps out, then lets it go on.
     Hold(Hold),
@@ -120,6 +125,8 @@ impl Step {
             Step::Stop(_) => "stop",
             Step::Start(_) => "start",
             Step::Device(_) => "device",
+            Step::Faults(_) => "faults",
+            Step::Allocatable(_) => "allocatable",
             Step::Hold(_) => "hold",
             Step::ForceDelete(_) => "force-delete",
             Step::During(_) => "during",
@@ -162,7 +169,8 @@ pub struct Target {
     pub node: String,
 }
 
-fn first_node() -> String {
+/// The node of a step that names none.
+pub(super) fn first_node() -> String {
     "n1".into()
 }
 

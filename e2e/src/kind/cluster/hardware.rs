@@ -1,6 +1,7 @@
 //! Gives a node other hardware between scenarios: its label, the fake machine behind it, and the plugin started anew.
 
 use anyhow::{Context as _, bail};
+use fake_neuron::fault::FaultSpec;
 use fake_neuron::node::{APPLIED, Applied};
 use futures::future::try_join_all;
 use jiff::Timestamp;
@@ -19,6 +20,7 @@ const LNC: &str = "neuron-e2e/lnc";
 const DRIVER: &str = "neuron-e2e/driver";
 const DEVICES: &str = "neuron-e2e/devices";
 const FILES: &str = "neuron-e2e/files";
+const FAULTS: &str = "neuron-e2e/faults";
 const GENERATION: &str = "neuron-e2e/generation";
 
 impl KindCluster {
@@ -48,6 +50,7 @@ impl KindCluster {
                             LNC: spec.lnc.map(|lnc| lnc.to_string()),
                             DRIVER: spec.driver,
                             DEVICES: null,
+                            FAULTS: null,
                             FILES: files,
                             GENERATION: generation,
                         },
@@ -89,7 +92,9 @@ impl KindCluster {
                     "spec": {"unschedulable": true},
                     "metadata": {
                         "labels": {names::INSTANCE_TYPE_LABEL: null, PLUGIN_LABEL: "off"},
-                        "annotations": {INSTANCE_TYPE: null, LNC: null, DRIVER: null, DEVICES: null, FILES: null},
+                        "annotations": {
+                            INSTANCE_TYPE: null, LNC: null, DRIVER: null, DEVICES: null, FILES: null, FAULTS: null,
+                        },
                     },
                 }),
             )
@@ -116,10 +121,24 @@ impl KindCluster {
             DeviceState::Healthy => "healthy",
         };
         devices.insert(device.to_string(), json!(word));
+        self.ask_hardware(node, DEVICES, Some(Value::Object(devices).to_string())).await
+    }
+
+    /// Makes exactly these faults be in force on the worker's machine, and waits until they are.
+    pub(crate) async fn set_faults(&self, place: usize, faults: &[FaultSpec]) -> anyhow::Result<()> {
+        let node = self.workers().get(place).with_context(|| format!("there is no worker {place}"))?;
+        let text = if faults.is_empty() { None } else { Some(serde_json::to_string(faults)?) };
+        self.ask_hardware(node, FAULTS, text).await
+    }
+
+    /// Changes one annotation of the node (`None`: takes it away) and waits until its machine is so.
+    async fn ask_hardware(&self, node: &str, annotation: &str, text: Option<String>) -> anyhow::Result<()> {
         let generation = generation();
-        let text = Value::Object(devices).to_string();
         self.driver
-            .patch_node(node, &json!({"metadata": {"annotations": {DEVICES: text, GENERATION: generation}}}))
+            .patch_node(
+                node,
+                &json!({"metadata": {"annotations": {annotation: text, GENERATION: generation}}}),
+            )
             .await?;
         self.hardware_stands(node, &generation).await
     }

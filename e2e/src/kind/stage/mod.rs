@@ -102,7 +102,7 @@ fn holds(step: &Step) -> bool {
 
 fn changes_nodes(step: &Step) -> bool {
     match step {
-        Step::Device(_) | Step::PatchNode(_) | Step::Reboot(_) => true,
+        Step::Device(_) | Step::Faults(_) | Step::PatchNode(_) | Step::Reboot(_) => true,
         Step::Hold(hold) => hold.steps.iter().any(changes_nodes),
         Step::During(during) => during.steps.iter().any(changes_nodes),
         _ => false,

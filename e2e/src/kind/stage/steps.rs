@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use anyhow::bail;
+use fake_neuron::fault::FaultSpec;
 use kind_driver::ControlPlanePart;
 use kube::Client;
 use neuron_core::names::Resource;
@@ -87,6 +88,10 @@ impl Cluster for Stage<'_> {
 
     async fn set_device(&self, node: usize, device: u8, state: DeviceState) -> anyhow::Result<()> {
         self.cluster.set_device(node, device, state).await
+    }
+
+    async fn set_faults(&self, node: usize, faults: &[FaultSpec]) -> anyhow::Result<()> {
+        self.cluster.set_faults(node, faults).await
     }
 
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {

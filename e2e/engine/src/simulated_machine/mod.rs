@@ -1,13 +1,19 @@
 //! A fake machine among the files of a simulated host: made, broken and mended as `fake-neuron` does it on a disk. Used by the
 //! embedded cluster, and by who simulates the suite at length.
 
+mod faults;
+
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
+use fake_neuron::fault::FaultError;
 use fake_neuron::{Blueprint, DRIVER_MAJOR, Entry, Health, Kind, MachineError};
 use runtime::system::DeviceNumber;
 use simulator::Host;
 use simulator::files::FileSystem;
+
+use self::faults::InForce;
 
 /// The folder of `/dev`, `/sys`, `/proc` and `/opt`: on a host of its own the root.
 pub const ROOT: &str = "/";
@@ -16,6 +22,7 @@ pub const ROOT: &str = "/";
 pub struct SimulatedMachine {
     host: Host,
     blueprint: Blueprint,
+    in_force: Mutex<InForce>,
 }
 
 /// Why a machine cannot be changed.
@@ -24,6 +31,9 @@ pub enum SimulatedMachineError {
     /// It has no such device, or cannot show such a health.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// It cannot have such a fault, or not beside another one.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
     /// A file of its own is where others have one.
     #[error("{path} cannot be written")]
     File {
@@ -40,7 +50,7 @@ pub enum SimulatedMachineError {
 impl SimulatedMachine {
     /// A machine that is to be on the host. Nothing of it is there yet.
     pub fn new(host: &Host, blueprint: Blueprint) -> Self {
-        Self { host: host.clone(), blueprint }
+        Self { host: host.clone(), blueprint, in_force: Mutex::default() }
     }
 
     /// Writes every file of it, in place of what is there.
