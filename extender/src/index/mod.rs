@@ -255,6 +255,7 @@ impl Index {
             if observed.unschedulable {
                 self.unexplained.pods.insert(uid.clone());
             }
+            self.overlay.is_shown(&uid);
             self.pending.insert(uid, observed);
             return;
         };

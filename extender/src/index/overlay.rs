@@ -24,7 +24,7 @@ pub(crate) struct Reservation {
     pub(crate) is_unclear: bool,
     /// How many lists of all pods had begun when it was made.
     lists_begun: u64,
-    /// Whether the list that had begun then does not show its pod.
+    /// Whether the list that had begun then did not show its pod, and nothing has since.
     is_unlisted: bool,
 }
 
@@ -139,6 +139,12 @@ impl Overlay {
     /// A list of all pods begins: a pod that is reserved for from here on may be missing in it.
     pub(super) fn list_begins(&mut self) {
         self.lists_begun += 1;
+    }
+
+    /// The pod is there, and not bound.
+    pub(super) fn is_shown(&mut self, uid: &str) {
+        let reservations = self.by_pod.get_mut(uid).into_iter().flat_map(BTreeMap::values_mut);
+        reservations.for_each(|reservation| reservation.is_unlisted = false);
     }
 
     /// Whether a list of all pods lacks the pod of a reservation that was made since it began, and nothing was seen of it after either: a

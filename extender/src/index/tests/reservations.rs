@@ -85,5 +85,13 @@ fn a_list_ends_reservations_of_pods_it_does_not_have_unless_they_are_newer() {
     index.change_pods(Change::ListBegins);
     index.change_pods(Change::Listed(Vec::new()));
     assert!(!index.has_unlisted_reservations());
+    // Of one that the watch shows waiting no list tells more.
+    index.change_pods(Change::ListBegins);
+    reserve(&mut index, "waits", "n1", 0, 2);
+    index.change_pods(Change::Listed(Vec::new()));
+    assert!(index.has_unlisted_reservations());
+    index.change_pods(Change::Applied(pod("waits", 1)));
+    assert!(!index.has_unlisted_reservations() && is_reserved(&index, "waits", "n1"));
+    index.change_pods(Change::Gone("waits".to_owned()));
     assert!(fits(&index, "n1", ALL));
 }
