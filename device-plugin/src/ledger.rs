@@ -230,21 +230,23 @@ impl Ledger {
 
     /// Whether a live list of the pods would tell more: of UIDs that were never seen, and of old answers.
     pub fn needs_live_pods(&self, now: Instant) -> bool {
-        let is_old = |since: &Instant| now > *since + UNSEEN_LIVES;
-        let mut unseen = self.unseen.iter().filter(|(uid, _)| !self.ended.contains(*uid));
-        unseen.any(|(uid, since)| is_old(since) || !is_static(uid))
-            || self.answers.iter().any(|answer| is_old(&answer.at))
+        self.unseen().any(|(uid, since)| is_old(since, now) || !is_static(uid))
+            || self.answers.iter().any(|answer| is_old(answer.at, now))
     }
 
     /// When a live list of the pods would tell more though nothing changes until then; none where it never would. What such a list
     /// leaves open is asked again a while later.
     pub fn needs_live_pods_at(&self, now: Instant) -> Option<Instant> {
         let answers = self.answers.iter().map(|answer| answer.at);
-        let unseen =
-            self.unseen.iter().filter(|(uid, _)| !self.ended.contains(*uid)).map(|(_, since)| *since);
-        let is_old = |since: Instant| since + UNSEEN_LIVES + Duration::from_millis(1);
-        let next = answers.chain(unseen).map(is_old).min()?;
+        // Only a list that begins after the time is over tells.
+        let after = |since: Instant| since + UNSEEN_LIVES + Duration::from_millis(1);
+        let next = answers.chain(self.unseen().map(|(_, since)| since)).map(after).min()?;
         Some(if next > now { next } else { now + UNSEEN_LIVES })
+    }
+
+    /// The UIDs of entries that no list has shown and that count as living, and since when they stand in the checkpoint.
+    fn unseen(&self) -> impl Iterator<Item = (&String, Instant)> {
+        self.unseen.iter().filter(|(uid, _)| !self.ended.contains(*uid)).map(|(uid, since)| (uid, *since))
     }
 
     /// When the checkpoint named something last that an entry still says; none if all of it was there from the first.
@@ -282,6 +284,11 @@ impl Ledger {
         let first = self.said.get(&(slot.pod.clone(), slot.container.clone(), slot.resource));
         first.copied().filter(|first| first.len() == now.len()).or(Some(now))
     }
+}
+
+/// Whether what was so since then has been so for longer than what no list shows counts as living.
+fn is_old(since: Instant, now: Instant) -> bool {
+    now > since + UNSEEN_LIVES
 }
 
 /// Whether kubelet made the UID from a static pod's manifest: a hash, and not of the form that the API server's have.
