@@ -141,8 +141,9 @@ impl Drivers {
         &'a self,
         version: &str,
         generation: Generation,
+        platform: Platform,
     ) -> impl Iterator<Item = &'a DriverFile> + use<'a> {
-        files(&self.class_files, self.line_of(version), generation)
+        self.shown(&self.class_files, version, generation, platform)
     }
 
     /// The rest of the tree, which neither discovery nor health reads.
@@ -150,9 +151,10 @@ impl Drivers {
         &self.counters
     }
 
-    /// What the driver takes a machine of this type (such as `trn2u.48xlarge`) for; it goes by the name that DMI shows.
+    /// What the driver takes a machine of this type (such as `trn2u.48xlarge`) for. It goes by the name that DMI shows; that SageMaker's
+    /// `ml.` types are taken for what they are without it is chosen here, not known.
     pub fn platform(&self, instance_type: &str) -> Platform {
-        self.platform_types.of(instance_type)
+        self.platform_types.of(instance_type.strip_prefix("ml.").unwrap_or(instance_type))
     }
 
     /// Whether a known line tells of a device's health under this name: a file's, such as `mem_ecc_uncorrected`, or a component's, such

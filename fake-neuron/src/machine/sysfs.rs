@@ -66,8 +66,7 @@ fn shown(
     files: &'static [DriverFile],
 ) -> impl Iterator<Item = &'static DriverFile> {
     let drivers = Drivers::embedded();
-    let name = &description.instance_type;
-    let platform = drivers.platform(name.strip_prefix("ml.").unwrap_or(name));
+    let platform = drivers.platform(&description.instance_type);
     drivers.shown(files, driver_version(description), description.generation, platform)
 }
 
@@ -79,7 +78,9 @@ fn at(folder: &str, file: &DriverFile) -> Entry {
 
 /// The attributes of the class of devices.
 pub(crate) fn class(description: &Description) -> impl Iterator<Item = Entry> {
-    let files = Drivers::embedded().class_files(driver_version(description), description.generation);
+    let drivers = Drivers::embedded();
+    let platform = drivers.platform(&description.instance_type);
+    let files = drivers.class_files(driver_version(description), description.generation, platform);
     files.map(|file| Entry {
         path: format!("{CLASS}/{}", file.path),
         kind: Kind::File { content: file.at_rest.clone().unwrap_or_default(), mode: file.mode },
