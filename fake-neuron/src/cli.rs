@@ -122,7 +122,10 @@ pub(crate) fn run() -> ExitCode {
         Err(usage) => {
             // Help that nobody reads any more, as in `fake-neuron --help | head -1`, is no failure.
             let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+            let is_exec = std::env::args_os().nth(1).is_some_and(|command| command == "exec");
+            // Of `exec` 2 would be the program's.
+            let misuse = if is_exec { exec::OWN_FAILURE } else { 2 };
+            return ExitCode::from(if usage.use_stderr() { misuse } else { 0 });
         }
     };
     let command = match cli.command {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use neuron_core::catalog::{Catalog, Generation, InstanceType};
 
+pub(crate) use files::ROOT_LINK;
 pub use files::find_root;
 
 use crate::fault::{Fault, FaultError, Faults};

@@ -26,7 +26,7 @@ mod service;
 mod stat;
 mod supervisor;
 
-use fake_neuron_seccomp::{Filter, Watched};
+use fake_neuron_seccomp::{Filter, Stats, Watched};
 
 pub(crate) use caller::start_of;
 pub use command::Command;
@@ -38,7 +38,7 @@ pub use supervisor::{Served, Supervisor, SupervisorError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Whether `/dev/neuronN` shall look like a character device although it is none: where nodes cannot be made. Each `stat` of each
-    /// program then costs a round trip.
+    /// program then costs a round trip; else only those of open files do, since what an open gives is never a node.
     pub node_types: bool,
     /// Whether connections to the instance metadata service shall be answered ([`Supervisor::with_metadata_service`]).
     pub metadata_service: bool,
@@ -48,7 +48,7 @@ pub struct Watch {
 pub fn filter(watch: Watch) -> Filter {
     Filter::new(Watched {
         ioctl_type: command::TYPE,
-        stat: watch.node_types,
+        stat: if watch.node_types { Stats::All } else { Stats::OfDescriptors },
         connect: watch.metadata_service,
     })
 }

@@ -60,7 +60,11 @@ pub fn processes(root: &Path) -> Result<Vec<NeuronProcess>, StateError> {
     }
 }
 
-/// Replaces the list under `root` in one step.
+const REFERENCES: &str = "sys/module/neuron/refcnt";
+const MODULES: &str = "proc/modules";
+
+/// Replaces the list under `root` in one step, and with it what the kernel says of how often the driver is in use: in the module's
+/// `refcnt` and its line of `/proc/modules`, where the machine has these. One use is a device that a process has open.
 ///
 /// # Errors
 /// The file system refuses.
@@ -69,5 +73,40 @@ pub fn write_processes(root: &Path, processes: &[NeuronProcess]) -> Result<(), S
     let text = serde_json::to_string(processes).map_err(|reason| StateError::Malformed { path, reason })?;
     let folder = root.join(STATE_FOLDER);
     fs::create_dir_all(&folder).map_err(MachineError::io("make", &folder))?;
-    Ok(disk::replace(root, PROCESSES, &format!("{text}\n"), 0o644)?)
+    disk::replace(root, PROCESSES, &format!("{text}\n"), 0o644)?;
+    Ok(write_uses(root, processes.iter().map(|process| process.devices.len()).sum())?)
+}
+
+fn write_uses(root: &Path, uses: usize) -> Result<(), MachineError> {
+    if disk::is_there(&root.join(REFERENCES)) {
+        disk::replace(root, REFERENCES, &format!("{uses}\n"), 0o444)?;
+    }
+    match fs::read_to_string(root.join(MODULES)) {
+        Ok(modules) => disk::replace(root, MODULES, &with_uses(&modules, uses), 0o444),
+        // The kernel has none, or the driver is unloaded.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The lines of `/proc/modules`, the driver's with this many uses in its third column.
+fn with_uses(modules: &str, uses: usize) -> String {
+    let line = |line: &str| match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+        ["neuron", size, _, rest] => format!("neuron {size} {uses} {rest}\n"),
+        _ => format!("{line}\n"),
+    };
+    modules.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_drivers_line_says_how_often_it_is_used() {
+        let modules = "neuron 585728 0 - Live 0x0000000000000000 (OE)\next4 1 2 - Live 0x0\n";
+        assert_eq!(
+            with_uses(modules, 3),
+            "neuron 585728 3 - Live 0x0000000000000000 (OE)\next4 1 2 - Live 0x0\n"
+        );
+    }
 }

@@ -104,6 +104,51 @@ fn the_tools_are_found_unless_told_otherwise() {
 }
 
 #[test]
+fn the_tools_need_nothing_of_the_environment() {
+    if !is_possible() {
+        return;
+    }
+    let script = "exec 3<>/dev/neuron0; echo $$; env -i /opt/aws/neuron/bin/neuron-ls -a -j";
+    let said = printed(&exec("trn1.2xlarge", &["--", "sh", "-c", script]).output().unwrap());
+    shell_is_listed(&said);
+}
+
+/// That the shell, whose number comes first, is the first process of the first device in the list after it.
+fn shell_is_listed(said: &str) {
+    let (process, listed) = said.split_once('\n').unwrap();
+    let listed: serde_json::Value = serde_json::from_str(listed).unwrap();
+    assert_eq!(listed[0]["neuron_processes"][0]["pid"].to_string(), process, "{listed}");
+}
+
+#[test]
+fn the_module_counts_who_uses_it() {
+    if !is_possible() {
+        return;
+    }
+    let script = format!(
+        "{WAIT_FOR}module=/sys/module/neuron/refcnt; cat $module; exec 3<>/dev/neuron0; cat $module; exec 3>&-; \
+         wait_for grep -q 0 $module; cat $module"
+    );
+    let said = printed(&exec("trn1.2xlarge", &["--", "sh", "-c", &script]).output().unwrap());
+    assert_eq!(said, "0\n1\n0\n");
+}
+
+#[test]
+fn a_link_to_a_device_is_the_device() {
+    if !is_possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // A relative one to an absolute one.
+    let script = format!(
+        "cd {}; ln -s /dev/neuron0 first; ln -s first second; exec 3<>second; echo $$; neuron-ls -a -j",
+        folder.path().display()
+    );
+    let said = printed(&exec("trn1.2xlarge", &["--", "sh", "-c", &script]).output().unwrap());
+    shell_is_listed(&said);
+}
+
+#[test]
 fn the_setting_of_logical_cores_stands_where_tools_read_it() {
     if !is_possible() {
         return;

@@ -94,7 +94,7 @@ fn what_cannot_be_written_or_replayed_is_refused_before_anything_runs() {
         )
     );
     let (code, said) = refused(&["--instance-type", "inf2.xlarge", "--no-ioctl", "--reads", missing]);
-    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(code, Some(125), "{said}");
     assert!(said.contains("'--no-ioctl' cannot be used with '--reads <FILE>'"), "{said}");
     let (code, said) = refused(&["--from", missing]);
     assert_eq!(code, Some(125), "{said}");

@@ -73,6 +73,13 @@ fn every_type_answers_its_facts(#[case] linked: Linked) {
 }
 
 #[test]
+fn a_sagemaker_machine_answers_as_the_type_that_it_is() {
+    let Some(program) = program(Linked::Dynamically) else { return };
+    let told = Bench::new(&spec("ml.trn2u.48xlarge")).run(&program, &["facts", "16"]);
+    assert_eq!(told, facts(Catalog::embedded().find("trn2u.48xlarge").unwrap()));
+}
+
+#[test]
 fn what_the_driver_refuses_is_refused_with_its_own_error() {
     let Some(program) = program(Linked::Dynamically) else { return };
     let told = Bench::new(&spec("trn2.48xlarge")).run(&program, &["refusals"]);
@@ -196,6 +203,15 @@ size 0, links 1, owner 0
 }
 
 #[test]
+fn an_opened_device_is_one_also_where_only_open_files_are_watched() {
+    let Some(program) = program(Linked::Dynamically) else { return };
+    let told = Bench::new(&spec("trn1.32xlarge")).run(&program, &["types"]);
+    for line in ["fstat: character device 666 120:1", "statx of a descriptor: character device 666 120:1"] {
+        assert!(told.lines().any(|told| told == line), "{told}");
+    }
+}
+
+#[test]
 fn the_seventeenth_process_finds_the_device_busy() {
     let Some(program) = program(Linked::Dynamically) else { return };
     let bench = Bench::new(&spec("inf2.xlarge"));
@@ -265,7 +281,7 @@ fn what_the_runtime_prints_stands_in_the_kernel_log() {
     let told = bench.run(&program, &["print-and-reset"]);
     assert_eq!(told, "printed\nrequest is the process\nreset 0\n");
     let log = read(bench.machine.root(), "dev/kmsg");
-    assert!(log.starts_with("3,0,") && log.ends_with(",-;2026 NEURON_HW_ERR=DMA_ERROR\n"), "{log}");
+    assert!(log.starts_with("3,1,") && log.ends_with(",-;2026 NEURON_HW_ERR=DMA_ERROR\n"), "{log}");
 }
 
 #[test]

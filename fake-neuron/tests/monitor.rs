@@ -182,10 +182,12 @@ fn later_records_have_every_group_of_the_system() {
     assert_eq!(record["neuron_runtime_data"], json!([]), "an idle machine has no runtime");
 }
 
-#[test]
-fn a_process_is_told_by_its_cores_and_the_load() {
+#[rstest]
+#[case::trn2("trn2.48xlarge", 3)]
+#[case::trn3("trn3.48xlarge", 4)]
+fn a_process_is_told_by_its_cores_and_the_load(#[case] instance_type: &str, #[case] version: u8) {
     let (_folder, root) = place();
-    up(&MachineSpec { lnc: Some(2), ..spec("trn2.48xlarge") }, &root).unwrap();
+    up(&MachineSpec { lnc: Some(2), ..spec(instance_type) }, &root).unwrap();
     write_load(&root, "training", 60);
     let this = std::process::id();
     let cores: Vec<u32> = (8..12).collect();
@@ -214,9 +216,10 @@ fn a_process_is_told_by_its_cores_and_the_load() {
     let in_use = runtime["report"]["neuroncore_counters"]["neuroncores_in_use"].as_object().unwrap();
     assert_eq!(in_use.keys().collect::<Vec<_>>(), ["4", "5"]);
     let percent = |core: &Value| core["neuroncore_utilization"].as_f64().unwrap();
-    let parts = in_use["4"]["v3d"].as_object().unwrap();
-    assert_eq!(parts.keys().collect::<Vec<_>>(), ["nc_v3.8", "nc_v3.9"]);
-    let mean = (percent(&parts["nc_v3.8"]) + percent(&parts["nc_v3.9"])) / 2.0;
+    let parts = in_use["4"][format!("v{version}d")].as_object().unwrap();
+    let names = [8, 9].map(|core| format!("nc_v{version}.{core}"));
+    assert_eq!(parts.keys().collect::<Vec<_>>(), names.each_ref());
+    let mean = (percent(&parts[&names[0]]) + percent(&parts[&names[1]])) / 2.0;
     assert!((80.0..=98.0).contains(&mean) && (percent(&in_use["4"]) - mean).abs() < 0.01, "{in_use:?}");
     assert!(in_use["4"]["flops"].as_u64().unwrap() > 0);
 
@@ -228,7 +231,8 @@ fn a_process_is_told_by_its_cores_and_the_load() {
         .map(|bytes| bytes.as_u64().unwrap())
         .sum();
     assert_eq!(used["neuron_device"], json!(sum));
-    assert!(sum > 0 && sum < 48 << 30, "four of eight cores cannot hold more than half of 96 GiB: {sum}");
+    let half = Catalog::embedded().find(instance_type).unwrap().device_memory_bytes / 2;
+    assert!(sum > 0 && sum < half, "four of eight cores cannot hold more than half of its memory: {sum}");
     let models = runtime["report"]["memory_used"]["loaded_models"].as_array().unwrap();
     let at = |model: &Value, key: &str| model["subgraphs"]["sg_00"][key].clone();
     assert_eq!(

@@ -15,10 +15,21 @@ use crate::arch::{AUDIT_ARCH, old};
 pub struct Watched {
     /// Ioctls whose command has this type byte (bits 8 to 15 of the command).
     pub ioctl_type: u8,
-    /// `stat`, `lstat`, `fstat`, `newfstatat` and `statx`: each costs a round trip, so only where their answer must differ.
-    pub stat: bool,
+    /// The calls that tell a file's type.
+    pub stat: Stats,
     /// `connect`.
     pub connect: bool,
+}
+
+/// Which of `stat`, `lstat`, `fstat`, `newfstatat` and `statx` wait: each costs a round trip, so only those whose answer must differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stats {
+    /// None.
+    None,
+    /// Those of open files: `fstat`, and the others with `AT_EMPTY_PATH`.
+    OfDescriptors,
+    /// All.
+    All,
 }
 
 /// A program for the kernel that makes the watched calls wait and lets every other call through, those of another processor's
@@ -45,9 +56,19 @@ impl Filter {
         ];
         add(&mut program, Some(libc::SYS_ioctl), &kind);
         let mut plain = vec![Some(libc::SYS_openat2)];
-        if watched.stat {
-            let stats = [libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx];
-            plain.extend([old::STAT, old::LSTAT].into_iter().chain(stats.map(Some)));
+        match watched.stat {
+            Stats::None => {}
+            Stats::OfDescriptors => {
+                plain.push(Some(libc::SYS_fstat));
+                for (number, argument) in [(libc::SYS_newfstatat, 3), (libc::SYS_statx, 2)] {
+                    let test = [load(argument_at(argument)), on_any_bit(empty_path(), 0, 1)];
+                    add(&mut program, Some(number), &test);
+                }
+            }
+            Stats::All => {
+                let stats = [libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx];
+                plain.extend([old::STAT, old::LSTAT].into_iter().chain(stats.map(Some)));
+            }
         }
         if watched.connect {
             plain.push(Some(libc::SYS_connect));
@@ -121,6 +142,10 @@ const fn argument_at(argument: u32) -> u32 {
 
 fn unseen_flags() -> u32 {
     (libc::O_PATH | libc::O_DIRECTORY).cast_unsigned()
+}
+
+fn empty_path() -> u32 {
+    libc::AT_EMPTY_PATH.cast_unsigned()
 }
 
 /// Adds what happens to call `number`: it waits, unless `test` skips an instruction.

@@ -13,7 +13,7 @@ mod passing;
 mod spawn;
 
 pub use call::{Call, StatForm};
-pub use filter::{Filter, Watched};
+pub use filter::{Filter, Stats, Watched};
 pub use listener::{Event, Listener, Notification};
 pub use memory::{read, read_path, write};
 pub use passing::{receive, send};

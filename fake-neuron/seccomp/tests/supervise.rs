@@ -9,10 +9,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fake_neuron_seccomp::{
-    Call, Event, Filter, Listener, Notification, Watched, read_path, receive, send, spawn,
+    Call, Event, Filter, Listener, Notification, Stats, Watched, read_path, receive, send, spawn,
 };
 
-const WATCHED: Watched = Watched { ioctl_type: 0x4e, stat: false, connect: false };
+const WATCHED: Watched = Watched { ioctl_type: 0x4e, stat: Stats::None, connect: false };
 
 /// A file that `cat` prints.
 fn file(text: &str) -> OwnedFd {
@@ -92,16 +92,24 @@ fn folders_are_opened_without_a_round_trip() {
 
 #[test]
 fn stat_is_watched_only_when_asked_for() {
-    let count = |stat| {
-        let mut stats = 0;
-        run("test -e /etc", Watched { stat, ..WATCHED }, |listener, call| {
-            stats += u32::from(matches!(call.call, Call::Stat { .. }));
+    // `test` looks at a path, `cat` at the file that it has opened.
+    let seen = |script, stat| -> Vec<bool> {
+        const EMPTY_PATH: i32 = 0x1000;
+        let mut of_paths = Vec::new();
+        run(script, Watched { stat, ..WATCHED }, |listener, call| {
+            if let Call::Stat { path, flags, .. } = call.call {
+                of_paths.push(path.is_some() && flags & EMPTY_PATH == 0);
+            }
             listener.pass_on(call).unwrap();
         });
-        stats
+        of_paths
     };
-    assert_eq!(count(false), 0);
-    assert!(count(true) > 0);
+    let script = "test -e /etc; cat /proc/self/comm";
+    assert!(seen(script, Stats::None).is_empty());
+    let of_descriptors = seen(script, Stats::OfDescriptors);
+    assert!(!of_descriptors.is_empty() && of_descriptors.iter().all(|path| !path), "{of_descriptors:?}");
+    let all = seen(script, Stats::All);
+    assert!(all.contains(&true) && all.contains(&false), "{all:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use fake_neuron::record::Fixture;
 use super::CatalogFile;
 
 /// What env(1), timeout(1) and the like return for a failure of their own.
-const OWN_FAILURE: u8 = 125;
+pub(crate) const OWN_FAILURE: u8 = 125;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use neuron_core::catalog::Catalog;
@@ -16,6 +16,7 @@ use rustix::process::umask;
 use super::union::{HostFolder, fill, is_device, stand};
 use super::{ExecError, Hardware, proc_files};
 use crate::fault::KERNEL_LOG;
+use crate::host::ROOT_LINK;
 use crate::machine::disk;
 use crate::{Builder, Machine, MachineError};
 
@@ -99,6 +100,8 @@ fn show_readable(hardware: &Hardware, root: &Path, catalog: &Catalog) -> Result<
     for name in TOOL_NAMES {
         place_tool(&program, &tools.join(name))?;
     }
+    let link = root.join(ROOT_LINK.trim_start_matches('/'));
+    symlink(root, &link).map_err(ExecError::at("make", &link))?;
     for folder in SHOWN_IN {
         let real = Path::new(folder);
         let host = HostFolder::at(real, NEEDS_SYSFS)?;

@@ -102,7 +102,7 @@ impl Machine {
                 faults.faults.retain(|standing| Some(standing.id) != announced);
                 // Noted first: the log is removed with the machine only if it is noted.
                 faults.write(self.root())?;
-                kernel_log::append(self, *device, *kind, faults.kernel_lines)?;
+                kernel_log::append(self, *device, *kind)?;
                 return Ok(None);
             }
             let id = match announced {

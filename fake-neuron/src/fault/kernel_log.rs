@@ -2,8 +2,10 @@
 //! ioctl by which programs print.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::{FaultError, HardwareError};
 use crate::Machine;
@@ -23,27 +25,27 @@ pub fn kernel_message(machine: &Machine, device: u8, kind: HardwareError, when: 
     )
 }
 
-/// Appends a record: facility kernel with level error, as `printk(KERN_ERR ..)` does, its number, the microseconds since boot.
-pub(crate) fn append(
-    machine: &Machine,
-    device: u8,
-    kind: HardwareError,
-    number: u64,
-) -> Result<(), FaultError> {
-    append_record(machine.root(), number, &kernel_message(machine, device, kind, jiff::Timestamp::now()))
+/// Appends a record of a hardware error.
+pub(crate) fn append(machine: &Machine, device: u8, kind: HardwareError) -> Result<(), FaultError> {
+    append_record(machine.root(), &kernel_message(machine, device, kind, jiff::Timestamp::now()))
 }
 
-/// Appends a record with this text, to the log of the machine under `root`.
-pub(crate) fn append_record(root: &Path, number: u64, text: &str) -> Result<(), FaultError> {
+/// Appends a record with this text to the log of the machine under `root`: facility kernel with level error, as `printk(KERN_ERR ..)`
+/// does, its number, the microseconds since boot.
+pub(crate) fn append_record(root: &Path, text: &str) -> Result<(), FaultError> {
     let path = root.join(KERNEL_LOG);
-    let record = format!("3,{number},{},-;{text}\n", microseconds_since_boot());
+    add_line(&path, text).map_err(|reason| FaultError::Io { action: "write", path, reason })
+}
+
+fn add_line(path: &Path, text: &str) -> io::Result<()> {
+    let mut log = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    // Who carries faults out and who answers ioctls are two processes, and no number comes twice.
+    flock(&log, FlockOperation::LockExclusive)?;
+    let mut before = String::new();
+    log.read_to_string(&mut before)?;
     // One write, so that a reader never sees half a record.
-    let opened = OpenOptions::new().append(true).create(true).open(&path);
-    opened.and_then(|mut log| log.write_all(record.as_bytes())).map_err(|reason| FaultError::Io {
-        action: "write",
-        path,
-        reason,
-    })
+    let record = format!("3,{},{},-;{text}\n", before.lines().count() + 1, microseconds_since_boot());
+    log.write_all(record.as_bytes())
 }
 
 fn microseconds_since_boot() -> u64 {

@@ -10,12 +10,17 @@ use neuron_core::catalog::Generation;
 
 use crate::machine::tree::sysfs_folder;
 
-/// The root to read: `asked`, or else FAKE_NEURON_ROOT, which `fake-neuron exec` sets, NEURON_ROOT, or `/`.
+/// The root to read: `asked`, or else FAKE_NEURON_ROOT, which `fake-neuron exec` sets, NEURON_ROOT, where its link beside the tools leads,
+/// or `/`.
 pub fn find_root(asked: Option<PathBuf>, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let given = asked
         .or_else(|| ["FAKE_NEURON_ROOT", "NEURON_ROOT"].into_iter().find_map(variable).map(PathBuf::from));
-    given.filter(|root| !root.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from("/"))
+    let given = given.filter(|root| !root.as_os_str().is_empty());
+    given.or_else(|| fs::read_link(ROOT_LINK).ok()).unwrap_or_else(|| PathBuf::from("/"))
 }
+
+/// A link that `fake-neuron exec` makes beside its tools, to the machine's root: a program need not hand its environment on to them.
+pub(crate) const ROOT_LINK: &str = "/opt/aws/neuron/bin/.root";
 
 /// A `/dev/neuronN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,13 +1,12 @@
 //! One host's driver, shared by everybody it serves, and the files that tell others about it. Called by [`super::service`].
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::Driver;
 use super::hardware::Hardware;
 use crate::Machine;
-use crate::fault::{Faults, KERNEL_LOG, append_record};
+use crate::fault::{Faults, append_record};
 use crate::state::{NeuronProcess, write_processes};
 
 /// A machine's driver.
@@ -64,9 +63,7 @@ impl State {
             }
         }
         for line in std::mem::take(&mut self.driver.log) {
-            let log = fs::read_to_string(self.root.join(KERNEL_LOG)).unwrap_or_default();
-            let number = u64::try_from(log.lines().count()).unwrap_or_default();
-            if let Err(error) = append_record(&self.root, number, &line.replace('\n', " ")) {
+            if let Err(error) = append_record(&self.root, &line.replace('\n', " ")) {
                 tracing::warn!(%error, line, "a line for the kernel log is lost");
             }
         }

@@ -1,5 +1,5 @@
-//! Which device a caller's path means, if any: through its own root and working folder, links of folders included. A link to a node
-//! under another name is not followed. Called by [`super::supervisor`].
+//! Which device a caller's path means, if any: through its own root and working folder, links of folders and to the node itself
+//! included. Called by [`super::supervisor`].
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, openat2, readlinkat, statat};
 
 /// The devices that a caller sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,18 +74,44 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The node that a thread's path means; none for any other path. `folder` is what a relative path starts from.
-    pub(crate) fn meant_by(thread: u32, folder: i32, path: &CStr) -> Option<Node> {
+    /// The node that a thread's path means; none for any other path. `folder` is what a relative path starts from. Without `follow` a link
+    /// as the path's last part is no node.
+    pub(crate) fn meant_by(thread: u32, folder: i32, path: &CStr, follow: bool) -> Option<Node> {
         let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
-        // Nearly every path ends here, without a call to the kernel.
-        let number = number(path.file_name()?.as_bytes())?;
+        let named = path.file_name().and_then(|name| number(name.as_bytes()));
+        // Nearly every path ends here or at its first folder.
+        if named.is_none() && !follow {
+            return None;
+        }
         let root = rustix::fs::open(format!("/proc/{thread}/root"), FOLDER, Mode::empty()).ok()?;
-        let parent = absolute(thread, folder, path)?.parent()?.to_owned();
-        let parent = open_folder(&root, &parent)?;
-        let devices = open_folder(&root, Path::new("/dev"))?;
-        let (found, wanted) = (parent.metadata().ok()?, devices.metadata().ok()?);
+        let path = absolute(thread, folder, path)?;
+        match named {
+            Some(number) => Node::at(&root, path.parent()?, number),
+            None => Node::behind_link(&root, path),
+        }
+    }
+
+    fn at(root: &OwnedFd, folder: &Path, number: u8) -> Option<Node> {
+        let folder = open_folder(root, folder)?;
+        let devices = open_folder(root, Path::new("/dev"))?;
+        let (found, wanted) = (folder.metadata().ok()?, devices.metadata().ok()?);
         let is_dev = found.dev() == wanted.dev() && found.ino() == wanted.ino();
-        is_dev.then_some(Node { number, folder: parent })
+        is_dev.then_some(Node { number, folder })
+    }
+
+    /// The node that a link of another name leads to, over more links or at once.
+    fn behind_link(root: &OwnedFd, mut path: PathBuf) -> Option<Node> {
+        /// As many as the kernel follows.
+        const MOST_LINKS: usize = 40;
+        for _ in 0..MOST_LINKS {
+            let (folder, name) = (path.parent()?.to_owned(), path.file_name()?.to_owned());
+            let target = readlinkat(open_folder(root, &folder)?, name, Vec::new()).ok()?;
+            path = folder.join(Path::new(std::ffi::OsStr::from_bytes(target.to_bytes())));
+            if let Some(number) = number(path.file_name()?.as_bytes()) {
+                return Node::at(root, path.parent()?, number);
+            }
+        }
+        None
     }
 
     /// What stands there; none where nothing does.

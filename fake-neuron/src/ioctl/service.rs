@@ -128,7 +128,8 @@ impl Service<'_> {
         flags: Result<i32, Errno>,
     ) -> io::Result<Option<Waiting>> {
         self.count(&call, folder, path);
-        let node = self.node(&call, folder, path);
+        let follow = flags.is_ok_and(|flags| flags.cast_unsigned() & OFlags::NOFOLLOW.bits() == 0);
+        let node = self.node(&call, folder, path, follow);
         let device = node.as_ref().and_then(|node| self.visible.device(node.number));
         let (Some(node), Some(device), Ok(flags)) = (node, device, flags) else {
             return self.listener.pass_on(&call).map(|()| None);
@@ -235,6 +236,7 @@ impl Service<'_> {
         flags: i32,
         (answer, form): (u64, StatForm),
     ) -> io::Result<()> {
+        const SYMLINK_NOFOLLOW: i32 = 0x100;
         const EMPTY_PATH: i32 = 0x1000;
         let memory = ProcessMemory(call.thread);
         let is_empty = |path| flags & EMPTY_PATH != 0 && memory.read(path, 1).is_ok_and(|bytes| bytes == [0]);
@@ -243,7 +245,8 @@ impl Service<'_> {
             let file = rustix::fs::stat(format!("/proc/{}/fd/{folder}", call.thread)).ok();
             opened.map(|opened| opened.device).zip(file)
         } else {
-            let node = path.and_then(|path| self.node(&call, folder, path));
+            let follow = flags & SYMLINK_NOFOLLOW == 0;
+            let node = path.and_then(|path| self.node(&call, folder, path, follow));
             node.and_then(|node| self.visible.device(node.number).zip(node.stat()))
         };
         match found.filter(|_| self.listener.is_valid(&call)) {
@@ -272,8 +275,8 @@ impl Service<'_> {
     }
 
     /// The node that a path in the caller's memory means.
-    fn node(&self, call: &Notification, folder: i32, path: u64) -> Option<Node> {
-        Node::meant_by(call.thread, folder, &read_path(call.thread, path).ok()?)
+    fn node(&self, call: &Notification, folder: i32, path: u64, follow: bool) -> Option<Node> {
+        Node::meant_by(call.thread, folder, &read_path(call.thread, path).ok()?, follow)
     }
 
     /// Counts the open of a file of the machine, where opens are counted.

@@ -203,9 +203,12 @@ pub(super) struct CoreInUse {
     pub(super) neuroncore_utilization: Float,
     /// A second.
     pub(super) flops: u64,
-    /// Of the physical cores of a logical one, by names such as `nc_v3.0`.
+    /// Of the physical cores of a logical one of Trn2, by names such as `nc_v3.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) v3d: Option<BTreeMap<String, Utilization>>,
+    /// The same of Trn3, by names such as `nc_v4.0`: chosen after Trn2's, since none was captured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) v4d: Option<BTreeMap<String, Utilization>>,
 }
 
 #[derive(Debug, Serialize)]

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::parent_id;
 
+use neuron_core::catalog::Generation;
+
 use crate::go::Float;
 use crate::host::{Device, Host};
 use crate::load::{CoreUsage, DeviceUsage, Memory, Profile, core_memory};
@@ -54,6 +56,8 @@ impl<'a> Runtime<'a> {
     }
 
     pub(super) fn core_counters(&self, profile: Profile, second: u64) -> CoreCounters {
+        let is_trn3 = self.host.generation == Generation::Trn3;
+        let version = if is_trn3 { "nc_v4" } else { "nc_v3" };
         let of_core = |physical: &Vec<(&Device, u8)>| {
             let busy = |core| self.usage(profile, second, core).busy_percent as f64;
             let flops = |core| {
@@ -62,16 +66,19 @@ impl<'a> Runtime<'a> {
                     .wrapping_sub(self.usage(profile, second, core).flops)
             };
             let name = |(device, core): &(&Device, u8)| {
-                format!("nc_v3.{}", u32::from(device.id) * u32::from(device.cores) + u32::from(*core))
+                format!("{version}.{}", u32::from(device.id) * u32::from(device.cores) + u32::from(*core))
             };
             let parts = physical.iter().map(|core| {
                 (name(core), Utilization { neuroncore_utilization: Float::percent(busy(*core)) })
             });
             let sum: f64 = physical.iter().map(|core| busy(*core)).sum();
+            let parts = (self.host.lnc > 1).then(|| parts.collect());
+            let (v3d, v4d) = if is_trn3 { (None, parts) } else { (parts, None) };
             CoreInUse {
                 neuroncore_utilization: Float::percent(sum / physical.len().max(1) as f64),
                 flops: physical.iter().map(|core| flops(*core)).sum(),
-                v3d: (self.host.lnc > 1).then(|| parts.collect()),
+                v3d,
+                v4d,
             }
         };
         CoreCounters {
