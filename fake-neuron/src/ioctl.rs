@@ -13,6 +13,7 @@ mod answers;
 mod caller;
 mod command;
 mod core_map;
+mod discovered;
 mod driver;
 mod hardware;
 mod host;
@@ -31,6 +32,7 @@ use fake_neuron_seccomp::{Filter, Stats, Watched};
 pub(crate) use caller::start_of;
 pub use command::Command;
 pub(crate) use command::TYPE as COMMAND_TYPE;
+pub use discovered::{Discovered, discover};
 pub use paths::Visible;
 pub use supervisor::{Served, Supervisor, SupervisorError};
 

@@ -9,8 +9,9 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use common::{read, spec};
+use fake_neuron::Blueprint;
 use fake_neuron::fault::Fault;
-use fake_neuron::ioctl::{Visible, Watch};
+use fake_neuron::ioctl::{Visible, Watch, discover};
 use fake_neuron::pci::places;
 use neuron_core::catalog::{Catalog, Generation, InstanceType};
 use program::{Bench, Linked, program};
@@ -69,6 +70,26 @@ fn every_type_answers_its_facts(#[case] linked: Linked) {
         let told = bench.run(&program, &["facts", &model.devices.to_string()]);
         assert_eq!(told, facts(model), "{} {linked:?}", model.name);
         assert_eq!(bench.processes(), [], "{}", model.name);
+    }
+}
+
+#[test]
+fn what_is_told_as_values_is_what_the_ioctls_say() {
+    for model in Catalog::embedded().types() {
+        let machine = Blueprint::of(&spec(&model.name), Catalog::embedded()).unwrap();
+        let told = facts(model);
+        for device in 0..model.devices {
+            let found = discover(&machine, device).unwrap();
+            let links: String = found.links.iter().map(|id| format!(" {id}")).collect();
+            for line in [
+                format!("neuron{device} arch {} revision 0 links{links}", found.architecture),
+                format!("neuron{device} bdf_ext {}", found.address),
+                format!("neuron{device} host id {}", found.host_id),
+            ] {
+                assert!(told.lines().any(|told| told == line), "{}: {line}", model.name);
+            }
+        }
+        assert_eq!(discover(&machine, model.devices), None, "{}", model.name);
     }
 }
 

@@ -1,5 +1,5 @@
-//! What this very container got: its environment, and every device node in its `/dev` with the result of opening it. Called by
-//! `main`.
+//! What this very container got: its environment, and every device node in its `/dev` with the result of opening it and what its
+//! driver answers. Called by `main`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -9,7 +9,8 @@ use std::{env, fs, io};
 use rustix::fs::{FileType, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 
-use crate::report::{DeviceNode, Report, is_neuron};
+use crate::ioctl;
+use crate::report::{DeviceNode, DriverAnswers, Report, is_neuron};
 
 /// The report of this process' own environment and `/dev`.
 ///
@@ -31,7 +32,15 @@ pub fn report() -> io::Result<Report> {
         paths.push(path);
     }
     nodes.sort_by_key(|node| (node.path.len(), node.path.clone()));
-    Ok(Report { nodes, ..Report::of(env, paths) })
+    let opened = nodes.iter().filter(|node| is_neuron(&node.path) && node.open == "opened");
+    let ioctls = opened.filter_map(|node| driver_answers(&node.path)).collect();
+    Ok(Report { nodes, ioctls, ..Report::of(env, paths) })
+}
+
+/// None where the device does not open any more or its driver does not answer.
+fn driver_answers(path: &str) -> Option<DriverAnswers> {
+    let device = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    ioctl::answers(path, device).ok()
 }
 
 /// What is at `path`, and the result of opening it.

@@ -23,7 +23,8 @@
 
 mod arguments;
 pub mod container;
+mod ioctl;
 mod report;
 
 pub use arguments::Workload;
-pub use report::{DeviceNode, Report};
+pub use report::{DeviceNode, DriverAnswers, Report};

@@ -15,6 +15,25 @@ pub struct Report {
     /// empty on the embedded cluster, and in no outcome document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<DeviceNode>,
+    /// What the driver answers by ioctl of each device that opens, in natural order: on fake hardware only in containers that
+    /// `fake-neuron agent` answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ioctls: Vec<DriverAnswers>,
+}
+
+/// What a driver says of one device by ioctl (docs/reference/neuron.md §4.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverAnswers {
+    /// Such as `/dev/neuron3`.
+    pub path: String,
+    /// The device's id on the host.
+    pub host_id: u32,
+    /// 1 to 4, by generation.
+    pub architecture: u32,
+    /// Ids of the devices that it is linked to, in the driver's order.
+    pub links: Vec<u32>,
+    /// PCI address with its domain, such as `0000:cc:00.0`.
+    pub address: String,
 }
 
 /// One device node, as the container sees it.
@@ -66,11 +85,11 @@ impl Report {
     pub fn of(env: BTreeMap<String, String>, paths: impl IntoIterator<Item = String>) -> Self {
         let mut devices: Vec<String> = paths.into_iter().filter(|path| is_neuron(path)).collect();
         devices.sort_by_key(|path| (path.len(), path.clone()));
-        Self { env, devices, nodes: Vec::new() }
+        Self { env, devices, ..Report::default() }
     }
 
-    /// The part that is the same on every cluster: the variables `NEURON_*` and `AWS_NEURON_*`, and the paths. Other variables
-    /// are the cluster's, and only a real container sees what is at the paths.
+    /// The part that is the same on every cluster: the variables `NEURON_*` and `AWS_NEURON_*`, the paths, and what the driver answers.
+    /// Other variables are the cluster's, and only a real container sees what is at the paths.
     pub fn of_neuron(mut self) -> Self {
         self.env.retain(|name, _| name.starts_with("NEURON_") || name.starts_with("AWS_NEURON_"));
         self.nodes.clear();

@@ -1,0 +1,46 @@
+//! The other end: asks the driver behind an open `/dev/neuronN` what a program that discovers devices asks. Called by `neuron-workload`,
+//! whose report says what its container was answered.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A discovery ioctl of the Neuron driver (docs/reference/neuron.md §4.2) whose structure holds no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Architecture, revision, connected devices, BARs; answered to who has opened the device for use.
+    DeviceInfo,
+    /// PCI address of the opened device.
+    PciAddress,
+    /// The opened device's id on the host; answered to who has opened it for use.
+    HostDeviceId,
+}
+
+impl Question {
+    /// The command, and the bytes of its structure.
+    fn command(self) -> (u32, usize) {
+        match self {
+            Question::DeviceInfo => (0x8008_4e03, 80),
+            Question::PciAddress => (0x8008_4e6a, 16),
+            Question::HostDeviceId => (0x8004_4e72, 4),
+        }
+    }
+}
+
+/// The structure that the driver answers with.
+///
+/// # Errors
+/// The driver's or the kernel's refusal.
+pub fn ask(file: BorrowedFd<'_>, question: Question) -> io::Result<Vec<u8>> {
+    /// More than any structure of the driver, of whatever version.
+    const ROOM: usize = 4096;
+    let (command, size) = question.command();
+    let mut structure = vec![0_u8; ROOM];
+    // SAFETY: the argument is the address of `ROOM` bytes that live until the call returns, and of these commands the driver writes
+    // `size` bytes there and keeps no address.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(command), structure.as_mut_ptr()) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    structure.truncate(size);
+    Ok(structure)
+}
