@@ -58,6 +58,9 @@ pub struct ContainerStart {
     pub annotations: BTreeMap<String, String>,
     /// The ids that kubelet has given it, by resource.
     pub ids: BTreeMap<String, BTreeSet<String>>,
+    /// File of its seccomp profile of type `Localhost`, below kubelet's folder of profiles; none for the other types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seccomp_profile: Option<String>,
 }
 
 /// What a container does.

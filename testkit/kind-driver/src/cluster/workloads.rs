@@ -1,7 +1,7 @@
 //! Deployments and DaemonSets: scaled, and waited for.
 
 use anyhow::Context as _;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus, Deployment};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -70,6 +70,24 @@ impl Cluster {
         let status = ["-n", namespace, "rollout", "status", workload, "--timeout=10s"];
         WAIT.until(&format!("{workload} to be rolled out"), async || {
             self.kubectl(&status, "").await.map(|_| true)
+        })
+        .await
+    }
+
+    /// Waits until a DaemonSet has a ready pod on every node that is to have one, of whatever form: for one whose pods are updated by
+    /// deleting them (`OnDelete`), of which `kubectl rollout status` knows nothing.
+    ///
+    /// # Errors
+    /// There is no such DaemonSet, no node is to have a pod, or one is not ready in time.
+    pub async fn daemon_set_is_ready(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        let sets: Api<DaemonSet> = Api::namespaced(self.client(), namespace);
+        WAIT.until(&format!("every pod of {name} to be ready"), async || {
+            let set = sets.get(name).await?;
+            let is_seen = |status: &DaemonSetStatus| status.observed_generation >= set.metadata.generation;
+            let status = set.status.as_ref().filter(|status| is_seen(status));
+            Ok(status.is_some_and(|status| {
+                status.desired_number_scheduled > 0 && status.number_ready == status.desired_number_scheduled
+            }))
         })
         .await
     }

@@ -44,5 +44,13 @@ pub(super) fn container_start(pod: &Pod, container: &Container, assignments: &As
         devices,
         annotations,
         ids,
+        seccomp_profile: seccomp_profile(pod, container),
     }
+}
+
+/// The container's own setting counts before its pod's.
+fn seccomp_profile(pod: &Pod, container: &Container) -> Option<String> {
+    let own = container.security_context.as_ref().and_then(|context| context.seccomp_profile.as_ref());
+    let pods = || pod.spec.as_ref()?.security_context.as_ref()?.seccomp_profile.as_ref();
+    own.or_else(pods)?.localhost_profile.clone()
 }
