@@ -34,6 +34,7 @@ pub(super) struct EmbeddedNode {
     spec: NodeSpec,
     catalog: Option<PathBuf>,
     machine: SimulatedMachine,
+    runtime: Arc<WorkloadRuntime>,
     kubelet: RefCell<Option<(Process, Kubelet)>>,
     plugin: Cell<Option<Program>>,
 }
@@ -49,6 +50,7 @@ impl EmbeddedNode {
         options: Options,
     ) -> anyhow::Result<Self> {
         let name = host.name().to_owned();
+        let machine = blueprint(&host, spec, catalog)?;
         let label = spec.label.clone().unwrap_or_else(|| spec.instance_type.clone());
         let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
         let node = EmbeddedNode {
@@ -65,7 +67,8 @@ impl EmbeddedNode {
             },
             spec: spec.clone(),
             catalog: catalog_on(&host, catalog)?,
-            machine: SimulatedMachine::new(&host, blueprint(&host, spec, catalog)?),
+            runtime: Arc::new(WorkloadRuntime::new(machine.clone())),
+            machine: SimulatedMachine::new(&host, machine),
             host,
             kubelet: RefCell::default(),
             plugin: Cell::default(),
@@ -98,7 +101,7 @@ impl EmbeddedNode {
 
     pub(super) async fn start_kubelet(&self) -> anyhow::Result<()> {
         let process = self.host.process(&format!("kubelet/{}", self.name()));
-        let (config, runtime) = (self.kubelet_config.clone(), Arc::new(WorkloadRuntime));
+        let (config, runtime) = (self.kubelet_config.clone(), self.runtime.clone());
         let (client, api) = (self.api.client_on(&self.host), &self.api.server);
         let kubelet = Kubelet::start(&process.system(), client, api, config, runtime).await;
         let kubelet = kubelet.with_context(|| format!("kubelet of {}", self.name()))?;

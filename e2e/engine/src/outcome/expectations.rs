@@ -73,17 +73,24 @@ impl ExpectedSets {
     pub(crate) fn of(report: &Report) -> Self {
         let numbers: Vec<&str> =
             report.devices.iter().filter_map(|path| path.strip_prefix("/dev/neuron")).collect();
+        let answered: Vec<String> = report.ioctls.iter().map(|answers| answers.host_id.to_string()).collect();
         ExpectedSets {
             cores: report.env.get(names::VISIBLE_CORES).cloned(),
             devices: report.env.get(names::VISIBLE_DEVICES).cloned(),
             nodes: (!numbers.is_empty()).then(|| numbers.join(",")),
+            ioctls: (!answered.is_empty()).then(|| answered.join(",")),
         }
     }
 }
 
 impl fmt::Display for ExpectedSets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [("cores", &self.cores), ("devices", &self.devices), ("device nodes", &self.nodes)];
+        let parts = [
+            ("cores", &self.cores),
+            ("devices", &self.devices),
+            ("device nodes", &self.nodes),
+            ("ioctls", &self.ioctls),
+        ];
         let parts = parts.into_iter().filter_map(|(name, ids)| Some(format!("{name} {}", ids.as_ref()?)));
         let parts: Vec<String> = parts.collect();
         f.write_str(if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") }.as_str())
@@ -116,7 +123,7 @@ interchangeable: [[left, right]]
         let report = Report {
             env: [(names::VISIBLE_CORES.to_owned(), "2".to_owned())].into(),
             devices: vec!["/dev/neuron1".to_owned()],
-            nodes: Vec::new(),
+            ..Report::default()
         };
         let runs = PodOutcome {
             phase: "Running".into(),

@@ -38,4 +38,7 @@ pub struct ExpectedSets {
     /// The device nodes, as numbers: `/dev/neuron1` is `1`.
     #[serde(default)]
     pub nodes: Option<String>,
+    /// The devices of which a driver answers by ioctl, by their ids on the host.
+    #[serde(default)]
+    pub ioctls: Option<String>,
 }

@@ -139,6 +139,6 @@ fn printed(devices: &str, cores: &str) -> Report {
     Report {
         env: set.map(|(name, ids)| (name.to_owned(), ids.to_owned())).collect(),
         devices: nodes.iter().map(|id| format!("/dev/neuron{id}")).collect(),
-        nodes: Vec::new(),
+        ..Report::default()
     }
 }

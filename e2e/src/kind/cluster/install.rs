@@ -12,6 +12,7 @@ const PLUGIN: &str = include_str!("../../../../deploy/k8s-neuron-device-plugin.y
 const PLUGIN_RBAC: &str = include_str!("../../../../deploy/k8s-neuron-device-plugin-rbac.yml");
 const PLUGIN_POLICY: &str = include_str!("../../../../deploy/k8s-neuron-device-plugin-policy.yml");
 const FAKE_NEURON: &str = include_str!("../../../../deploy/fake-neuron.yml");
+const IOCTL_AGENT: &str = include_str!("../../../../deploy/fake-neuron-agent.yml");
 const FAKE_ROOT_PATCH: &str = include_str!("../../../../deploy/fake-root-patch.yml");
 
 /// The namespace of everything that is not a scenario's pod.
@@ -21,6 +22,8 @@ pub(crate) const PLUGIN_DAEMON_SET: &str = "neuron-device-plugin";
 /// What is installed beside the device plugin.
 const PARTS: [&str; 3] = ["deployment/k8s-neuron-scheduler", "deployment/my-scheduler", FAKE];
 const FAKE: &str = "daemonset/fake-neuron";
+/// The DaemonSet that answers ioctls, whose pods are updated by deleting them.
+const AGENT: &str = "fake-neuron-agent";
 /// What finds the extender by its name.
 pub(super) const DNS: &str = "deployment/coredns";
 /// The image of my-scheduler without a tag.
@@ -30,7 +33,8 @@ pub(super) const FAKE_LABEL: &str = "neuron-e2e/fake";
 
 /// Everything that is installed before anything is patched.
 pub(super) fn manifests() -> String {
-    [FAKE_NEURON, PLUGIN_RBAC, PLUGIN_POLICY, PLUGIN, EXTENDER_POLICY, EXTENDER, MY_SCHEDULER].join("\n---\n")
+    [FAKE_NEURON, IOCTL_AGENT, PLUGIN_RBAC, PLUGIN_POLICY, PLUGIN, EXTENDER_POLICY, EXTENDER, MY_SCHEDULER]
+        .join("\n---\n")
 }
 
 /// These manifests for a cluster of this release, such as `v1.34.4`: my-scheduler must not be newer than its API server,
@@ -62,6 +66,8 @@ impl KindCluster {
         if used_again {
             let restart = ["-n", SYSTEM, "rollout", "restart", "daemonset/neuron-device-plugin"];
             self.driver.kubectl(&[&restart[..], &PARTS[..]].concat(), "").await?;
+            let of_agent = format!("name={AGENT}");
+            self.driver.kubectl(&["-n", SYSTEM, "delete", "pods", "-l", &of_agent], "").await?;
             self.driver.rolled_out(SYSTEM, FAKE).await?;
         }
         Ok(())
@@ -73,7 +79,7 @@ impl KindCluster {
     /// A part does not in time.
     pub async fn installed(&self) -> anyhow::Result<()> {
         try_join_all(PARTS.iter().chain([&DNS]).map(|part| self.driver.rolled_out(SYSTEM, part))).await?;
-        Ok(())
+        self.driver.daemon_set_is_ready(SYSTEM, AGENT).await
     }
 }
 
