@@ -9,6 +9,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: TLS handshake failed",
     "extender: TLS handshake too slow",
     "extender: a call panicked",
+    "extender: a connection ended as another replica leads",
     "extender: bind before the first lists",
     "extender: bind broke off",
     "extender: bind panicked",

@@ -56,7 +56,7 @@ pub use logs::{LogFormat, LogFormatError, log, log_with_plain_lines};
 #[cfg(planted)]
 pub use planted::{is_planted, plant};
 pub use program::run_program;
-pub use serve::{Prepare, Prepared, Protocol, Server};
+pub use serve::{LastCall, Prepare, Prepared, Protocol, Server};
 pub use signals::until_signal;
 pub use system::System;
 pub use watch::gap::Gap;

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::calls::LastCall;
 use self::stall::StallLimit;
 use crate::system::{Connection, Listener, System};
 

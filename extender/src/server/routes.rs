@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use futures::FutureExt as _;
-use runtime::reached;
+use runtime::{LastCall, reached};
 use serde::Deserialize;
 use tracing::{Instrument as _, Span, error, info_span, warn};
 
@@ -138,6 +138,16 @@ async fn call(verb: Verb, shared: &Shared, request: Request) -> Response {
         Err(error) => not_answered(verb, error),
     };
     call.ended(result);
+    lead_elsewhere(&shared.leadership, answer)
+}
+
+/// Has the connection end with this answer where another replica leads. kube-scheduler keeps its connections, and one that it opened while
+/// the Service still led here would bring every later call here, too.
+fn lead_elsewhere(leadership: &Leadership, mut answer: Response) -> Response {
+    if !leadership.leads() {
+        reached("extender: a connection ended as another replica leads");
+        answer.extensions_mut().insert(LastCall);
+    }
     answer
 }
 

@@ -11,6 +11,7 @@ use neuron_core::names::LEADER_LABEL;
 use neuron_extender::{Config, LeaderElection, serve};
 use runtime::system::{Task, TaskEnded};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -105,6 +106,18 @@ impl Replicas {
         began.elapsed()
     }
 
+    /// Whether a connection stays open for five seconds after a call that the replica has answered.
+    async fn keeps_connection(&self, replica: &Replica) -> bool {
+        let mut connection = replica.machine.system().connect(&address()).await.unwrap();
+        let body = r#"{"NodeNames": ["n1"]}"#;
+        let head = format!("POST /filter HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
+        connection.write_all((head + body).as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let closed = timeout(Duration::from_secs(5), connection.read_to_end(&mut answer)).await;
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        closed.is_err()
+    }
+
     async fn device(&self, name: &str) -> Option<String> {
         let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
         pods.get(name).await.unwrap().annotations().get("NEURON_DEVS").cloned()
@@ -143,6 +156,17 @@ fn the_other_one_takes_over_when_the_leader_dies() {
             (Some("0"), Some("1"))
         );
         replicas.is_selected("b").await;
+    });
+}
+
+/// kube-scheduler keeps its connections, and one that it opened before the label moved would lead to this replica for good.
+#[test]
+fn who_does_not_lead_keeps_no_connection() {
+    run(async {
+        let replicas = Replicas::new(2).await;
+        let [a, b] = replicas.two().await;
+        assert!(replicas.keeps_connection(&a).await, "the leader's is kept");
+        assert!(!replicas.keeps_connection(&b).await, "the other one's is closed");
     });
 }
 

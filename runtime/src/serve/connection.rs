@@ -41,8 +41,8 @@ enum Quiet {
     Since,
 }
 
-/// Serves until the other side closes or is too quiet, or until `close`: then calls that are under way are answered and no
-/// others taken.
+/// Serves until the other side closes or is too quiet, until a [`super::LastCall`], or until `close`: then calls that are under way are
+/// answered and no others taken.
 pub(super) async fn serve(
     prepared: Prepared,
     executor: Executor,
@@ -51,7 +51,14 @@ pub(super) async fn serve(
 ) {
     let Prepared { connection, protocol, routes } = prepared;
     let calls = Calls::default();
-    let (stream, service) = (TokioIo::new(connection), calls.counted(routes));
+    let (stream, service) = (TokioIo::new(connection), calls.counted(routes, protocol));
+    let close = async {
+        tokio::select! {
+            biased;
+            () = close => {}
+            () = calls.last() => {}
+        }
+    };
     let quiet = async { if is_exposed { too_quiet(&calls, protocol).await } else { pending().await } };
     match protocol {
         Protocol::Http1 => {

@@ -241,6 +241,46 @@ async fn connections_close_when_they_are_replaced_and_new_ones_are_served(
 }
 
 #[rstest]
+#[tokio::test]
+async fn a_connection_closes_after_its_last_call_and_what_is_under_way_is_answered(
+    #[values(Protocol::Http1, Protocol::Http2)] protocol: Protocol,
+) {
+    let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
+    let held = move || async move {
+        tell.notify_one();
+        wait.notified().await;
+        "late"
+    };
+    let routes = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/last", get(|| async { (axum::Extension(LastCall), "last") }))
+        .route("/held", get(held));
+    let served = serve(protocol, routes);
+    let mut caller = Caller::connect(served.address, protocol).await;
+    assert_eq!((caller.call)("/").await, "hello");
+    let under_way = match protocol {
+        Protocol::Http1 => None,
+        Protocol::Http2 => {
+            let call = tokio::spawn((caller.call)("/held"));
+            asked.notified().await;
+            Some(call)
+        }
+    };
+    assert_eq!((caller.call)("/last").await, "last");
+    if let Some(call) = under_way {
+        assert!(!caller.closed.is_finished());
+        go_on.notify_one();
+        assert_eq!(call.await.unwrap(), "late");
+    }
+    caller.closed.await.unwrap();
+    let mut next = Caller::connect(served.address, protocol).await;
+    assert_eq!((next.call)("/").await, "hello");
+    served.shutdown.cancel();
+    served.ended.await.unwrap();
+}
+
+#[rstest]
 #[case::silent(Protocol::Http1, "")]
 #[case::half_a_head(Protocol::Http1, "GET / HTT")]
 #[case::silent_in_http2(Protocol::Http2, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
