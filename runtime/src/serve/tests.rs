@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn;
@@ -204,19 +204,25 @@ impl Caller {
     }
 }
 
+/// A handler that answers `late` once it is told to go on: itself, what tells that it was asked, and what tells it.
+fn held() -> (MethodRouter, Arc<Notify>, Arc<Notify>) {
+    let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
+    let answer = move || async move {
+        tell.notify_one();
+        wait.notified().await;
+        "late"
+    };
+    (get(answer), asked, go_on)
+}
+
 #[rstest]
 #[tokio::test]
 async fn connections_close_when_they_are_replaced_and_new_ones_are_served(
     #[values(Protocol::Http1, Protocol::Http2)] protocol: Protocol,
 ) {
-    let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
-    let held = move || async move {
-        tell.notify_one();
-        wait.notified().await;
-        "late"
-    };
-    let routes = Router::new().route("/", get(|| async { "hello" })).route("/held", get(held));
+    let (held, asked, go_on) = held();
+    let routes = Router::new().route("/", get(|| async { "hello" })).route("/held", held);
     let replaced = watch::Sender::new(0);
     let served = serve_until_replaced(protocol, routes, replaced.subscribe());
     for round in 1..3 {
@@ -245,17 +251,11 @@ async fn connections_close_when_they_are_replaced_and_new_ones_are_served(
 async fn a_connection_closes_after_its_last_call_and_what_is_under_way_is_answered(
     #[values(Protocol::Http1, Protocol::Http2)] protocol: Protocol,
 ) {
-    let (asked, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, wait) = (Arc::clone(&asked), Arc::clone(&go_on));
-    let held = move || async move {
-        tell.notify_one();
-        wait.notified().await;
-        "late"
-    };
+    let (held, asked, go_on) = held();
     let routes = Router::new()
         .route("/", get(|| async { "hello" }))
         .route("/last", get(|| async { (axum::Extension(LastCall), "last") }))
-        .route("/held", get(held));
+        .route("/held", held);
     let served = serve(protocol, routes);
     let mut caller = Caller::connect(served.address, protocol).await;
     assert_eq!((caller.call)("/").await, "hello");
