@@ -135,7 +135,7 @@ impl Suite for Neuron {
             kubelet_dir: start.kubelet_dir,
             poll: milliseconds("poll").unwrap_or(default.poll),
             // Seldom: a simulated second costs what is read in it.
-            health_interval: 4 * milliseconds("poll").unwrap_or(default.poll),
+            health_interval: 2 * milliseconds("poll").unwrap_or(default.poll),
             api_timeout: milliseconds("apiTimeout").unwrap_or(default.api_timeout),
             // What kubelet gives again at once, without a look, is no mistake of a plugin that was told not to look.
             handover: HandoverMode::Wait,
@@ -193,11 +193,11 @@ impl Suite for Neuron {
         [
             ("bindDeadline", draws.u64(1000..=4500)),
             ("bindingTimeout", draws.u64(20_000..=60_000)),
-            ("poll", draws.u64(1000..=5000)),
+            ("poll", draws.u64(3000..=10_000)),
             ("apiTimeout", draws.u64(500..=4000)),
             ("handoverLimit", draws.u64(0..=8000)),
             (WHOLE_NODES, u64::from(draws.u8(..4) == 0)),
-            (LEASE_SECONDS, if draws.bool() { draws.u64(2..=15) } else { 0 }),
+            (LEASE_SECONDS, if draws.bool() { draws.u64(2..=30) } else { 0 }),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
