@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test should say where")]
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
@@ -40,18 +41,11 @@ fn steps(page: &str) -> Vec<Step> {
 
 /// Runs a `cargo run -p PACKAGE -- ARGUMENTS` in this folder.
 fn run(command: &str, folder: &Path) {
-    let mut words = command.split_whitespace();
-    assert!(
-        words.next() == Some("cargo") && words.next() == Some("run"),
-        "{command}: only `cargo run` is known to this test"
-    );
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--manifest-path", manifest])
-        .args(words)
-        .current_dir(folder)
-        .output()
-        .unwrap();
+    let (package, arguments) =
+        command.strip_prefix("cargo run -p ").and_then(|rest| rest.split_once(" -- ")).unwrap_or_else(|| {
+            panic!("{command}: only `cargo run -p PACKAGE -- ARGUMENTS` is known to this test")
+        });
+    let output = program(package).args(arguments.split_whitespace()).current_dir(folder).output().unwrap();
     assert!(
         output.status.success(),
         "{command}: {}\n{}{}",
@@ -59,6 +53,20 @@ fn run(command: &str, folder: &Path) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// That of the package which `cargo test --workspace` has built, beside the folder of the tests. cargo would build it again, which takes
+/// minutes: a package alone has other features of its dependencies.
+fn program(package: &str) -> Command {
+    let test = env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join(package);
+    if built.exists() {
+        return Command::new(built);
+    }
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--manifest-path", manifest, "--package", package, "--"]);
+    cargo
 }
 
 #[test]
