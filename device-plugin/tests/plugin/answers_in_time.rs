@@ -218,3 +218,29 @@ async fn every_question_is_answered_in_time_though_files_are_slow_and_nobody_ans
     let (preferred, _) = plugin.in_time(plugin.prefer(&["neuron2", "neuron4", "neuron5"])).await;
     assert_eq!(preferred.len(), 1, "{preferred:?}");
 }
+
+#[rstest]
+#[case::looked_at(HandoverMode::Mark)]
+#[case::waited_for(HandoverMode::Wait)]
+#[tokio::test(start_paused = true)]
+async fn a_node_with_many_slow_processes_keeps_no_question_back(#[case] handover: HandoverMode) {
+    let plugin = Plugin::start(handover).await;
+    for pid in 1000..1200 {
+        let folder = plugin.node.config.host_proc.join(pid.to_string());
+        std::fs::create_dir_all(folder.join("fd")).unwrap();
+        std::fs::write(folder.join("cgroup"), "0::/system.slice\n").unwrap();
+    }
+    // What a pod may ask for that gets more than this is not avoided.
+    plugin.node.pods().delete("waits-for-two", &DeleteParams::default().grace_period(0)).await.unwrap();
+    plugin.engine.pods.read_live().await.unwrap();
+    // A look at all of them takes 20 s.
+    plugin.watched.slow_down(SECOND / 10);
+    let (preferred, took) = plugin.in_time(plugin.prefer(&["neuron1"])).await;
+    assert_eq!(preferred, ["neuron1"]);
+    // Where nobody waits for them there is nothing to avoid, either.
+    let looks = if handover == HandoverMode::Wait { 2 * SECOND..5 * SECOND } else { SECOND / 10..2 * SECOND };
+    assert!(looks.contains(&took), "{took:?}");
+    let (given, took) = plugin.in_time(plugin.allocate("neuron1")).await;
+    given.unwrap();
+    assert!((5 * SECOND..8 * SECOND).contains(&took), "{took:?}");
+}
