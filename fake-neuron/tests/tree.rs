@@ -5,6 +5,9 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use common::{modes, place, read};
 use fake_neuron::{Kind, Machine, MachineSpec};
@@ -33,6 +36,27 @@ fn the_whole_tree_of_device_and_core_0(#[case] instance_type: &str, #[case] driv
     });
     let lines: String = shown.iter().map(|(path, what)| format!("{path} {what}\n")).collect();
     insta::assert_snapshot!(format!("whole_{instance_type}_{driver}"), lines);
+}
+
+#[test]
+fn the_whole_tree_of_the_largest_type_takes_less_than_96_mib() {
+    let (_folder, root) = place();
+    Machine::builder("trn2.48xlarge").counters(true).up(&root).unwrap();
+    let (bytes, entries) = taken(&root);
+    assert!(entries > 20_000, "{entries} files and folders");
+    assert!(bytes < 96 << 20, "{} MiB", bytes >> 20);
+}
+
+/// Bytes on the disk, inodes included, and how many entries there are.
+fn taken(folder: &Path) -> (u64, u64) {
+    /// XFS' inode; ext4's takes half of it.
+    const INODE: u64 = 512;
+    fs::read_dir(folder).unwrap().fold((0, 0), |(bytes, entries), entry| {
+        let entry = entry.unwrap();
+        let own = entry.metadata().unwrap();
+        let below = if own.is_dir() { taken(&entry.path()) } else { (0, 0) };
+        (bytes + own.blocks() * 512 + INODE + below.0, entries + 1 + below.1)
+    })
 }
 
 /// In memory: a thousand folders of every type and driver would take a disk minutes.
