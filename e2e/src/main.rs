@@ -6,10 +6,6 @@ use clap::Parser as _;
 use neuron_e2e::command::Arguments;
 use neuron_e2e::report::print;
 
-/// A simulation makes and drops JSON all the time: a third of its instructions were those of glibc's allocator.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match neuron_e2e::command::run(Arguments::parse()) {
         Ok(code) => code,

@@ -22,10 +22,6 @@ use simulated_cluster::profile::Profile;
 use simulated_cluster::suite::Suite;
 use simulated_cluster::{RunOptions, Seeded, Summary, run};
 
-/// The allocator of `neuron-e2e`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const MACHINE: &str = "trn1.32xlarge";
 const HOUR: Duration = Duration::from_secs(3600);
 const DAYS: u32 = 3;
