@@ -102,7 +102,6 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ),
     ("plugin: open files not read", "a simulated plugin may look into every process"),
     ("plugin: part ended early", "only a mistake in the plugin would end one"),
-    ("plugin: process of a gone pod marked", "all simulated plugins wait for such processes"),
     ("plugin: refused, not ready", "it registers once it knows its devices"),
     ("plugin: refused, unknown id", "a machine is replaced by one of its own kind, whose ids are the same"),
     (
@@ -219,13 +218,15 @@ fn faults() -> impl Iterator<Item = String> {
     let parts = programs.iter().copied().chain(["kubelet", "scheduler", "controllers"]);
     let of_parts =
         parts.flat_map(|part| [format!("kill {part}"), format!("freeze {part}"), format!("away {part}")]);
+    let for_good = ["away extender for good".to_owned()];
     let second = programs.iter().flat_map(|program| [format!("second {program}"), format!("stop {program}")]);
     let of_devices = OF_DEVICES.map(|fault| format!("device {fault}"));
     let of_machines = [DRIVER_GONE, DRIVER_GONE_NODES_STAY, PROCESSES_HIDDEN, LNC_EDITED];
     let of_devices = of_devices.into_iter().chain(of_machines.map(|fault| format!("machine: {fault}")));
     let edits = suite.edits().into_iter().chain(suite.pod_edits()).map(|edit| format!("edit {edit}"));
     let others = simulated_cluster::plan::FAULTS.iter().map(|fault| (*fault).to_owned());
-    let all: Vec<String> = of_parts.chain(second).chain(of_devices).chain(edits).chain(others).collect();
+    let all: Vec<String> =
+        of_parts.chain(for_good).chain(second).chain(of_devices).chain(edits).chain(others).collect();
     all.into_iter().map(|name| format!("fault: {name}"))
 }
 

@@ -49,6 +49,12 @@ pub(crate) const OWN: &[Own] = &[
               (docs/reference/kubernetes.md §6: kubelet takes any of what is handed down)",
     },
     Own {
+        says: "failed to write checkpoint file: ",
+        name: "refusals for: checkpoint not written",
+        when: &[When::Disturbed(&["checkpoint"], 60)],
+        why: "kubelet refuses what it has given and could not write down (docs/reference/kubernetes.md §7)",
+    },
+    Own {
         says: "no Neuron device is advertised yet",
         name: "refusals for: nothing advertised",
         when: &[When::Disturbed(PLUGIN, 60)],

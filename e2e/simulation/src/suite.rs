@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ const LEASE_SECONDS: &str = "leaseSeconds";
 const LEASE: &str = "k8s-neuron-scheduler";
 /// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
 const WHOLE_NODES: &str = "wholeNodes";
+/// What plugins do about processes of pods that are gone: 0 waits, 1 is off, as plugins ship, 2 marks.
+const HANDOVER: &str = "handover";
 /// What the extender's scores weigh, as in deploy/my-scheduler.yml.
 const WEIGHT: i64 = 12;
 /// The extender's port.
@@ -57,6 +60,8 @@ pub struct Neuron {
     faults: Mutex<Faults>,
     /// The machine of each node.
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
+    /// Whether plugins let a pod have what processes of one that is gone have open.
+    shares_with_gone: AtomicBool,
 }
 
 impl Neuron {
@@ -128,6 +133,12 @@ impl Suite for Neuron {
             }
             .boxed();
         }
+        let handover = match start.settings.programs.get(HANDOVER) {
+            None | Some(0) => HandoverMode::Wait,
+            Some(1) => HandoverMode::Off,
+            Some(_) => HandoverMode::Mark,
+        };
+        self.shares_with_gone.store(handover != HandoverMode::Wait, Ordering::Relaxed);
         let default = neuron_device_plugin::Config::new(&start.node);
         let probe = self.plugins().entry(start.node).or_default().clone();
         let config = neuron_device_plugin::Config {
@@ -137,8 +148,7 @@ impl Suite for Neuron {
             // Seldom: a simulated second costs what is read in it.
             health_interval: 2 * milliseconds("poll").unwrap_or(default.poll),
             api_timeout: milliseconds("apiTimeout").unwrap_or(default.api_timeout),
-            // What kubelet gives again at once, without a look, is no mistake of a plugin that was told not to look.
-            handover: HandoverMode::Wait,
+            handover,
             handover_limit: milliseconds("handoverLimit").unwrap_or(default.handover_limit),
             host_proc: PathBuf::from("/proc"),
             probe: Some(probe),
@@ -198,6 +208,8 @@ impl Suite for Neuron {
             ("handoverLimit", draws.u64(0..=8000)),
             (WHOLE_NODES, u64::from(draws.u8(..4) == 0)),
             (LEASE_SECONDS, if draws.bool() { draws.u64(2..=30) } else { 0 }),
+            // Most wait: what kubelet gives again at once is no mistake of a plugin that was told not to look.
+            (HANDOVER, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2][draws.usize(..12)]),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -225,6 +237,9 @@ impl Suite for Neuron {
     }
 
     fn may_share_with_gone(&self, node: &str, pod: &PodTruth, now: Duration) -> bool {
+        if self.shares_with_gone.load(Ordering::Relaxed) {
+            return true;
+        }
         // It was admitted after it was bound.
         let since = now.saturating_sub(pod.since);
         self.faults().has(node, hardware::PROCESSES_HIDDEN, since)

@@ -31,6 +31,7 @@ pub const BRANCHES: &[&str] = &[
     "cluster: a write met another object of the name",
     "cluster: admission refused by the plugin",
     "cluster: admission refused, its devices are unhealthy",
+    "cluster: admission refused, the checkpoint was not written",
     "cluster: admission refused, no device is healthy",
     "cluster: admission refused, no preference was answered",
     "cluster: admission refused, the node has too little",

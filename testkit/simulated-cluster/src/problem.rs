@@ -35,13 +35,15 @@ impl Plan {
         let parts = parts(suite, &self.settings);
         let is_there = |name: &str| {
             parts.iter().any(|(part, at)| match at {
-                At::Control | At::BothControls | At::Scheduler => name == *part,
+                At::Control | At::Scheduler => name == *part,
+                At::BothControls => name == *part || name == second(part),
                 At::EveryNode => (0..self.nodes.len()).any(|node| name == full_name(part, node)),
             })
         };
         let (part, _) = self.kills.iter().find(|(part, _)| !is_there(part))?;
         let all = parts.iter().map(|(part, at)| match at {
-            At::Control | At::BothControls | At::Scheduler => (*part).to_owned(),
+            At::Control | At::Scheduler => (*part).to_owned(),
+            At::BothControls => format!("{part}, {}", second(part)),
             At::EveryNode => self.first_to_last(|node| full_name(part, node)),
         });
         Some(format!("kills: there is no part {part:?}; there is {}", all.collect::<Vec<_>>().join(", ")))
@@ -116,6 +118,11 @@ impl Plan {
             nodes => format!("{} to {}", name(0), name(nodes - 1)),
         }
     }
+}
+
+/// The second replica of a part as it is counted.
+fn second(part: &str) -> String {
+    format!("{part}/{}", Place::SecondControl)
 }
 
 /// A part of a node as it is counted.

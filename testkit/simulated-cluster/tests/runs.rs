@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
 use simulated_cluster::observer::{Known, PodTruth, Truth};
-use simulated_cluster::plan::{Event, Listed, NodePlan, Place, What};
+use simulated_cluster::plan::{Event, Listed, NodePlan, Place, Settings, What};
 use simulated_cluster::profile::Profile;
 use simulated_cluster::suite::{Program, RunsOn, Start, Suite};
 use simulated_cluster::{RunOptions, Seeded, run};
@@ -16,6 +16,7 @@ use simulated_cluster::{RunOptions, Seeded, run};
 /// An extender that does nothing but wake each second; from the minute on that it is told, it spins until it is let go.
 #[derive(Clone, Default)]
 struct Wakes {
+    has_replicas: bool,
     spins_after: Option<u32>,
     let_go: Arc<AtomicBool>,
 }
@@ -25,8 +26,12 @@ impl Suite for Wakes {
         vec![Program { name: "extender", runs_on: RunsOn::Control, port: None }]
     }
 
+    fn has_replicas(&self, _: &Program, _: &Settings) -> bool {
+        self.has_replicas
+    }
+
     fn run(&self, _: Start) -> BoxFuture<'static, anyhow::Result<()>> {
-        let Self { spins_after, let_go } = self.clone();
+        let Self { spins_after, let_go, .. } = self.clone();
         async move {
             for second in 0.. {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -82,6 +87,17 @@ fn kills_are_counted_and_those_by_poll_are_faults_where_they_happen() -> anyhow:
     let summary = run(&plan, Box::new(Listed::new(events)), Arc::new(suite), RunOptions::default())?;
     assert_eq!((summary.kills, summary.restarts), (3, 3));
     assert_eq!(summary.faults["kill extender"], 3);
+    Ok(())
+}
+
+#[test]
+fn a_replica_is_killed_by_its_own_polls_alone() -> anyhow::Result<()> {
+    for part in ["extender", "extender/control-2"] {
+        let suite = Wakes { has_replicas: true, ..Wakes::default() };
+        let plan = Seeded { kills: vec![(part.to_owned(), 50)], ..seeded() }.plan(&suite);
+        let summary = run(&plan, Box::new(Listed::new(Vec::new())), Arc::new(suite), RunOptions::default())?;
+        assert_eq!((summary.kills, summary.missed_kills), (1, Vec::new()), "{part}");
+    }
     Ok(())
 }
 

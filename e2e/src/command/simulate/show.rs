@@ -94,7 +94,11 @@ pub(super) fn exit_code(arguments: &SimulateArguments, rows: &[Row]) -> anyhow::
         print::progress(format_args!("reached, though said to be out of reach:\n  {}", excused.join("\n  ")));
     }
     let failed = summaries.iter().any(|summary| !summary.unknown.is_empty());
-    Ok(if failed || !missing.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed || !missing.is_empty() || !excused.is_empty() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn totals(rows: &[Row]) -> String {

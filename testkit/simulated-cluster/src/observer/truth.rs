@@ -13,6 +13,8 @@ use crate::units::Units;
 
 /// By this name [`Truth::disturbed`] has what kubelet makes of plugins' preferences.
 pub(crate) const PREFERENCES: &str = "preferences";
+/// By this name [`Truth::disturbed`] has nodes whose kubelets cannot write their checkpoint.
+pub(crate) const CHECKPOINT_WRITES: &str = "checkpoint";
 /// No watch lags longer.
 pub const UNSEEN: Duration = Duration::from_secs(600);
 
@@ -53,6 +55,8 @@ pub struct Truth {
     pub now: Duration,
     /// When a pod or a container, or what is broken, has changed last.
     pub changed: Duration,
+    /// When that was on a node, or what its Node says, by the node's name.
+    pub changed_on: BTreeMap<String, Duration>,
 }
 
 /// A pod.
@@ -168,16 +172,27 @@ impl Truth {
         self.containers_on(node).map(|(_, container)| container).chain(ended)
     }
 
+    /// A pod, a container or a device has changed, on a node if it is named.
+    pub(crate) fn changes_on(&mut self, node: &str) {
+        self.changed = self.now;
+        if !node.is_empty() {
+            self.changed_on.insert(node.to_owned(), self.now);
+        }
+    }
+
+    /// Since when nothing has changed on a node.
+    pub fn unchanged_on(&self, node: &str) -> Duration {
+        self.now.saturating_sub(self.changed_on.get(node).copied().unwrap_or_default())
+    }
+
     /// A container has ended.
     pub(crate) fn container_ends(&mut self, key: (String, String, String)) {
         let now = self.now;
         self.ended.retain(|_, (_, at)| now < *at + UNSEEN);
-        // Its pod keeps the hardware of one that is to start again.
-        let starts_again = |pod: &PodTruth| {
-            !pod.has_ended() && !pod.is_deleting() && pod.text("/spec/restartPolicy") == "Always"
-        };
-        if !self.pods.get(&key.1).is_some_and(starts_again) {
-            self.changed = now;
+        // A pod that lives keeps its hardware, whether the container starts again or not.
+        let keeps = |pod: &PodTruth| !pod.has_ended() && !pod.is_deleting();
+        if !self.pods.get(&key.1).is_some_and(keeps) {
+            self.changes_on(&key.0);
         }
         if let Some(container) = self.containers.remove(&key) {
             self.ended.insert(key, (container, now));
@@ -193,9 +208,14 @@ impl Truth {
             let now = self.now;
             self.gone.retain(|(_, at)| now < *at + UNSEEN);
             let gone = self.pods.remove(&uid(before)).filter(|gone| !gone.node.is_empty());
-            self.gone.extend(gone.map(|gone| (gone, now)));
             self.edited_pods.remove(&uid(before));
-            self.changed = now;
+            if let Some(gone) = gone {
+                // Of one that had ended nothing was held any more.
+                if !gone.has_ended() {
+                    self.changes_on(&gone.node);
+                }
+                self.gone.push((gone, now));
+            }
         }
         let Some(object) = after else { return };
         let (node, phase) = (text(object, "/spec/nodeName"), text(object, "/status/phase"));
@@ -207,8 +227,15 @@ impl Truth {
         };
         let as_bound = as_bound.or_else(|| (!node.is_empty()).then(|| Arc::clone(object)));
         let same = known.filter(|known| known.node == node && known.phase == phase);
-        let since = same.map_or(self.now, |known| known.since);
-        self.changed = self.changed.max(since);
+        let (is_same, since) = (same.is_some(), same.map_or(self.now, |known| known.since));
+        let annotations = |pod: &Value| pod.pointer("/metadata/annotations").cloned();
+        // What is recorded is what the extender believes.
+        let is_same_record = before.is_some_and(|before| annotations(before) == annotations(object));
+        if !is_same {
+            self.changes_on(node);
+        } else if !is_same_record && !node.is_empty() {
+            self.changed_on.insert(node.to_owned(), self.now);
+        }
         let pod = PodTruth {
             key: (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned()),
             uid: uid(object),

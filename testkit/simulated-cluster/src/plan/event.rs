@@ -21,6 +21,7 @@ pub const FAULTS: &[&str] = &[
     "cache behind",
     "checkpoint garbled",
     "checkpoint lost",
+    "checkpoint not writable",
     "checkpoint older",
     "compaction",
     "cluster 409",
@@ -41,6 +42,7 @@ pub const FAULTS: &[&str] = &[
     "one-way cut",
     "plugin files removed",
     "power loss",
+    "power loss for good",
     "preferences ignored",
     "request broken",
     "request late",
@@ -153,8 +155,8 @@ pub enum What {
         part: String,
         /// Where.
         on: Place,
-        /// How long, in seconds.
-        seconds: u32,
+        /// How long, in seconds; none: for good.
+        seconds: Option<u32>,
     },
     /// A second process of a program runs beside the first.
     Second {
@@ -178,8 +180,8 @@ pub enum What {
     PowerLoss {
         /// The node's place.
         node: usize,
-        /// How long, in seconds.
-        seconds: u32,
+        /// How long, in seconds; none: until its machine is replaced.
+        seconds: Option<u32>,
     },
     /// A Node object is deleted, its machine is replaced by a new one and registers again.
     ReplaceNode {
@@ -262,6 +264,13 @@ pub enum What {
         /// The node's place.
         node: usize,
         /// How long a write is waited for, in seconds.
+        seconds: u32,
+    },
+    /// A node's kubelet cannot write its checkpoint, as on a full disk.
+    CheckpointUnwritable {
+        /// The node's place.
+        node: usize,
+        /// How long, in seconds.
         seconds: u32,
     },
     /// kubelet gives containers other ids than plugins prefer where there are any, as with a topology manager of another view.
@@ -356,11 +365,13 @@ impl What {
             What::Delete { .. } | What::DeleteOwner { .. } => return None,
             What::Kill { part, .. } => format!("kill {part}"),
             What::Stop { part, .. } => format!("stop {part}"),
-            What::Away { part, .. } => format!("away {part}"),
+            What::Away { part, seconds: Some(_), .. } => format!("away {part}"),
+            What::Away { part, seconds: None, .. } => format!("away {part} for good"),
             What::Freeze { part, .. } => format!("freeze {part}"),
             What::Second { part, .. } => format!("second {part}"),
             What::Skew { .. } => "skew".to_owned(),
-            What::PowerLoss { .. } => "power loss".to_owned(),
+            What::PowerLoss { seconds: Some(_), .. } => "power loss".to_owned(),
+            What::PowerLoss { seconds: None, .. } => "power loss for good".to_owned(),
             What::ReplaceNode { .. } => "node replaced".to_owned(),
             What::Cut { reset: true, .. } => "cut with reset".to_owned(),
             What::Cut { both: false, .. } => "one-way cut".to_owned(),
@@ -375,6 +386,7 @@ impl What {
             What::CheckpointLost { .. } => "checkpoint lost".to_owned(),
             What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),
             What::CheckpointOlder { .. } => "checkpoint older".to_owned(),
+            What::CheckpointUnwritable { .. } => "checkpoint not writable".to_owned(),
             What::PreferencesIgnored { .. } => "preferences ignored".to_owned(),
             What::PluginFilesRemoved { .. } => "plugin files removed".to_owned(),
             What::SocketsReset { .. } => "sockets reset".to_owned(),

@@ -140,6 +140,7 @@ impl Plan {
             | What::CheckpointGarbled { node }
             | What::CheckpointOlder { node, .. }
             | What::PluginFilesRemoved { node }
+            | What::CheckpointUnwritable { node, .. }
             | What::PreferencesIgnored { node, .. }
             | What::PowerLoss { node, .. }
             | What::ReplaceNode { node, .. }
@@ -229,7 +230,7 @@ mod tests {
                 "event at 1: lost is 1.5; a rate is 0 to 1",
             ),
             (
-                Event { at: 2, what: What::PowerLoss { node: 1, seconds: 1 } },
+                Event { at: 2, what: What::PowerLoss { node: 1, seconds: Some(1) } },
                 "event at 2: there is no node 1; there are 1",
             ),
             (
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_field_that_there_is_not_is_told() {
-        let off = What::PowerLoss { node: 0, seconds: 1 };
+        let off = What::PowerLoss { node: 0, seconds: Some(1) };
         let events = vec![Event { at: 2, what: What::Compact }, Event { at: 3, what: off }];
         let right = plan(events).to_text();
         for (from, to, told) in [

@@ -12,6 +12,10 @@ const MOST_MADE_ANEW: usize = 3;
 const LONGEST: u64 = 15_000;
 /// How long before the rest binds fail, in seconds.
 const LAST: u32 = 8;
+/// Pods that come together as a replica is frozen, and again while it is.
+const AMID: usize = 6;
+/// How long it is frozen at most, in seconds: somewhat longer than the longest Lease.
+const FROZEN: u32 = 35;
 
 impl Generated {
     /// Pods are deleted by force and made anew under their names, of which the scheduler and the programs beside it hear late, one later
@@ -57,6 +61,27 @@ impl Generated {
             events.push(Event { at: gone, what: What::Delete { pod: name, grace: Some(0) } });
         }
         events
+    }
+
+    /// In every other hour the host of a replica is frozen as pods are bound, for about as long as its Lease lasts: it goes on with what
+    /// it was about to do, when another one has placed other pods.
+    pub(super) fn deposed_amid_binds(&self, busy: u64) -> Vec<Event> {
+        let mut draws = self.draws("deposed amid binds");
+        let (controls, is_hour) = (self.controls(), draws.bool());
+        if controls.len() < 2 || !is_hour {
+            return Vec::new();
+        }
+        let at = draws.u64(..busy - u64::from(FROZEN) * 1000);
+        let (on, seconds) = (controls[draws.usize(..controls.len())], draws.u32(2..=FROZEN));
+        let frozen = at + draws.u64(5..=500);
+        let later = at + draws.u64(1000..=u64::from(seconds) * 1000);
+        let create = |draws: &mut Rng, at, batch: &str| {
+            let name = |number| format!("amid{}-{batch}{number}", self.hour);
+            let pods = (0..AMID).map(|number| self.short_pod(draws, &name(number))).collect();
+            Event { at, what: What::Create { pods } }
+        };
+        let freeze = Event { at: frozen, what: What::Freeze { part: "node".to_owned(), on, seconds } };
+        vec![create(&mut draws, at, "a"), freeze, create(&mut draws, later, "b")]
     }
 
     fn short_pod(&self, draws: &mut Rng, name: &str) -> Value {

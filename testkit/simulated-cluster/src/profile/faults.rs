@@ -12,8 +12,9 @@ const LONGEST: u32 = 600;
 
 /// One kind in so many does not exist for a seed: what is always there hides what others do.
 const ABSENT: u8 = 4;
-/// One device in so many that breaks does so for good: until its machine is replaced.
-const FOR_GOOD: u8 = 8;
+/// One in so many devices that break, second replicas that end and last nodes of three or more that lose their power do so for good: a
+/// device and a node until the machine is replaced.
+pub(super) const FOR_GOOD: u8 = 8;
 
 /// What may go wrong with `chaos`.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,7 @@ pub(super) enum Kind {
     ForeignList,
     CheckpointLost,
     CheckpointOlder,
+    CheckpointUnwritable,
     PreferencesIgnored,
     PluginFilesRemoved,
     SocketsReset,
@@ -48,7 +50,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 26] = [
+    const ALL: [(Kind, u32); 27] = [
         (Kind::Kill, 4),
         (Kind::Stop, 2),
         (Kind::Freeze, 2),
@@ -69,6 +71,7 @@ impl Kind {
         (Kind::ForeignList, 1),
         (Kind::CheckpointLost, 1),
         (Kind::CheckpointOlder, 1),
+        (Kind::CheckpointUnwritable, 1),
         (Kind::PreferencesIgnored, 1),
         (Kind::PluginFilesRemoved, 1),
         (Kind::SocketsReset, 1),
@@ -107,6 +110,7 @@ impl Generated {
                 events.extend(self.overload(busy));
                 events.extend(self.made_anew_unheard(busy));
                 events.extend(self.last_binds_fail(busy));
+                events.extend(self.deposed_amid_binds(busy));
                 events
             }
         }
@@ -139,7 +143,8 @@ impl Generated {
             }
             Kind::Away => {
                 let (part, on) = self.part(draws);
-                Some(What::Away { part, on, seconds })
+                let for_good = on == Place::SecondControl && draws.u8(..FOR_GOOD) == 0;
+                Some(What::Away { part, on, seconds: (!for_good).then_some(seconds) })
             }
             Kind::Second => return self.second(draws, at, seconds.min(180)),
             Kind::Skew => {
@@ -173,6 +178,9 @@ impl Generated {
             Kind::ForeignList => return self.monitor(draws, at, seconds),
             Kind::CheckpointLost => Some(What::CheckpointLost { node: self.node(draws) }),
             Kind::CheckpointOlder => Some(What::CheckpointOlder { node: self.node(draws), seconds }),
+            Kind::CheckpointUnwritable => {
+                Some(What::CheckpointUnwritable { node: self.node(draws), seconds: seconds.min(120) })
+            }
             Kind::PreferencesIgnored => {
                 Some(What::PreferencesIgnored { node: self.node(draws), seconds: seconds.min(120) })
             }

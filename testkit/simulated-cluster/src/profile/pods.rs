@@ -53,16 +53,16 @@ impl Generated {
             if let Some(What::Delete { .. }) = what {
                 // What comes next may be given what the one before has until its grace is over.
                 let next = (at + draws.u64(..2000)).min(busy);
-                events.push(Event { at: next, what: self.create(&mut draws, 1) });
+                events.push(Event { at: next, what: self.create(&mut draws, next, 1) });
             }
-            events.push(Event { at, what: what.unwrap_or_else(|| self.create(&mut draws, together)) });
+            events.push(Event { at, what: what.unwrap_or_else(|| self.create(&mut draws, at, together)) });
         }
         events.extend(self.given_up(&events, busy));
         events
     }
 
-    fn create(&mut self, draws: &mut Rng, together: u64) -> What {
-        let ends_after = self.ends_after(draws);
+    fn create(&mut self, draws: &mut Rng, at: u64, together: u64) -> What {
+        let ends_after = self.ends_after(draws, at);
         let shape = self.any_shape(draws, ends_after);
         let alike = draws.u8(..3) > 0;
         let pods = (0..together).map(|_| {
@@ -118,16 +118,23 @@ impl Generated {
         ]
     }
 
-    /// After how many seconds a pod ends by itself; none if it stays until it is deleted.
-    fn ends_after(&self, draws: &mut Rng) -> Option<u32> {
+    /// After how many seconds a pod that is made at this time ends by itself; none if it stays until it is deleted.
+    fn ends_after(&self, draws: &mut Rng, at: u64) -> Option<u32> {
         if self.staying.len() < STAYING * self.nodes.len() && draws.u8(..5) == 0 {
             return None;
         }
         Some(match draws.u8(..6) {
             0 => 0,
             1..4 => draws.u32(1..=60),
+            _ if self.is_still() => (REST_IS_OVER.saturating_sub(at) / 1000) as u32 + draws.u32(..=900),
             _ => draws.u32(60..=1800),
         })
+    }
+
+    /// Whether pods that run for long do so until this hour's rest is over: what waiting pods are told is judged only where nothing ends
+    /// for minutes.
+    fn is_still(&self) -> bool {
+        self.hour % 2 == 1
     }
 
     /// A shape, even of a pod that no node could ever run, while there may be more of those.

@@ -3,7 +3,7 @@
 use simulator::random::Rng;
 
 use super::Generated;
-use super::faults::left;
+use super::faults::{FOR_GOOD, left};
 use super::settings::rates;
 use crate::plan::{Event, Place, What};
 use crate::suite::RunsOn;
@@ -128,7 +128,11 @@ impl Generated {
     /// registered before kubelet admits the pods again.
     pub(super) fn power_loss(&self, draws: &mut Rng, at: u64, seconds: u32) -> Vec<Event> {
         let node = self.node(draws);
-        let mut events = vec![Event { at, what: What::PowerLoss { node, seconds } }];
+        // Pods need others to run on.
+        if node >= 2 && node + 1 == self.nodes.len() && draws.u8(..FOR_GOOD) == 0 {
+            return vec![Event { at, what: What::PowerLoss { node, seconds: None } }];
+        }
+        let mut events = vec![Event { at, what: What::PowerLoss { node, seconds: Some(seconds) } }];
         let longer = seconds + draws.u32(10..=60);
         if draws.u8(..3) == 0 {
             let device = self.device(draws, node, longer);

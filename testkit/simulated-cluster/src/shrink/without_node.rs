@@ -41,6 +41,7 @@ pub(super) fn without_node(what: &mut What, gone: usize) -> bool {
         | What::CheckpointGarbled { node }
         | What::CheckpointOlder { node, .. }
         | What::PluginFilesRemoved { node }
+        | What::CheckpointUnwritable { node, .. }
         | What::PreferencesIgnored { node, .. }
         | What::PowerLoss { node, .. }
         | What::ReplaceNode { node, .. }

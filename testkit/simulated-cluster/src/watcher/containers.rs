@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fake_cluster::kubelet::{ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart};
+use fake_cluster::kubelet::{ContainerEnd, ContainerRun, ContainerRuntime, ContainerStart, PluginCall};
 use simulator::Host;
 
 use super::{Watcher, locked, processes};
@@ -52,7 +52,7 @@ impl Watcher {
         let container = ContainerTruth { start: Arc::new(start.clone()), units, since };
         state.truth.containers.insert(key, container);
         if is_change {
-            state.truth.changed = since;
+            state.truth.changes_on(node);
         }
         let phase =
             twice.as_ref().and_then(|other| Some(state.truth.pods.get(&other.pod_uid)?.phase.clone()));
@@ -103,5 +103,11 @@ impl ContainerRuntime for Containers {
     fn ended(&self, end: &ContainerEnd<'_>) {
         processes::end(self.host.files(), end.container);
         self.watcher.container_ends(self.host.name(), end.container);
+    }
+
+    fn plugin_called(&self, call: &PluginCall) {
+        if matches!(call, PluginCall::Allocated { answer: Err(_), .. }) {
+            *self.watcher.state().asked_in_vain.entry(self.host.name().to_owned()).or_default() += 1;
+        }
     }
 }

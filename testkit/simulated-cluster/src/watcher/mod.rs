@@ -38,6 +38,10 @@ pub const JUDGEMENTS: &[&str] = &[
     "waiting pods",
 ];
 
+/// The parts of a Node that schedulers and extenders look at.
+const WHAT_A_NODE_SAYS: [&str; 4] =
+    ["/spec", "/status/allocatable", "/metadata/annotations", "/metadata/labels"];
+
 /// Sees everything.
 pub(crate) struct Watcher {
     simulation: Simulation,
@@ -67,6 +71,8 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     /// How often something was judged, or could not be, by what it was.
     pub(crate) judged: BTreeMap<&'static str, u64>,
+    /// How often plugins have refused an Allocate, by node.
+    pub(crate) asked_in_vain: BTreeMap<String, u64>,
 }
 
 impl State {
@@ -123,7 +129,7 @@ impl Watcher {
     /// What nodes are like has changed: what is broken, or whether they can be reached.
     pub(crate) fn nodes_change(&self) {
         let mut state = self.state();
-        state.truth.changed = state.truth.now;
+        self.nodes.keys().for_each(|node| state.truth.changes_on(node));
     }
 
     /// Something was done to a part, by its name.
@@ -157,6 +163,13 @@ impl Watcher {
                 }
             }
             "Node" => {
+                // Its heartbeats change nothing that a scheduler looks at.
+                let says = |node: &Value| WHAT_A_NODE_SAYS.map(|part| node.pointer(part).cloned());
+                let node =
+                    write.after.filter(|after| write.before.is_none_or(|before| says(before) != says(after)));
+                if let Some(node) = node {
+                    state.truth.changes_on(text(node, "/metadata/name"));
+                }
                 drop(state);
                 self.changed.notify_waiters();
             }

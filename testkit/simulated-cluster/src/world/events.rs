@@ -13,10 +13,9 @@ use kubelet_api::podresources::v1::ListPodResourcesRequest;
 use kubelet_api::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
 use kubelet_api::unix::connect_by;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, sleep_until};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep_until};
 
-use super::checkpoint::{CHECKPOINT, checkpoint};
+use super::checkpoint::CHECKPOINT;
 use super::{World, locked};
 use crate::api::Whose;
 use crate::names::NAMESPACE;
@@ -26,8 +25,6 @@ use crate::suite::DeviceFault;
 
 /// How long a part that is to be killed before one of its next polls may have none, in seconds.
 const KILLED_WITHIN: u32 = 60;
-/// Time between two looks at whether kubelet has written its checkpoint.
-const WRITE_SEEN: Duration = Duration::from_millis(10);
 
 impl World {
     /// Carries out an event at its time. `began` is the beginning of the simulation.
@@ -80,9 +77,11 @@ impl World {
             }
             What::Away { part, on, seconds } => {
                 let is_there = self.with_part(&part, on, |part| part.goes_away());
-                self.fault_lasts(seconds, move |world| {
-                    world.with_part(&part, on, |part| part.let_run());
-                });
+                if let Some(seconds) = seconds {
+                    self.fault_lasts(seconds, move |world| {
+                        world.with_part(&part, on, |part| part.let_run());
+                    });
+                }
                 return is_there;
             }
             What::ForeignList { node } => self.list_as_a_stranger(node),
@@ -90,6 +89,7 @@ impl World {
             What::PreferencesIgnored { node, seconds } => return self.ignore_preferences(node, seconds),
             What::PluginFilesRemoved { node } => self.remove_plugin_files(node),
             What::SocketsReset { node } => self.reset_sockets(node),
+            What::CheckpointUnwritable { node, seconds } => self.refuse_writes(node, seconds),
             What::CheckpointOlder { node, seconds } => {
                 self.undo_next_write(node, seconds);
                 // It is counted when it happens.
@@ -103,7 +103,10 @@ impl World {
             }
             What::PowerLoss { node, seconds } => {
                 self.power_off(node);
-                self.fault_lasts(seconds, move |world| world.power_on(node));
+                match seconds {
+                    Some(seconds) => self.fault_lasts(seconds, move |world| world.power_on(node)),
+                    None => self.is_lost_for_good(node),
+                }
             }
             What::ReplaceNode { node, seconds } => self.replace_node(node, seconds).await,
             What::Cut { from, to, both, reset, seconds } => self.cut([from, to], both, reset, seconds),
@@ -179,7 +182,7 @@ impl World {
     }
 
     /// Changes a part, or with `node` all at a place. Whether any runs.
-    fn with_part(&self, name: &str, place: Place, change: impl Fn(&super::Part)) -> bool {
+    pub(super) fn with_part(&self, name: &str, place: Place, change: impl Fn(&super::Part)) -> bool {
         let mut parts = self.parts_at(place);
         parts.retain(|part| name == "node" || part.name == name);
         let runs = parts.iter().any(|part| part.runs());
@@ -236,12 +239,6 @@ impl World {
         });
     }
 
-    fn lose_checkpoint(&self, node: usize) {
-        let place = Place::Node(node);
-        self.with_part("kubelet", place, |part| part.kill());
-        self.host(place).files().remove_all(&checkpoint());
-    }
-
     fn remove_plugin_files(&self, node: usize) {
         let files = self.host(Place::Node(node)).files();
         let folder = Path::new(super::node::KUBELET_DIR).join("device-plugins");
@@ -258,41 +255,6 @@ impl World {
         self.simulation.reset_connections(host, host);
         // kubelet loses the plugin, which has to register again.
         self.parts_at(place).iter().for_each(|part| part.is_disturbed());
-    }
-
-    /// Whether there was one.
-    fn garble_checkpoint(&self, place: usize) -> bool {
-        let (files, file) = (self.host(Place::Node(place)).files(), checkpoint());
-        let garbled = files.read(&file).and_then(|mut contents| {
-            contents.truncate(contents.len() / 2);
-            files.write(&file, contents)
-        });
-        if garbled.is_ok()
-            && let Some(node) = self.nodes.get(place)
-        {
-            let now = self.simulation.elapsed();
-            self.watcher.state().truth.garbled.insert(node.name.clone(), now);
-        }
-        garbled.is_ok()
-    }
-
-    fn undo_next_write(self: &Arc<Self>, place: usize, seconds: u32) {
-        let world = Arc::clone(self);
-        let over = CancellationToken::new();
-        let end = over.clone();
-        self.fault_lasts(seconds, move |_| end.cancel());
-        self.spawn(async move {
-            let (files, file) = (world.host(Place::Node(place)).files(), checkpoint());
-            let Ok(before) = files.read(&file) else { return };
-            while files.read(&file).is_ok_and(|now| now == before) && !over.is_cancelled() {
-                sleep(WRITE_SEEN).await;
-            }
-            if !over.is_cancelled() && files.read(&file).is_ok() && files.write(&file, before.clone()).is_ok()
-            {
-                locked(&world.older_checkpoints).insert(place, before);
-                *locked(&world.fault_counts).entry("checkpoint older".to_owned()).or_default() += 1;
-            }
-        });
     }
 
     /// Whether the node has a kubelet.
@@ -339,7 +301,11 @@ impl World {
         if let Err(error) = nodes.delete(&node.name, &DeleteParams::default()).await {
             self.simulation.event("plan", format_args!("node not deleted: {error}"));
         }
-        self.fault_lasts(seconds, move |world| world.power_on(place));
+        let was_lost = self.is_found_again(place);
+        self.fault_lasts(seconds, move |world| {
+            world.power_on(place);
+            (0..was_lost).for_each(|_| world.power_on(place));
+        });
     }
 
     fn cut(self: &Arc<Self>, ends: [Place; 2], both: bool, reset: bool, seconds: u32) {

@@ -14,6 +14,8 @@ type Undo = Box<dyn FnOnce(&World) + Send>;
 pub(super) struct Faults {
     lasting: Vec<(u64, Undo)>,
     begun: u64,
+    /// Places of nodes that have lost their power for good, once for each time.
+    lost: Vec<usize>,
 }
 
 impl World {
@@ -38,6 +40,19 @@ impl World {
                 undo(&world);
             }
         });
+    }
+
+    /// A node does not get its power back, until its machine is replaced.
+    pub(super) fn is_lost_for_good(&self, node: usize) {
+        locked(&self.faults).lost.push(node);
+    }
+
+    /// A node's machine is replaced: how often the one before had lost its power for good.
+    pub(super) fn is_found_again(&self, node: usize) -> usize {
+        let mut faults = locked(&self.faults);
+        let before = faults.lost.len();
+        faults.lost.retain(|lost| *lost != node);
+        before - faults.lost.len()
     }
 
     /// Undoes all faults that last.

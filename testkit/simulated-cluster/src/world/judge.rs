@@ -15,9 +15,9 @@ use crate::suite::{NodeTruth, Size, WaitingPod};
 
 /// How long a pod of a cluster at rest may stay on its way: kube-scheduler tries again after five minutes at the latest.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
-/// How long nothing has changed in a cluster whose waiting pods are judged, and what they are told. kube-scheduler tries again after each
-/// change, but may ask an extender before the extender's watch has shown it, and compares the new text with a pod that may be older than
-/// its last one. Either stays until it tries again five minutes later.
+/// How long nothing has changed on a node that a waiting pod is held against, and in a cluster whose texts are judged. kube-scheduler tries
+/// again after each change, but may ask an extender before the extender's watch has shown it, and compares the new text with a pod that may
+/// be older than its last one. Either stays until it tries again five minutes later.
 const TRIED_AGAIN: Duration = Duration::from_secs(330);
 /// How long a program's watch may take to show that a pod is gone, in a cluster at rest whose links lose and delay.
 const TOLD: Duration = Duration::from_secs(10);
@@ -134,12 +134,11 @@ impl World {
         pod: &PodTruth,
         is_up: impl Fn(&str) -> bool,
     ) -> Option<Violation> {
-        if truth.now.saturating_sub(truth.changed) < TRIED_AGAIN {
-            self.watcher.state().judged("waiting pods of a cluster that had changed lately", 1);
-            return None;
-        }
         let (mut judged, mut given_up, mut found) = (0, 0, None);
-        for node in self.nodes.iter().filter(|node| is_up(&node.name) && self.is_sure_of(truth, node)) {
+        let is_sure = |node: &&super::Node| {
+            is_up(&node.name) && truth.unchanged_on(&node.name) >= TRIED_AGAIN && self.is_sure_of(truth, node)
+        };
+        for node in self.nodes.iter().filter(is_sure) {
             match self.could_run(truth, node, pod) {
                 Some(false) => judged += 1,
                 Some(true) => {

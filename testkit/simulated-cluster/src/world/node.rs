@@ -52,7 +52,7 @@ impl World {
         let free_choices = if self.settings.adversarial {
             FreeChoices::Adversarial
         } else {
-            FreeChoices::Seeded(self.simulation.stream("kubelets").u64(..))
+            FreeChoices::Seeded(process.system().random())
         };
         let config = KubeletConfig {
             free_choices,

@@ -25,6 +25,8 @@ pub(super) type PartStart =
 pub(super) struct Part {
     pub(super) name: String,
     pub(super) place: Place,
+    /// Whether it runs beside another one of it, on the same host.
+    is_beside: bool,
     start: PartStart,
     watcher: Arc<Watcher>,
     running: Mutex<Vec<Process>>,
@@ -41,6 +43,7 @@ impl Part {
         Self {
             name: name.to_owned(),
             place,
+            is_beside: false,
             start,
             watcher,
             running: Mutex::default(),
@@ -50,7 +53,7 @@ impl Part {
         }
     }
 
-    /// What it is counted as: with the node's name, where every node has one.
+    /// What is said to be done to it: with the node's name, where every node has one.
     pub(super) fn full_name(&self) -> String {
         match self.place {
             Place::Node(_) => format!("{}/{}", self.name, self.place),
@@ -58,9 +61,19 @@ impl Part {
         }
     }
 
+    /// What its processes are counted as, and draw as: of two that run at one time each has a name.
+    fn process_name(&self) -> String {
+        let name = self.full_name();
+        match self.place {
+            Place::SecondControl => format!("{name}/{}", self.place),
+            _ if self.is_beside => format!("{name}/beside"),
+            _ => name,
+        }
+    }
+
     /// Starts it, and again whenever it has ended.
     pub(super) async fn supervise(self: Arc<Self>, world: Arc<World>) {
-        let mut draws = world.simulation.stream(&format!("restarts {}", self.full_name()));
+        let mut draws = world.simulation.stream(&format!("restarts {}", self.process_name()));
         let mut held_back = self.held_back.subscribe();
         while held_back.wait_for(|reasons| *reasons == 0).await.is_ok() {
             self.run(&world).await;
@@ -71,7 +84,7 @@ impl Part {
 
     /// Runs one process of it to its end.
     pub(super) async fn run(&self, world: &World) {
-        let process = world.host(self.place).process(&self.full_name());
+        let process = world.host(self.place).process(&self.process_name());
         process.set_skew(*locked(&self.skew));
         locked(&self.running).push(process.clone());
         self.is_disturbed();
@@ -107,7 +120,7 @@ impl Part {
         world.watcher.violation(Violation {
             invariant: "runs",
             cause: format!("{} ended by itself: {}", self.name, without_numbers(reason)),
-            text: format!("{} ended by itself: {reason}", self.full_name()),
+            text: format!("{} ended by itself: {reason}", self.process_name()),
             pods: Vec::new(),
         });
     }
@@ -121,8 +134,10 @@ impl Part {
 
     /// Another one of it, which nobody starts again.
     pub(super) fn beside(&self) -> Self {
-        let place = if self.place == Place::Control { Place::SecondControl } else { self.place };
-        Self::new(&self.name, place, Arc::clone(&self.start), Arc::clone(&self.watcher))
+        let (place, is_beside) =
+            if self.place == Place::Control { (Place::SecondControl, false) } else { (self.place, true) };
+        let part = Self::new(&self.name, place, Arc::clone(&self.start), Arc::clone(&self.watcher));
+        Self { is_beside, ..part }
     }
 
     /// Whether a process of it runs.

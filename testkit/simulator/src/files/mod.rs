@@ -34,6 +34,8 @@ struct State {
     watches: Vec<FolderWatched>,
     /// Nothing at or below these paths can be read.
     hung: BTreeSet<PathBuf>,
+    /// No process can write these files.
+    full: BTreeSet<PathBuf>,
     listening: Vec<Listening>,
     /// Number of reads, listings and looks since the beginning.
     reads: u64,
@@ -86,6 +88,7 @@ impl FileSystem {
         let mut state = self.state();
         // What comes in its place is another file.
         state.hung.retain(|hung| !hung.starts_with(path));
+        state.full.retain(|full| !full.starts_with(path));
         if state.tree.remove_all(path) {
             state.tell(path);
         }
@@ -129,6 +132,16 @@ impl FileSystem {
             state.hung.remove(path);
             drop(state);
             self.recovered.notify_waiters();
+        }
+    }
+
+    /// Has every write of this file by a process fail for want of space from now on (`true`), or succeed again.
+    pub fn set_full(&self, path: &Path, is_full: bool) {
+        let mut state = self.state();
+        if is_full {
+            state.full.insert(path.to_owned());
+        } else {
+            state.full.remove(path);
         }
     }
 

@@ -57,6 +57,8 @@ impl ProcessFiles {
     ) -> BoxFuture<'static, io::Result<T>> {
         let done = if self.life.has_ended() {
             Err(io::Error::other("the process has ended"))
+        } else if self.files.state().full.contains(path) {
+            Err(io::ErrorKind::StorageFull.into())
         } else {
             self.files.change(path, change)
         };

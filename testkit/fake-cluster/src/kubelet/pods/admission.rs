@@ -56,12 +56,12 @@ fn count(error: &AllocateError) {
         AllocateError::Stopped(_) => reached("cluster: admission refused, the plugin has stopped"),
         AllocateError::Preference(_) => reached("cluster: admission refused, no preference was answered"),
         AllocateError::Plugin(_) => reached("cluster: admission refused by the plugin"),
+        AllocateError::NotSaved(_) => reached("cluster: admission refused, the checkpoint was not written"),
         AllocateError::Changed { .. }
         | AllocateError::LostSome { .. }
         | AllocateError::NoEndpoint(_)
         | AllocateError::UnknownPlugin(_)
         | AllocateError::Empty(_)
-        | AllocateError::NotSaved(_)
         | AllocateError::KubeletStops => {}
     }
 }
