@@ -36,15 +36,17 @@ impl Plan {
         let is_there = |name: &str| {
             parts.iter().any(|(part, at)| match at {
                 At::Control | At::Scheduler => name == *part,
-                At::BothControls => name == *part || name == second(part),
-                At::EveryNode => (0..self.nodes.len()).any(|node| name == full_name(part, node)),
+                At::BothControls => name == *part || name == Place::SecondControl.process_name(part),
+                At::EveryNode => {
+                    (0..self.nodes.len()).any(|node| name == Place::Node(node).process_name(part))
+                }
             })
         };
         let (part, _) = self.kills.iter().find(|(part, _)| !is_there(part))?;
         let all = parts.iter().map(|(part, at)| match at {
             At::Control | At::Scheduler => (*part).to_owned(),
-            At::BothControls => format!("{part}, {}", second(part)),
-            At::EveryNode => self.first_to_last(|node| full_name(part, node)),
+            At::BothControls => format!("{part}, {}", Place::SecondControl.process_name(part)),
+            At::EveryNode => self.first_to_last(|node| Place::Node(node).process_name(part)),
         });
         Some(format!("kills: there is no part {part:?}; there is {}", all.collect::<Vec<_>>().join(", ")))
     }
@@ -118,16 +120,6 @@ impl Plan {
             nodes => format!("{} to {}", name(0), name(nodes - 1)),
         }
     }
-}
-
-/// The second replica of a part as it is counted.
-fn second(part: &str) -> String {
-    format!("{part}/{}", Place::SecondControl)
-}
-
-/// A part of a node as it is counted.
-fn full_name(part: &str, node: usize) -> String {
-    format!("{part}/{}", node_name(node))
 }
 
 fn programs(suite: &dyn Suite, settings: &Settings) -> Vec<Part> {

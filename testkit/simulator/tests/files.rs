@@ -42,6 +42,24 @@ fn a_program_sees_what_the_machine_has_and_others_write() {
 }
 
 #[test]
+fn a_file_for_which_there_is_no_space_stays_as_it_was() {
+    simulate(async |simulation| {
+        let host = simulation.host("h");
+        let (system, path) = (host.process("p").system(), Path::new("/state"));
+        host.files().write(path, "one").unwrap();
+        host.files().fill_up(path);
+        assert_eq!(system.replace(path, "two".into()).await.unwrap_err().kind(), ErrorKind::StorageFull);
+        system.replace(Path::new("/other"), "two".into()).await.unwrap();
+        assert_eq!(system.read_to_string(path).await.unwrap(), "one");
+        assert!(host.files().make_room(path), "a write has failed");
+        system.replace(path, "two".into()).await.unwrap();
+        assert_eq!(system.read_to_string(path).await.unwrap(), "two");
+        host.files().fill_up(path);
+        assert!(!host.files().make_room(path), "nothing was written meanwhile");
+    });
+}
+
+#[test]
 fn a_file_that_hangs_is_given_up_and_read_again_when_it_answers() {
     simulate(async |simulation| {
         let host = simulation.host("h");

@@ -228,9 +228,10 @@ impl Truth {
         let as_bound = as_bound.or_else(|| (!node.is_empty()).then(|| Arc::clone(object)));
         let same = known.filter(|known| known.node == node && known.phase == phase);
         let (is_same, since) = (same.is_some(), same.map_or(self.now, |known| known.since));
-        let annotations = |pod: &Value| pod.pointer("/metadata/annotations").cloned();
         // What is recorded is what the extender believes.
-        let is_same_record = before.is_some_and(|before| annotations(before) == annotations(object));
+        let annotations = "/metadata/annotations";
+        let is_same_record =
+            before.is_some_and(|before| before.pointer(annotations) == object.pointer(annotations));
         if !is_same {
             self.changes_on(node);
         } else if !is_same_record && !node.is_empty() {

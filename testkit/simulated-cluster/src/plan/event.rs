@@ -1,11 +1,11 @@
 //! What can happen in a simulation. Each fault names how long it lasts; what is not undone by its end is for good.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Place;
 use super::settings::ApiRates;
 
 /// Kinds of faults whose names do not depend on the suite, as a summary counts them.
@@ -62,23 +62,6 @@ pub struct Event {
     /// What happens.
     #[serde(flatten)]
     pub what: What,
-}
-
-/// Where a part is, or what a link leads from and to: `apiServer`, `scheduler` (kube-scheduler and the controllers), `control` (the
-/// suite's programs of the control plane), `secondControl`, or a node by its place, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Place {
-    /// The API server's host.
-    ApiServer,
-    /// The host of scheduler and controllers.
-    Scheduler,
-    /// The host of the suite's programs of the control plane.
-    Control,
-    /// The host of the second process of such a program, while there is one ([`What::Second`]).
-    SecondControl,
-    /// A node.
-    Node(usize),
 }
 
 /// What happens.
@@ -394,17 +377,5 @@ impl What {
             What::Machine { fault, .. } => format!("machine: {fault}"),
             What::Edit { what, .. } | What::EditPod { what, .. } => format!("edit {what}"),
         })
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::ApiServer => f.write_str("apiserver"),
-            Place::Scheduler => f.write_str("scheduler"),
-            Place::Control => f.write_str("control"),
-            Place::SecondControl => f.write_str("control-2"),
-            Place::Node(place) => f.write_str(&super::node_name(*place)),
-        }
     }
 }

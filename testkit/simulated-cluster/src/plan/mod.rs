@@ -3,12 +3,14 @@
 
 mod event;
 mod file;
+mod place;
 mod settings;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::event::{Event, FAULTS, Place, What};
+pub use self::event::{Event, FAULTS, What};
 pub use self::file::PlanError;
+pub use self::place::Place;
 pub use self::settings::{ApiRates, Settings};
 
 /// The form of plans that this release reads and writes.

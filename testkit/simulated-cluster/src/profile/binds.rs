@@ -67,8 +67,8 @@ impl Generated {
     /// it was about to do, when another one has placed other pods.
     pub(super) fn deposed_amid_binds(&self, busy: u64) -> Vec<Event> {
         let mut draws = self.draws("deposed amid binds");
-        let (controls, is_hour) = (self.controls(), draws.bool());
-        if controls.len() < 2 || !is_hour {
+        let controls = self.controls();
+        if controls.len() < 2 || draws.bool() {
             return Vec::new();
         }
         let at = draws.u64(..busy - u64::from(FROZEN) * 1000);

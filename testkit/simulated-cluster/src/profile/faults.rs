@@ -12,8 +12,7 @@ const LONGEST: u32 = 600;
 
 /// One kind in so many does not exist for a seed: what is always there hides what others do.
 const ABSENT: u8 = 4;
-/// One in so many devices that break, second replicas that end and last nodes of three or more that lose their power do so for good: a
-/// device and a node until the machine is replaced.
+/// One fault in so many is for good: of a device, or of the last node of three or more, until the machine is replaced; of a second replica.
 pub(super) const FOR_GOOD: u8 = 8;
 
 /// What may go wrong with `chaos`.

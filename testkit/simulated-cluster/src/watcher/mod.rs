@@ -163,11 +163,13 @@ impl Watcher {
                 }
             }
             "Node" => {
+                let is_new = |node: &Value, part| {
+                    write.before.is_none_or(|before| before.pointer(part) != node.pointer(part))
+                };
                 // Its heartbeats change nothing that a scheduler looks at.
-                let says = |node: &Value| WHAT_A_NODE_SAYS.map(|part| node.pointer(part).cloned());
-                let node =
-                    write.after.filter(|after| write.before.is_none_or(|before| says(before) != says(after)));
-                if let Some(node) = node {
+                if let Some(node) = write.after
+                    && WHAT_A_NODE_SAYS.iter().any(|part| is_new(node, part))
+                {
                     state.truth.changes_on(text(node, "/metadata/name"));
                 }
                 drop(state);

@@ -76,12 +76,14 @@ impl World {
     pub(super) fn refuse_writes(self: &Arc<Self>, place: usize, seconds: u32) {
         let Some(name) = self.nodes.get(place).map(|node| node.name.clone()) else { return };
         let part = format!("{CHECKPOINT_WRITES}/{name}");
-        self.host(Place::Node(place)).files().set_full(&checkpoint(), true);
+        self.host(Place::Node(place)).files().fill_up(&checkpoint());
         self.watcher.disturbs(part.clone(), Duration::MAX);
         self.fault_lasts(seconds, move |world| {
             let files = world.host(Place::Node(place)).files();
-            files.set_full(&checkpoint(), false);
-            if let Ok(before) = files.read(&checkpoint()) {
+            // Where nothing was to be written the file is right.
+            if files.make_room(&checkpoint())
+                && let Ok(before) = files.read(&checkpoint())
+            {
                 locked(&world.older_checkpoints).insert(place, before);
             }
             world.watcher.disturbs(part, world.simulation.elapsed());

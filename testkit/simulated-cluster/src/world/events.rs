@@ -101,12 +101,15 @@ impl World {
                 let nanoseconds = milliseconds.saturating_mul(1_000_000);
                 return self.with_part(&part, on, |part| part.set_skew(nanoseconds));
             }
-            What::PowerLoss { node, seconds } => {
+            What::PowerLoss { node, seconds: Some(seconds) } => {
                 self.power_off(node);
-                match seconds {
-                    Some(seconds) => self.fault_lasts(seconds, move |world| world.power_on(node)),
-                    None => self.is_lost_for_good(node),
+                self.fault_lasts(seconds, move |world| world.power_on(node));
+            }
+            What::PowerLoss { node, seconds: None } => {
+                if !self.lose_node(node) {
+                    return false;
                 }
+                self.power_off(node);
             }
             What::ReplaceNode { node, seconds } => self.replace_node(node, seconds).await,
             What::Cut { from, to, both, reset, seconds } => self.cut([from, to], both, reset, seconds),
@@ -301,11 +304,10 @@ impl World {
         if let Err(error) = nodes.delete(&node.name, &DeleteParams::default()).await {
             self.simulation.event("plan", format_args!("node not deleted: {error}"));
         }
-        let was_lost = self.is_found_again(place);
-        self.fault_lasts(seconds, move |world| {
-            world.power_on(place);
-            (0..was_lost).for_each(|_| world.power_on(place));
-        });
+        if self.find_node(place) {
+            self.power_on(place);
+        }
+        self.fault_lasts(seconds, move |world| world.power_on(place));
     }
 
     fn cut(self: &Arc<Self>, ends: [Place; 2], both: bool, reset: bool, seconds: u32) {

@@ -1,5 +1,6 @@
 //! Faults that last: each is undone when its time is over, or at once when a rest begins.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ type Undo = Box<dyn FnOnce(&World) + Send>;
 pub(super) struct Faults {
     lasting: Vec<(u64, Undo)>,
     begun: u64,
-    /// Places of nodes that have lost their power for good, once for each time.
-    lost: Vec<usize>,
+    /// Places of nodes that have lost their power for good.
+    lost: BTreeSet<usize>,
 }
 
 impl World {
@@ -42,17 +43,14 @@ impl World {
         });
     }
 
-    /// A node does not get its power back, until its machine is replaced.
-    pub(super) fn is_lost_for_good(&self, node: usize) {
-        locked(&self.faults).lost.push(node);
+    /// A node loses its power until its machine is replaced. Whether it had not lost it so before.
+    pub(super) fn lose_node(&self, node: usize) -> bool {
+        locked(&self.faults).lost.insert(node)
     }
 
-    /// A node's machine is replaced: how often the one before had lost its power for good.
-    pub(super) fn is_found_again(&self, node: usize) -> usize {
-        let mut faults = locked(&self.faults);
-        let before = faults.lost.len();
-        faults.lost.retain(|lost| *lost != node);
-        before - faults.lost.len()
+    /// A lost node gets another machine. Whether it was lost.
+    pub(super) fn find_node(&self, node: usize) -> bool {
+        locked(&self.faults).lost.remove(&node)
     }
 
     /// Undoes all faults that last.

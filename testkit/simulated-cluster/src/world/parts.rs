@@ -63,12 +63,8 @@ impl Part {
 
     /// What its processes are counted as, and draw as: of two that run at one time each has a name.
     fn process_name(&self) -> String {
-        let name = self.full_name();
-        match self.place {
-            Place::SecondControl => format!("{name}/{}", self.place),
-            _ if self.is_beside => format!("{name}/beside"),
-            _ => name,
-        }
+        let name = self.place.process_name(&self.name);
+        if self.is_beside { format!("{name}/beside") } else { name }
     }
 
     /// Starts it, and again whenever it has ended.

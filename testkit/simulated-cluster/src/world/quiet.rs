@@ -24,8 +24,8 @@ const LOG_LINES_OF_WAITING: u64 = 10;
 /// Lines, and requests, more for each pod that is bound meanwhile, as an owner makes a new one for each that ends.
 const OF_BOUND: u64 = 10;
 
-/// Reads more for each Allocate that a node's plugin refuses meanwhile: a kubelet that has lost its books asks again and again for a
-/// container of whose ids others have some, and the plugin looks before each refusal for five seconds whether those have ended.
+/// Reads more for each Allocate that a node's plugin refuses meanwhile: before each it reads the node's pods for five seconds, until the
+/// holder has ended. A kubelet that has lost its books asks again and again for ids that others hold.
 const READS_OF_REFUSED: u64 = 25;
 
 /// What had been counted when the time of quiet began.

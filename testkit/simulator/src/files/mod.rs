@@ -5,7 +5,7 @@ mod of_process;
 mod sockets;
 mod tree;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ struct State {
     watches: Vec<FolderWatched>,
     /// Nothing at or below these paths can be read.
     hung: BTreeSet<PathBuf>,
-    /// No process can write these files.
-    full: BTreeSet<PathBuf>,
+    /// No process can write these files; whether one has tried.
+    full: BTreeMap<PathBuf, bool>,
     listening: Vec<Listening>,
     /// Number of reads, listings and looks since the beginning.
     reads: u64,
@@ -88,7 +88,7 @@ impl FileSystem {
         let mut state = self.state();
         // What comes in its place is another file.
         state.hung.retain(|hung| !hung.starts_with(path));
-        state.full.retain(|full| !full.starts_with(path));
+        state.full.retain(|full, _| !full.starts_with(path));
         if state.tree.remove_all(path) {
             state.tell(path);
         }
@@ -135,14 +135,14 @@ impl FileSystem {
         }
     }
 
-    /// Has every write of this file by a process fail for want of space from now on (`true`), or succeed again.
-    pub fn set_full(&self, path: &Path, is_full: bool) {
-        let mut state = self.state();
-        if is_full {
-            state.full.insert(path.to_owned());
-        } else {
-            state.full.remove(path);
-        }
+    /// Has every write of this file by a process fail from now on, for want of space.
+    pub fn fill_up(&self, path: &Path) {
+        self.state().full.insert(path.to_owned(), false);
+    }
+
+    /// The file can be written again. Whether a write has failed meanwhile.
+    pub fn make_room(&self, path: &Path) -> bool {
+        self.state().full.remove(path).unwrap_or_default()
     }
 
     /// How often processes have read, listed or looked at something.
@@ -179,6 +179,15 @@ impl FileSystem {
 }
 
 impl State {
+    /// Whether there is no space for this file; it is noted that a process has tried to write it.
+    fn refuses(&mut self, path: &Path) -> bool {
+        let full = self.full.get_mut(path);
+        full.is_some_and(|tried| {
+            *tried = true;
+            true
+        })
+    }
+
     fn hangs(&self, path: &Path) -> bool {
         !self.hung.is_empty() && self.hung.iter().any(|hung| path.starts_with(hung))
     }

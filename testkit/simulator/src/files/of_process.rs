@@ -57,7 +57,7 @@ impl ProcessFiles {
     ) -> BoxFuture<'static, io::Result<T>> {
         let done = if self.life.has_ended() {
             Err(io::Error::other("the process has ended"))
-        } else if self.files.state().full.contains(path) {
+        } else if self.files.state().refuses(path) {
             Err(io::ErrorKind::StorageFull.into())
         } else {
             self.files.change(path, change)
