@@ -25,6 +25,7 @@ mod planted;
 mod pods;
 mod reasons;
 mod records;
+mod settings;
 mod sizes;
 mod suite;
 mod texts;

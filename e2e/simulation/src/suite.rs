@@ -29,21 +29,16 @@ use crate::faults::Faults;
 use crate::machine::Machine;
 use crate::texts::Facts;
 use crate::{
-    admission, binding, containers, hardware, judge, naive, node_report, pods, reasons, records, sizes, texts,
+    admission, binding, containers, hardware, judge, naive, node_report, pods, reasons, records, settings,
+    sizes, texts,
 };
 
 /// The folder of a node's fake hardware.
 const ROOT: &str = "/";
 /// What a label says whose type is another one; a machine of the first says the second.
 const OTHER_TYPES: [&str; 2] = ["inf2.24xlarge", "trn1.2xlarge"];
-/// How many seconds the Lease of the extender that leads lasts; 0, or not said: there is one extender, which places alone.
-const LEASE_SECONDS: &str = "leaseSeconds";
 /// The Lease of the extender that leads.
 const LEASE: &str = "k8s-neuron-scheduler";
-/// 1 where kube-scheduler sends the extender whole Nodes, else their names (`nodeCacheCapable`).
-const WHOLE_NODES: &str = "wholeNodes";
-/// What plugins do about processes of pods that are gone: 0 waits, 1 is off, as plugins ship, 2 marks.
-const HANDOVER: &str = "handover";
 /// What the extender's scores weigh, as in deploy/my-scheduler.yml.
 const WEIGHT: i64 = 12;
 /// The extender's port.
@@ -96,7 +91,7 @@ impl Suite for Neuron {
     }
 
     fn has_replicas(&self, program: &Program, settings: &Settings) -> bool {
-        program.name == "extender" && lease_duration(settings).is_some()
+        program.name == "extender" && settings::lease_duration(settings).is_some()
     }
 
     fn leader(&self, kind: &str, name: &str, object: &Value) -> Option<Place> {
@@ -107,7 +102,7 @@ impl Suite for Neuron {
     }
 
     fn run(&self, start: Start) -> BoxFuture<'static, anyhow::Result<()>> {
-        let milliseconds = |name: &str| start.settings.programs.get(name).copied().map(Duration::from_millis);
+        let milliseconds = |name| settings::milliseconds(&start.settings, name);
         let system = start.process.system();
         let shutdown = start.shutdown;
         if start.program == "extender" {
@@ -115,13 +110,15 @@ impl Suite for Neuron {
             let config = neuron_extender::Config {
                 bind_deadline: milliseconds("bindDeadline").unwrap_or(default.bind_deadline),
                 binding_timeout: milliseconds("bindingTimeout").unwrap_or(default.binding_timeout),
-                leader_election: lease_duration(&start.settings).map(|lease_duration| LeaderElection {
-                    namespace: "kube-system".to_owned(),
-                    lease: LEASE.to_owned(),
-                    lease_duration,
-                    pod: extender_on(start.place),
-                    // The replicas' pods are no objects here: calls follow the Lease.
-                    labels_pod: false,
+                leader_election: settings::lease_duration(&start.settings).map(|lease_duration| {
+                    LeaderElection {
+                        namespace: "kube-system".to_owned(),
+                        lease: LEASE.to_owned(),
+                        lease_duration,
+                        pod: extender_on(start.place),
+                        // The replicas' pods are no objects here: calls follow the Lease.
+                        labels_pod: false,
+                    }
                 }),
                 probe: Some(self.extenders_by_place().entry(start.place).or_default().clone()),
                 ..default
@@ -133,11 +130,7 @@ impl Suite for Neuron {
             }
             .boxed();
         }
-        let handover = match start.settings.programs.get(HANDOVER) {
-            None | Some(0) => HandoverMode::Wait,
-            Some(1) => HandoverMode::Off,
-            Some(_) => HandoverMode::Mark,
-        };
+        let handover = settings::handover(&start.settings);
         self.shares_with_gone.store(handover != HandoverMode::Wait, Ordering::Relaxed);
         let default = neuron_device_plugin::Config::new(&start.node);
         let probe = self.plugins().entry(start.node).or_default().clone();
@@ -167,7 +160,7 @@ impl Suite for Neuron {
             bind_verb: Some("bind".to_owned()),
             managed_resources: [NEURON, NEURONCORE, NEURONDEVICE].map(managed).into(),
             http_timeout: Duration::from_secs(5),
-            node_cache_capable: settings.programs.get(WHOLE_NODES) != Some(&1),
+            node_cache_capable: !settings::sends_whole_nodes(settings),
             ..ExtenderConfig::new(format!("http://{service}:{PORT}"))
         }]
     }
@@ -200,19 +193,7 @@ impl Suite for Neuron {
     }
 
     fn draw_settings(&self, draws: &mut Rng) -> BTreeMap<String, u64> {
-        [
-            ("bindDeadline", draws.u64(1000..=4500)),
-            ("bindingTimeout", draws.u64(20_000..=60_000)),
-            ("poll", draws.u64(3000..=10_000)),
-            ("apiTimeout", draws.u64(500..=4000)),
-            ("handoverLimit", draws.u64(0..=8000)),
-            (WHOLE_NODES, u64::from(draws.u8(..4) == 0)),
-            (LEASE_SECONDS, if draws.bool() { draws.u64(2..=30) } else { 0 }),
-            // Most wait: what kubelet gives again at once is no mistake of a plugin that was told not to look.
-            (HANDOVER, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2][draws.usize(..12)]),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        settings::draw(draws)
     }
 
     fn node_labels(&self, node: &NodePlan) -> BTreeMap<String, String> {
@@ -374,11 +355,6 @@ impl Suite for Neuron {
         }
         judge::judge_pod(&*Machine::of(node).ok()?, truth, pod)
     }
-}
-
-/// How long the Lease of the extender that leads lasts; none where there is one extender.
-fn lease_duration(settings: &Settings) -> Option<Duration> {
-    settings.programs.get(LEASE_SECONDS).filter(|seconds| **seconds > 0).copied().map(Duration::from_secs)
 }
 
 /// What is so on a pod's nodes.

@@ -16,12 +16,12 @@ use simulated_cluster::plan::Plan;
 const REACHES: [(&str, &str); 9] = [
     ("another-pod-named.json", "extender: pod refused at its bind"),
     ("asked-anew-amid-grace.json", "plugin: container runs on with what it had before"),
-    ("believed-to-be-another-type.json", "fault: edit label of another type"),
+    ("believed-to-be-another-type.json", "extender: topology dropped"),
     ("checkpoint-lost.json", "plugin: waits for a process of a gone pod"),
     ("deleted-by-force.json", "plugin: pod that is gone was just given something"),
     ("edited-while-the-api-is-down.json", "extender: node watch disconnected"),
     ("ids-refused-as-held.json", "plugin: live read for the ledger"),
-    ("node-replaced-as-pods-come.json", "fault: node replaced"),
+    ("node-replaced-as-pods-come.json", "cluster: a refused pod was tried again after five minutes"),
     ("report-of-what-ended.json", "plugin: dead file removed"),
 ];
 
