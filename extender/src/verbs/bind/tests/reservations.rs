@@ -1,12 +1,16 @@
 //! How long a pod's reservation lasts, and that a repeated bind uses it again.
 
+use std::time::Duration;
+
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use runtime::System;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::world::{Fault, NODE, READ, TIMEOUTS, World, bind_by_hand};
 use crate::verbs::bind::{BindError, Bound};
+use crate::watches::watch_pods;
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_bind_sends_the_same_record_again() {
@@ -69,6 +73,23 @@ async fn a_reservation_of_unknown_outcome_lasts_while_its_pod_is_bound_here_and_
     world.pods.patch_status("one", &PatchParams::default(), &ended).await.unwrap();
     sleep(TIMEOUTS.binding * 2).await;
     assert!(!world.is_reserved(&args));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_ends_whose_pod_came_and_went_before_the_list_was_read() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    let watch = watch_pods(System::real(), world.client.clone(), world.cluster.clone());
+    let watch = tokio::spawn(watch);
+    // The list has begun, and is read later.
+    sleep(READ / 2).await;
+    assert!(world.bind(&args).await.0.is_ok());
+    world.pods.delete("one", &DeleteParams::default().grace_period(0)).await.unwrap();
+    sleep(READ * 4).await;
+    assert!(world.is_reserved(&args), "a list that began before the bind tells nothing of it");
+    sleep(Duration::from_secs(120)).await;
+    assert!(!world.is_reserved(&args));
+    watch.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,6 +57,7 @@ pub(super) struct World {
     faults: Arc<Mutex<VecDeque<Fault>>>,
     pub(super) reads_fail: Arc<Mutex<bool>>,
     pub(super) cluster: Arc<Cluster>,
+    pub(super) client: Client,
     pub(super) binder: Binder,
     pub(super) admitted: Arc<Admitted>,
 }
@@ -102,9 +103,10 @@ impl World {
         let reads_fail = Arc::new(Mutex::new(false));
         let client = client(&server, pods.clone(), faults.clone(), reads_fail.clone());
         let admitted = Arc::new(Admitted::default());
-        let binder = Binder::new(System::real(), cluster.clone(), client, TIMEOUTS, CancellationToken::new())
-            .admitting(admitted.clone());
-        let world = World { pods, faults, reads_fail, cluster, binder, admitted };
+        let binder =
+            Binder::new(System::real(), cluster.clone(), client.clone(), TIMEOUTS, CancellationToken::new())
+                .admitting(admitted.clone());
+        let world = World { pods, faults, reads_fail, cluster, client, binder, admitted };
         let args = world.create("one", 1).await;
         (world, args)
     }
