@@ -65,9 +65,9 @@ impl Pods {
         Pods { client, node: node.to_owned(), timeout, kubelet, state: Mutex::default(), changed }
     }
 
-    /// The pods known now; none until they were read once.
-    pub fn known(&self) -> Option<Vec<NodePod>> {
-        self.state().now()
+    /// The pods that have not ended; none until pods were read once.
+    pub fn living(&self) -> Option<Vec<NodePod>> {
+        self.state().living()
     }
 
     /// Whether the pods were read once.

@@ -248,7 +248,7 @@ impl Engine {
     /// The pod that asks, if only one can be meant.
     fn only_pod(&self, asking: &[Slot]) -> Option<ObjectReference> {
         let uid = &only(asking)?.uid;
-        let pods = self.pods.known().unwrap_or_default();
+        let pods = self.pods.living().unwrap_or_default();
         pods.iter().find(|pod| pod.pod.uid == *uid).map(|pod| pod_reference(&pod.pod))
     }
 }

@@ -160,8 +160,8 @@ impl Engine {
     pub fn current(&self, machine: &Machine) -> (MutexGuard<'_, State>, Vec<Slot>) {
         let mut state = self.state();
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
-        let known = self.pods.known();
-        let slots = known.map(|pods| slots(&self.node, &machine.topology, state.report.as_ref(), &pods));
+        let living = self.pods.living();
+        let slots = living.map(|pods| slots(&self.node, &machine.topology, state.report.as_ref(), &pods));
         let told = self.pods.told();
         let pods = PodsNow {
             slots: slots.as_deref(),

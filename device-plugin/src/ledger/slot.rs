@@ -73,14 +73,14 @@ pub fn slots(
     report: Option<&NodeReport>,
     pods: &[NodePod],
 ) -> Vec<Slot> {
-    let bound: Vec<BoundPod> = pods.iter().map(|pod| pod.pod.clone()).collect();
+    let mut live: Vec<&NodePod> = pods.iter().filter(|pod| !pod.pod.terminal).collect();
+    let bound: Vec<BoundPod> = live.iter().map(|pod| pod.pod.clone()).collect();
     let facts = NodeFacts { name: node, topology: Arc::clone(topology), report, pods: &bound };
     let records: BTreeMap<String, _> = settle(&facts)
         .holdings
         .into_iter()
         .filter_map(|holding| Some((holding.uid, holding.allocation?)))
         .collect();
-    let mut live: Vec<&NodePod> = pods.iter().filter(|pod| !pod.pod.terminal).collect();
     live.sort_by_key(|node_pod| turn(&node_pod.pod));
     let mut slots = Vec::new();
     for node_pod in live {

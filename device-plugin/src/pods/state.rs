@@ -46,13 +46,13 @@ impl State {
         }
     }
 
-    /// The pods known now: as the API server shows them, and as kubelet has just told of its own; none until there was either.
-    pub(super) fn now(&self) -> Option<Vec<NodePod>> {
-        let known = self.known.as_ref();
-        match self.told() {
-            Some(told) => Some(told.beside(known, |uid| self.gone.iter().any(|gone| gone == uid))),
-            None => Some(known?.values().cloned().collect()),
-        }
+    /// The pods that have not ended: as the API server shows them, and as kubelet has just told of its own; none until there was either.
+    pub(super) fn living(&self) -> Option<Vec<NodePod>> {
+        let (known, lives) = (self.known.as_ref(), |pod: &&NodePod| !pod.pod.terminal);
+        let Some(told) = self.told() else { return Some(known?.values().filter(lives).cloned().collect()) };
+        let mut pods = told.beside(known, |uid| self.gone.iter().any(|gone| gone == uid));
+        pods.retain(|pod| !pod.pod.terminal);
+        Some(pods)
     }
 
     /// What kubelet has told, while that counts.

@@ -23,13 +23,13 @@ pub(super) async fn correct(engine: &Engine, node: &str, machine: &Machine) -> V
 
 /// The UIDs of the live pods whose records are wrong, told from one look at the ledger for all of them.
 fn wrong(engine: &Engine, node: &str, machine: &Machine) -> Vec<String> {
-    let pods = engine.pods.known().unwrap_or_default();
+    let pods = engine.pods.living().unwrap_or_default();
     let (state, slots) = engine.current(machine);
     let is_wrong = |pod: &&NodePod| {
         let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == pod.pod.uid).collect();
         correction(node, &machine.topology, &state.ledger, pod, &own).is_some()
     };
-    let wrong = pods.iter().filter(|pod| !pod.pod.terminal).filter(is_wrong);
+    let wrong = pods.iter().filter(is_wrong);
     wrong.map(|pod| pod.pod.uid.clone()).collect()
 }
 
@@ -37,7 +37,7 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
     const WHAT: &str = "the record could not be corrected";
     let mut last = None;
     for _ in 0..ATTEMPTS {
-        let pods = engine.pods.known().unwrap_or_default();
+        let pods = engine.pods.living().unwrap_or_default();
         let Some(pod) = pods.iter().find(|pod| pod.pod.uid == uid) else { return Ok(()) };
         let correction = {
             let (state, slots) = engine.current(machine);

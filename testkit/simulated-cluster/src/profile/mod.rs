@@ -52,6 +52,24 @@ impl Profile {
         }
     }
 
+    /// How long a pod runs at most, in seconds, that does not stay: `churn` is of clusters where most pods find their place, `chaos` of
+    /// full ones.
+    fn longest_run(self) -> u32 {
+        match self {
+            Profile::Calm | Profile::Chaos => 1800,
+            Profile::Churn => 900,
+        }
+    }
+
+    /// Of how many long pods of an hour whose rest is still one runs past it. Such pods run some four times as long as others: where
+    /// many pods come, they would fill the cluster for the whole hour.
+    fn long_pods_for_one_still(self) -> u8 {
+        match self {
+            Profile::Calm | Profile::Chaos => 1,
+            Profile::Churn => 5,
+        }
+    }
+
     /// How many shapes of pods that no node could ever run are drawn for an hour, at most, but for pods made anew under their names.
     /// kube-scheduler tries such pods again with whatever happens: where much happens, more would be most of what it does.
     fn hopeless_shapes(self) -> usize {

@@ -126,9 +126,17 @@ impl Generated {
         Some(match draws.u8(..6) {
             0 => 0,
             1..4 => draws.u32(1..=60),
-            _ if self.is_still() => (REST_IS_OVER.saturating_sub(at) / 1000) as u32 + draws.u32(..=900),
-            _ => draws.u32(60..=1800),
+            _ if !self.is_still() => draws.u32(60..=self.profile.longest_run()),
+            _ if self.runs_past_the_rest(draws) => {
+                (REST_IS_OVER.saturating_sub(at) / 1000) as u32 + draws.u32(..=900)
+            }
+            _ => draws.u32(1..=60),
         })
+    }
+
+    fn runs_past_the_rest(&self, draws: &mut Rng) -> bool {
+        let one_in = self.profile.long_pods_for_one_still();
+        one_in == 1 || draws.u8(..one_in) == 0
     }
 
     /// Whether pods that run for long do so until this hour's rest is over: what waiting pods are told is judged only where nothing ends
