@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use simulated_cluster::Summary;
 use simulated_cluster::suite::Suite;
+use simulated_cluster::{Summary, judged_too_seldom};
 
 use crate::Neuron;
 use crate::hardware::{DRIVER_GONE, DRIVER_GONE_NODES_STAY, LNC_EDITED, OF_DEVICES, PROCESSES_HIDDEN};
@@ -194,6 +194,15 @@ pub fn unreached(summaries: &[Summary]) -> Vec<String> {
         .map(|(name, _)| name)
         .filter(is_reachable)
         .collect()
+}
+
+/// What was judged too seldom in all of them together.
+pub fn too_seldom(summaries: &[Summary]) -> Vec<String> {
+    let mut judged = BTreeMap::new();
+    for (name, count) in summaries.iter().flat_map(|summary| &summary.judged) {
+        *judged.entry(name.clone()).or_default() += count;
+    }
+    judged_too_seldom(&judged)
 }
 
 fn all() -> impl Iterator<Item = String> {

@@ -30,7 +30,7 @@ mod sizes;
 mod suite;
 mod texts;
 
-pub use self::coverage::{reached, reached_after_all, unreached};
+pub use self::coverage::{reached, reached_after_all, too_seldom, unreached};
 pub use self::failure::{plan_of, run_plan, shows, smaller};
 pub use self::known::known;
 pub use self::nodes::{Nodes, NodesError};

@@ -19,6 +19,7 @@
 
 mod api;
 mod controllers;
+mod judgements;
 mod names;
 pub mod observer;
 pub mod plan;
@@ -33,8 +34,8 @@ mod units;
 mod watcher;
 mod world;
 
+pub use self::judgements::{JUDGEMENTS, judged_too_seldom};
 pub use self::names::SCHEDULER;
 pub use self::run::{RunOptions, STUCK, Summary, TellProgress, run};
 pub use self::seeded::Seeded;
 pub use self::suite::Suite;
-pub use self::watcher::JUDGEMENTS;

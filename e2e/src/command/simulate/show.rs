@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use comfy_table::{Table, presets};
-use neuron_e2e_simulation::{reached_after_all, unreached};
+use neuron_e2e_simulation::{reached_after_all, too_seldom, unreached};
 use serde::{Deserialize, Serialize};
 use simulated_cluster::Summary;
 use simulated_cluster::observer::Seen;
@@ -81,8 +81,8 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// 1 if something must not be that nobody knows, or was never reached and should have been; the latter is told, and so is what was
-/// reached though it is excused.
+/// 1 if something must not be that nobody knows, or was never reached and should have been, or was judged too seldom; the latter two are
+/// told, and so is what was reached though it is excused.
 pub(super) fn exit_code(arguments: &SimulateArguments, rows: &[Row]) -> anyhow::Result<ExitCode> {
     let summaries: Vec<Summary> = rows.iter().map(|row| row.summary.clone()).collect();
     let missing = if arguments.every_branch { unreached(&summaries) } else { Vec::new() };
@@ -93,8 +93,12 @@ pub(super) fn exit_code(arguments: &SimulateArguments, rows: &[Row]) -> anyhow::
     if !excused.is_empty() {
         print::progress(format_args!("reached, though said to be out of reach:\n  {}", excused.join("\n  ")));
     }
+    let seldom = if arguments.every_branch { too_seldom(&summaries) } else { Vec::new() };
+    if !seldom.is_empty() {
+        print::progress(format_args!("judged too seldom:\n  {}", seldom.join("\n  ")));
+    }
     let failed = summaries.iter().any(|summary| !summary.unknown.is_empty());
-    Ok(if failed || !missing.is_empty() || !excused.is_empty() {
+    Ok(if failed || [missing, excused, seldom].iter().any(|told| !told.is_empty()) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

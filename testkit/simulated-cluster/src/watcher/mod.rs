@@ -24,20 +24,6 @@ use crate::observer::{Mirror, Truth, Violation, Violations};
 use crate::plan::NodePlan;
 use crate::suite::{RefusedPod, Suite};
 
-/// Judgements that every longer simulation comes to, by the names under which a [`Summary`](crate::Summary) counts them: what never
-/// was judged would pass whatever it is.
-pub const JUDGEMENTS: &[&str] = &[
-    "bindings",
-    "bound pods at rest",
-    "events about pods",
-    "nodes at rest",
-    "refusals",
-    "sizes",
-    "texts",
-    "texts as they were said",
-    "waiting pods",
-];
-
 /// The parts of a Node that schedulers and extenders look at.
 const WHAT_A_NODE_SAYS: [&str; 4] =
     ["/spec", "/status/allocatable", "/metadata/annotations", "/metadata/labels"];
