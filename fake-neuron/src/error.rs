@@ -56,6 +56,20 @@ pub enum MachineError {
         /// The root as asked for.
         root: PathBuf,
     },
+    /// The root is a file.
+    #[error("root {} is not a folder: give a folder of its own, such as /tmp/node1", .root.display())]
+    RootNotAFolder {
+        /// The root as asked for.
+        root: PathBuf,
+    },
+    /// Nothing can be made in the root.
+    #[error("root {} cannot be written ({reason}): give a folder that you may write, such as /tmp/node1", .root.display())]
+    RootNotWritable {
+        /// The machine's root folder.
+        root: PathBuf,
+        /// The file system's words.
+        reason: io::Error,
+    },
     /// A root that does not exist yet, with `..` in its path.
     #[error("root {} does not exist and is written with `..`: write where it shall be without it", .root.display())]
     ParentInPath {

@@ -12,6 +12,7 @@ pub(crate) mod sysfs;
 pub(crate) mod tree;
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -67,7 +68,8 @@ impl Machine {
             // The first error is the one to tell; an incomplete marker lets the next call finish the cleaning.
             let _ = clear(&root, &marker).and_then(|()| finish(&root, &marker));
         }
-        made.map(|()| Machine { root, description: marker.description })
+        made.map_err(|error| not_writable(error, &root))?;
+        Ok(Machine { root, description: marker.description })
     }
 
     /// Opens the machine under `root`.
@@ -182,7 +184,27 @@ fn prepare(root: &Path) -> Result<(PathBuf, bool), MachineError> {
         }
         fs::create_dir_all(root).map_err(MachineError::io("make", root))?;
     }
-    Ok((existing(root)?, missing))
+    let found = existing(root)?;
+    if !found.is_dir() {
+        return Err(MachineError::RootNotAFolder { root: root.to_owned() });
+    }
+    Ok((found, missing))
+}
+
+/// What was refused in the root itself, told of the root: the user knows no file there.
+fn not_writable(error: MachineError, root: &Path) -> MachineError {
+    match error {
+        MachineError::Io { path, reason, .. }
+            if path.parent() == Some(root)
+                && matches!(
+                    reason.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+        {
+            MachineError::RootNotWritable { root: root.to_owned(), reason }
+        }
+        other => other,
+    }
 }
 
 /// The root as an absolute path, where possible without links; never the host's own.

@@ -173,3 +173,21 @@ fn without_root_rights_the_nodes_are_plain_files() {
     assert!(node.file_type().is_file() && !node.file_type().is_char_device());
     assert_eq!(node.mode() & 0o777, 0o666);
 }
+
+#[test]
+fn a_root_that_cannot_be_written_is_named() {
+    let (folder, root) = place();
+    std::fs::create_dir(&root).unwrap();
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o555)).unwrap();
+    let mut up = fake_neuron();
+    up.args(["up", "--instance-type", "inf2.xlarge", "--root"]).arg(&root);
+    if folder.path().metadata().unwrap().uid() == 0 {
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        up.uid(NOBODY).gid(NOBODY);
+    }
+    let Ok(output) = up.output() else { return println!("skipped: nobody may not run the program here") };
+    let said = "exit code 1\n--- stdout\n--- stderr\nfake-neuron: root ROOT cannot be written (Permission denied (os error 13)): \
+                give a folder that you may write, such as /tmp/node1\n";
+    assert_eq!(report(&output, &root), said);
+    assert_eq!(listing(&root).len(), 0);
+}

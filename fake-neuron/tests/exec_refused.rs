@@ -27,7 +27,7 @@ use running::{exec, is_possible, outside, printed, program, skipped, text};
 )]
 #[case::root_is_a_file(
     &["--instance-type", "inf2.xlarge", "--root", "ROOT/file"],
-    "ROOT/file is not a folder: fake-neuron does not follow it out of its root; remove it"
+    "root ROOT/file is not a folder: give a folder of its own, such as /tmp/node1"
 )]
 #[case::hosts_root(
     &["--instance-type", "inf2.xlarge", "--root", "/"],

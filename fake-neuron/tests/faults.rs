@@ -184,6 +184,7 @@ fn a_hung_device_hangs_in_the_drivers_files_only() {
 #[case(HardwareError::NcUncorrectableError, "NC_UNCORRECTABLE_ERROR")]
 #[case(HardwareError::HbmUncorrectableError, "HBM_UNCORRECTABLE_ERROR")]
 #[case(HardwareError::DmaError, "DMA_ERROR")]
+#[case(HardwareError::HangOnCollectives, "HANG_ON_COLLECTIVES")]
 fn a_kernel_error_is_a_record_that_the_problem_detector_finds(
     #[case] kind: HardwareError,
     #[case] word: &str,

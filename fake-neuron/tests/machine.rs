@@ -164,6 +164,11 @@ fn roots_that_are_not_ours_are_refused() {
         Machine::down_at(&root).unwrap_err().to_string(),
         format!("root {} holds no fake machine: make one with `fake-neuron up`", root.display())
     );
+    let file = root.join("notes");
+    assert_eq!(
+        up(&spec("inf2.xlarge"), &file).unwrap_err().to_string(),
+        format!("root {} is not a folder: give a folder of its own, such as /tmp/node1", file.display())
+    );
     fs::write(root.join(MARKER), "{}").unwrap();
     assert_eq!(
         Machine::down_at(&root).unwrap_err().to_string(),

@@ -102,7 +102,7 @@ pub(crate) enum Command {
     KernelError {
         #[command(flatten)]
         device: Device,
-        /// SRAM_UNCORRECTABLE_ERROR, NC_UNCORRECTABLE_ERROR, HBM_UNCORRECTABLE_ERROR or DMA_ERROR.
+        /// SRAM_UNCORRECTABLE_ERROR, NC_UNCORRECTABLE_ERROR, HBM_UNCORRECTABLE_ERROR, DMA_ERROR or HANG_ON_COLLECTIVES.
         #[arg(long, value_parser = hardware_error)]
         kind: HardwareError,
         #[command(flatten)]

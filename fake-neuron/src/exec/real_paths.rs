@@ -55,7 +55,7 @@ pub(super) fn check_root(root: Option<&Path>) -> Result<PathBuf, ExecError> {
         return Err(MachineError::HostRoot { root: asked.to_owned() }.into());
     }
     if !root.is_dir() {
-        return Err(MachineError::NotAFolder { path: asked.to_owned() }.into());
+        return Err(MachineError::RootNotAFolder { root: asked.to_owned() }.into());
     }
     if root.starts_with("/sys")
         || root.starts_with("/proc")

@@ -85,15 +85,18 @@ pub enum HardwareError {
     HbmUncorrectableError,
     /// A DMA engine.
     DmaError,
+    /// A collective operation that does not end; the problem detector's chart 1.0.0 alone looks for it.
+    HangOnCollectives,
 }
 
 impl HardwareError {
     /// Every one.
-    pub const ALL: [HardwareError; 4] = [
+    pub const ALL: [HardwareError; 5] = [
         HardwareError::SramUncorrectableError,
         HardwareError::NcUncorrectableError,
         HardwareError::HbmUncorrectableError,
         HardwareError::DmaError,
+        HardwareError::HangOnCollectives,
     ];
 
     /// The word in the kernel log, such as `DMA_ERROR`.
@@ -103,6 +106,7 @@ impl HardwareError {
             HardwareError::NcUncorrectableError => "NC_UNCORRECTABLE_ERROR",
             HardwareError::HbmUncorrectableError => "HBM_UNCORRECTABLE_ERROR",
             HardwareError::DmaError => "DMA_ERROR",
+            HardwareError::HangOnCollectives => "HANG_ON_COLLECTIVES",
         }
     }
 }
