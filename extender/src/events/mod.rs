@@ -72,16 +72,16 @@ pub(crate) async fn explain(
     let mut outbox = Outbox::new(system, client, event_delay);
     loop {
         if !leadership.leads() {
-            // The leader tells it. What is so then is looked at once this one leads.
+            // The leader tells it. What is so then is looked at once this one leads, as if for the first time.
+            unsettled = Unsettled::new(event_delay);
+            outbox.retries.retain(|_| false);
+            let _told_by_another = cluster.write(Index::take_unexplained);
+            outbox.end(&cluster);
+            sizes.of(&unsettled, &outbox);
             tokio::select! {
                 biased;
                 () = leadership.leads_at_last() => cluster.write(Index::explain_all),
-                () = cluster.changed() => {
-                    let _told_by_another = cluster.write(Index::take_unexplained);
-                    outbox.end(&cluster);
-                    sizes.of(&unsettled, &outbox);
-                    continue;
-                }
+                () = cluster.changed() => continue,
             }
         }
         tokio::select! {
@@ -92,6 +92,10 @@ pub(crate) async fn explain(
             () = outbox.retries.due() => {}
         }
         sleep(GATHER).await;
+        // Waiting may have lasted longer than the lead.
+        if !leadership.leads() {
+            continue;
+        }
         // Before the first lists a node may look empty, and a pod as if nothing could serve it.
         if !cluster.is_listed() {
             continue;

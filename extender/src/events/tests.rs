@@ -176,6 +176,26 @@ async fn a_deposed_leader_forgets_what_it_told_pods_that_are_gone() {
     tokio::join!(world.explain_for(120, |_, _| {}), is_deposed);
 }
 
+/// Seed 740273: what waits to be told once it has held for a while may be about a pod that goes meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_deposed_leader_forgets_what_it_was_yet_to_tell() {
+    let holder = ObservedPod { node: Some("n0000".to_owned()), unschedulable: false, ..waiting("holder", 2) };
+    let mut world = World::new(1, vec![holder]);
+    world.leadership = Arc::new(Leadership::elected());
+    world.leadership.lead_for(Duration::from_secs(5));
+    let is_deposed = async {
+        sleep(Duration::from_secs(4)).await;
+        assert_eq!(world.sizes.waiting(), 1, "nobody knows what the pod holds");
+        sleep(Duration::from_secs(56)).await;
+        assert!(!world.leadership.leads());
+        gone(&world.cluster, "holder");
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.sizes.waiting(), 0);
+    };
+    tokio::join!(world.explain_for(120, |_, _| {}), is_deposed);
+    assert_eq!(world.notes(), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_an_owner_is_told_itself() {
     let world = World::new(1, vec![waiting("one", 7), waiting("other", 7)]);
