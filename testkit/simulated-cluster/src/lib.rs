@@ -14,8 +14,8 @@
 //!
 //! Rooms, each knowing only those before it: `units` and `names`; [`plan`]; [`observer`], what is true; `resource`, the plain case
 //! of hardware and pods; [`suite`]; `problem`, whether a plan fits one; `watcher`, which keeps the truth and judges it; `api`, the
-//! way to the API server; `controllers`; `world`, the cluster itself; `run`. Beside them [`profile`] draws plans, `judgements` names what is judged, `seeded` runs them
-//! and [`shrink`](mod@shrink) makes them smaller.
+//! way to the API server; `controllers`; `world`, the cluster itself; `run`. Beside them [`profile`] draws plans, `seeded` runs them,
+//! [`shrink`](mod@shrink) makes them smaller, and `judgements` names what is judged.
 
 mod api;
 mod controllers;
