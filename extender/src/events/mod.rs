@@ -120,14 +120,14 @@ pub(crate) async fn explain(
             yield_now().await;
             let subject = Subject::waiting(uid);
             let found = cluster.read(|index| {
-                let pod = index.pending(uid)?;
+                let pod = index.unschedulable(uid)?;
                 Some((pod.audience(), answers.of(index, pod)?))
             });
             let Some((audience, reason)) = found else {
                 outbox.retries.remove(&subject);
                 continue;
             };
-            let make = || cluster.read(|index| Some(reason.explanation(index, index.pending(uid)?)));
+            let make = || cluster.read(|index| Some(reason.explanation(index, index.unschedulable(uid)?)));
             if outbox.offer(subject, audience, reason.key(), make).await {
                 answers = Answers::default();
             }

@@ -196,6 +196,21 @@ async fn a_deposed_leader_forgets_what_it_was_yet_to_tell() {
     assert_eq!(world.notes(), [""; 0]);
 }
 
+/// A run on kind, in which two of three pods had ended that were to end for another one.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_others_end_for_meanwhile_is_told_nothing() {
+    let world = World::new(1, vec![waiting("one", 3), waiting("other", 7)]);
+    let others_end = ObservedPod { unschedulable: false, ..waiting("one", 3) };
+    // Whoever takes a turn after it finds both to be looked at.
+    world.cluster.write(|index| index.change_pods(Change::Applied(others_end)));
+    world.explain_for(60, |_, _| {}).await;
+    assert_eq!(world.notes(), [SEVEN]);
+    world.cluster.write(|index| index.change_pods(Change::Applied(waiting("one", 3))));
+    world.explain_for(60, |_, _| {}).await;
+    let [_, told] = &world.notes()[..] else { panic!("{:?}", world.notes()) };
+    assert!(told.starts_with("n0000: no linked set of 3 free Neuron devices"), "{told}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_an_owner_is_told_itself() {
     let world = World::new(1, vec![waiting("one", 7), waiting("other", 7)]);

@@ -9,7 +9,7 @@ use neuron_core::request::PodRequest;
 pub(crate) struct ObservedPod {
     /// The node it is bound to.
     pub(crate) node: Option<String>,
-    /// Whether kube-scheduler found no node for it.
+    /// Whether kube-scheduler found no node for it, and has no other pods end for it (`status.nominatedNodeName`).
     pub(crate) unschedulable: bool,
     /// The device models that its author wants, as written.
     pub(crate) device_model: Option<String>,

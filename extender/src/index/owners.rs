@@ -31,9 +31,9 @@ impl ObservedPod {
 }
 
 impl Index {
-    /// The pod, if it is bound to no node.
-    pub(crate) fn pending(&self, uid: &str) -> Option<&ObservedPod> {
-        self.pending.get(uid)
+    /// The pod, if kube-scheduler found no node for it and none is freed for it.
+    pub(crate) fn unschedulable(&self, uid: &str) -> Option<&ObservedPod> {
+        self.pending.get(uid).filter(|pod| pod.unschedulable)
     }
 
     /// Whether others of the pod's owner are bound to no node either.

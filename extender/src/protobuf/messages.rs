@@ -137,6 +137,9 @@ pub(crate) struct PodStatus {
     pub(crate) phase: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) conditions: Vec<PodCondition>,
+    /// The node on which others end for the pod; empty if there is none.
+    #[prost(bytes = "vec", tag = "11")]
+    pub(crate) nominated_node_name: Vec<u8>,
     #[prost(message, optional, tag = "18")]
     pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }

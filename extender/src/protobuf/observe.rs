@@ -24,12 +24,15 @@ impl From<messages::Pod> for ObservedPod {
     fn from(pod: messages::Pod) -> Self {
         let messages::Pod { metadata, spec, status } = pod;
         let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
+        let is_nominated = !status.nominated_node_name.is_empty();
         let status = pod_status(status);
-        let unschedulable = status.conditions.iter().any(|condition| {
+        let is_refused = status.conditions.iter().any(|condition| {
             condition.type_ == "PodScheduled"
                 && condition.status == "False"
                 && condition.reason.as_deref() == Some("Unschedulable")
         });
+        // While pods end for it, what they still hold is no reason to tell.
+        let unschedulable = is_refused && !is_nominated;
         #[cfg(planted)]
         let is_deleting = metadata.deletion_timestamp.is_some();
         let messages::ObjectMeta { namespace, name, uid, mut annotations, owner_references, .. } = metadata;
@@ -202,6 +205,26 @@ mod tests {
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
         let [asks] = &pod.request.unwrap().containers[..] else { panic!("one container asks") };
         assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
+    }
+
+    #[test]
+    fn a_pod_that_others_end_for_is_to_be_told_nothing() {
+        let condition = messages::PodCondition {
+            kind: b"PodScheduled".to_vec(),
+            status: b"False".to_vec(),
+            reason: b"Unschedulable".to_vec(),
+            ..Default::default()
+        };
+        let unschedulable = |nominated_node_name: &[u8]| {
+            let conditions = vec![condition.clone()];
+            let nominated_node_name = nominated_node_name.to_vec();
+            let status = messages::PodStatus { conditions, nominated_node_name, ..Default::default() };
+            // As it is read off the wire.
+            let pod = messages::Pod { status, ..Default::default() }.encode_to_vec();
+            ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap()).unschedulable
+        };
+        assert!(unschedulable(b""));
+        assert!(!unschedulable(b"n1"));
     }
 
     #[test]
