@@ -4,7 +4,7 @@
 mod state;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -66,7 +66,7 @@ impl Pods {
     }
 
     /// The pods that have not ended; none until pods were read once.
-    pub fn living(&self) -> Option<Vec<NodePod>> {
+    pub fn living(&self) -> Option<Vec<Arc<NodePod>>> {
         self.state().living()
     }
 
@@ -134,7 +134,7 @@ impl Pods {
             .map_err(|_| PodsError::Timeout(self.timeout))??;
         let mut state = self.state();
         let before = state.known.clone();
-        let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), pod));
+        let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), Arc::new(pod)));
         state.read(pods.collect(), number(list.metadata.resource_version.as_deref()), began);
         let news = state.known != before;
         drop(state);
@@ -218,7 +218,7 @@ impl Pods {
             }
             watcher::Event::InitApply(pod) => {
                 if let (Some(starting), Some(pod)) = (&mut self.state().starting, node_pod(&pod)) {
-                    keep_newer(starting, pod);
+                    keep_newer(starting, Arc::new(pod));
                 }
                 return;
             }
@@ -229,7 +229,7 @@ impl Pods {
 
     fn apply(&self, pod: &Pod) {
         let Some(pod) = node_pod(pod) else { return };
-        self.state().keep(pod);
+        self.state().keep(Arc::new(pod));
         self.changed.send_replace(());
     }
 

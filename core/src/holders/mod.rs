@@ -4,6 +4,7 @@
 mod record_counts;
 mod shared;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use self::record_counts::{IgnoreReason, record_counts};
@@ -16,9 +17,9 @@ use crate::report::NodeReport;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
-/// What decides who holds what on one node.
+/// What decides who holds what on one node; of pods owned or borrowed.
 #[derive(Clone, Debug)]
-pub struct NodeFacts<'a> {
+pub struct NodeFacts<'a, P = BoundPod> {
     /// The node's name.
     pub name: &'a str,
     /// The node's devices, cores and candidate sets.
@@ -26,7 +27,7 @@ pub struct NodeFacts<'a> {
     /// The report of the node's device plugin, if there is one.
     pub report: Option<&'a NodeReport>,
     /// The pods bound to the node, in any order.
-    pub pods: &'a [BoundPod],
+    pub pods: &'a [P],
 }
 
 /// Who holds what on one node.
@@ -119,7 +120,7 @@ pub struct UnknownHolder {
 /// assert_eq!(settled.occupancy.free_devices().to_string(), "0,2,3,4,5");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn settle(facts: &NodeFacts) -> Settled {
+pub fn settle<P: Borrow<BoundPod>>(facts: &NodeFacts<'_, P>) -> Settled {
     let mut settled = Settled {
         occupancy: Occupancy::empty(facts.topology.clone()),
         holdings: Vec::new(),
@@ -133,12 +134,13 @@ pub fn settle(facts: &NodeFacts) -> Settled {
         settled.occupancy.set_unhealthy(report.unhealthy().union(missing));
     }
     let (mut waiting, mut reported) = (Vec::new(), Vec::new());
-    let mut living: Vec<&BoundPod> = facts.pods.iter().filter(|pod| !pod.terminal).collect();
+    let pods = facts.pods.iter().map(P::borrow);
+    let mut living: Vec<&BoundPod> = pods.filter(|pod| !pod.terminal).collect();
     // The outcome must not depend on the order in which a watch delivered the pods.
     living.sort_by_key(|pod| &pod.uid);
     for pod in living {
         let record = record_counts(pod, facts.name, &facts.topology);
-        match reported_cores(facts, pod) {
+        match reported_cores(facts.report, &facts.topology, pod) {
             Some(cores) => {
                 settled.hold_reported(pod, record, cores);
                 reported.push((pod, cores));
@@ -169,11 +171,11 @@ pub fn settle(facts: &NodeFacts) -> Settled {
 }
 
 /// The cores that kubelet gave the pod by the report; `None` if the report does not name the pod.
-fn reported_cores(facts: &NodeFacts, pod: &BoundPod) -> Option<CoreSet> {
-    let holders = facts.report.map(|report| report.holders.as_slice()).unwrap_or_default();
+fn reported_cores(report: Option<&NodeReport>, topology: &Topology, pod: &BoundPod) -> Option<CoreSet> {
+    let holders = report.map(|report| report.holders.as_slice()).unwrap_or_default();
     let named = holders.iter().filter(|holder| holder.uid == pod.uid);
     let cores = named.fold(CoreSet::EMPTY, |cores, holder| cores.union(holder.cores));
-    Some(cores.intersection(facts.topology.all_cores())).filter(|cores| !cores.is_empty())
+    Some(cores.intersection(topology.all_cores())).filter(|cores| !cores.is_empty())
 }
 
 impl Settled {

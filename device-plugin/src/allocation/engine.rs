@@ -161,7 +161,10 @@ impl Engine {
         let mut state = self.state();
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
         let living = self.pods.living();
-        let slots = living.map(|pods| slots(&self.node, &machine.topology, state.report.as_ref(), &pods));
+        let slots = living.map(|pods| {
+            let pods = pods.iter().map(Arc::as_ref);
+            slots(&self.node, &machine.topology, state.report.as_ref(), pods)
+        });
         let told = self.pods.told();
         let pods = PodsNow {
             slots: slots.as_deref(),

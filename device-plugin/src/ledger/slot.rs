@@ -67,14 +67,14 @@ pub struct Slot {
 }
 
 /// The slots of the pods that have not ended: earliest bound pod first, containers in the order kubelet asks for them.
-pub fn slots(
+pub fn slots<'p>(
     node: &str,
     topology: &Arc<Topology>,
     report: Option<&NodeReport>,
-    pods: &[NodePod],
+    pods: impl IntoIterator<Item = &'p NodePod>,
 ) -> Vec<Slot> {
-    let mut live: Vec<&NodePod> = pods.iter().filter(|pod| !pod.pod.terminal).collect();
-    let bound: Vec<BoundPod> = live.iter().map(|pod| pod.pod.clone()).collect();
+    let mut live: Vec<&NodePod> = pods.into_iter().filter(|pod| !pod.pod.terminal).collect();
+    let bound: Vec<&BoundPod> = live.iter().map(|pod| &pod.pod).collect();
     let facts = NodeFacts { name: node, topology: Arc::clone(topology), report, pods: &bound };
     let records: BTreeMap<String, _> = settle(&facts)
         .holdings

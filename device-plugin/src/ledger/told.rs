@@ -2,6 +2,7 @@
 //! of an end first. Its word counts for the question at hand and not for long. Kept by [`crate::pods`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,13 +19,13 @@ pub struct Told {
     /// When it was asked.
     asked: Instant,
     /// Its pods, by their UIDs as it has them.
-    pods: BTreeMap<String, NodePod>,
+    pods: BTreeMap<String, Arc<NodePod>>,
 }
 
 impl Told {
     /// What kubelet has told, asked at that time.
     pub fn new(asked: Instant, pods: Vec<NodePod>) -> Self {
-        Told { asked, pods: pods.into_iter().map(|pod| (pod.kubelet_uid.clone(), pod)).collect() }
+        Told { asked, pods: pods.into_iter().map(|pod| (pod.kubelet_uid.clone(), Arc::new(pod))).collect() }
     }
 
     /// Whether it still counts.
@@ -46,19 +47,21 @@ impl Told {
     /// `is_gone` are UIDs that it shows no more.
     pub fn beside(
         &self,
-        shown: Option<&BTreeMap<String, NodePod>>,
+        shown: Option<&BTreeMap<String, Arc<NodePod>>>,
         is_gone: impl Fn(&str) -> bool,
-    ) -> Vec<NodePod> {
-        let mut pods: Vec<NodePod> = shown.into_iter().flat_map(BTreeMap::values).cloned().collect();
-        for pod in &mut pods {
-            pod.pod.terminal |= self.pods.get(&pod.kubelet_uid).is_some_and(|told| told.pod.terminal);
+    ) -> Vec<Arc<NodePod>> {
+        let mut pods: Vec<Arc<NodePod>> = shown.into_iter().flat_map(BTreeMap::values).cloned().collect();
+        for pod in pods.iter_mut().filter(|pod| !pod.pod.terminal) {
+            if self.pods.get(&pod.kubelet_uid).is_some_and(|told| told.pod.terminal) {
+                Arc::make_mut(pod).pod.terminal = true;
+            }
         }
         // A static pod is known by its mirror.
-        let is_new = |pod: &&NodePod| {
+        let is_new = |pod: &&Arc<NodePod>| {
             let is_shown = pods.iter().any(|shown| shown.kubelet_uid == pod.kubelet_uid);
             !is_shown && !is_gone(&pod.pod.uid) && !is_static(&pod.kubelet_uid)
         };
-        let new: Vec<NodePod> = self.pods.values().filter(is_new).cloned().collect();
+        let new: Vec<Arc<NodePod>> = self.pods.values().filter(is_new).cloned().collect();
         pods.extend(new);
         pods
     }
@@ -95,7 +98,7 @@ mod tests {
         assert_eq!(life("ended", Life::Lives), Life::Ended);
         assert_eq!(life("gone", Life::Gone), Life::Gone);
         assert_eq!(life("not told", Life::Lives), Life::Lives, "it may not have heard of it yet");
-        let shown = BTreeMap::from(["ended", "other"].map(|uid| (uid.to_owned(), pod(uid, false))));
+        let shown = BTreeMap::from(["ended", "other"].map(|uid| (uid.to_owned(), Arc::new(pod(uid, false)))));
         let beside = told.beside(Some(&shown), |uid| uid == "gone");
         let said: Vec<_> = beside.iter().map(|pod| (pod.pod.uid.as_str(), pod.pod.terminal)).collect();
         assert_eq!(said, [("ended", true), ("other", false), ("new", false)]);

@@ -2,6 +2,7 @@
 //! version never replaces a newer one, and no pod comes back. Kept by [`super::Pods`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -15,9 +16,9 @@ const MOST_GONE: usize = 1024;
 #[derive(Default)]
 pub(super) struct State {
     /// Pods by UID; none until they were read once.
-    pub(super) known: Option<BTreeMap<String, NodePod>>,
+    pub(super) known: Option<BTreeMap<String, Arc<NodePod>>>,
     /// Pods that a relist has shown so far, by UID.
-    pub(super) starting: Option<BTreeMap<String, NodePod>>,
+    pub(super) starting: Option<BTreeMap<String, Arc<NodePod>>>,
     /// When the last live read began that was answered.
     pub(super) read_live: Option<Instant>,
     /// What kubelet has told of its own pods.
@@ -47,8 +48,8 @@ impl State {
     }
 
     /// The pods that have not ended: as the API server shows them, and as kubelet has just told of its own; none until there was either.
-    pub(super) fn living(&self) -> Option<Vec<NodePod>> {
-        let (known, lives) = (self.known.as_ref(), |pod: &&NodePod| !pod.pod.terminal);
+    pub(super) fn living(&self) -> Option<Vec<Arc<NodePod>>> {
+        let (known, lives) = (self.known.as_ref(), |pod: &&Arc<NodePod>| !pod.pod.terminal);
         let Some(told) = self.told() else { return Some(known?.values().filter(lives).cloned().collect()) };
         let mut pods = told.beside(known, |uid| self.gone.iter().any(|gone| gone == uid));
         pods.retain(|pod| !pod.pod.terminal);
@@ -66,7 +67,7 @@ impl State {
     }
 
     /// Keeps a pod unless it is gone or a newer version of it is known.
-    pub(super) fn keep(&mut self, pod: NodePod) {
+    pub(super) fn keep(&mut self, pod: Arc<NodePod>) {
         let Some(known) = &mut self.known else { return };
         let before = known.get(&pod.pod.uid);
         if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
@@ -107,12 +108,12 @@ impl State {
     }
 
     /// Takes over what a live read of `version`, begun then, has shown, for a relist under way too: that may be older.
-    pub(super) fn read(&mut self, pods: BTreeMap<String, NodePod>, version: u64, began: Instant) {
+    pub(super) fn read(&mut self, pods: BTreeMap<String, Arc<NodePod>>, version: u64, began: Instant) {
         self.read_live = self.read_live.max(Some(began));
         self.replace(pods, version);
         self.is_unsure = self.starting.is_some();
         let (Some(known), Some(starting)) = (&self.known, &mut self.starting) else { return };
-        known.values().for_each(|pod| keep_newer(starting, pod.clone()));
+        known.values().for_each(|pod| keep_newer(starting, Arc::clone(pod)));
     }
 
     /// Takes over the pods of a relist that has ended.
@@ -123,7 +124,7 @@ impl State {
     }
 
     /// Takes over a whole list of `version`. Pods that are neither in it nor newer are gone.
-    pub(super) fn replace(&mut self, now: BTreeMap<String, NodePod>, version: u64) {
+    pub(super) fn replace(&mut self, now: BTreeMap<String, Arc<NodePod>>, version: u64) {
         let mut known = self.known.take().unwrap_or_default();
         for (uid, _) in known.extract_if(.., |uid, pod| !now.contains_key(uid) && pod.version <= version) {
             self.remember(uid);
@@ -134,7 +135,7 @@ impl State {
 }
 
 /// Keeps a pod unless a newer version of it is there.
-pub(super) fn keep_newer(pods: &mut BTreeMap<String, NodePod>, pod: NodePod) {
+pub(super) fn keep_newer(pods: &mut BTreeMap<String, Arc<NodePod>>, pod: Arc<NodePod>) {
     if pods.get(&pod.pod.uid).is_none_or(|known| known.version <= pod.version) {
         pods.insert(pod.pod.uid.clone(), pod);
     }
@@ -146,14 +147,14 @@ mod tests {
 
     use super::*;
 
-    fn pod(uid: &str, version: u64) -> NodePod {
+    fn pod(uid: &str, version: u64) -> Arc<NodePod> {
         let spec = PodSpec::default();
         let (namespace, name) = ("d".to_owned(), "p".to_owned());
         let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &spec, None);
-        NodePod::of(pod, version)
+        Arc::new(NodePod::of(pod, version))
     }
 
-    fn list(pods: &[NodePod]) -> BTreeMap<String, NodePod> {
+    fn list(pods: &[Arc<NodePod>]) -> BTreeMap<String, Arc<NodePod>> {
         pods.iter().map(|pod| (pod.pod.uid.clone(), pod.clone())).collect()
     }
 

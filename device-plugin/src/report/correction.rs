@@ -184,7 +184,7 @@ mod tests {
         let pod = NodePod::of(BoundPod::new("d", "p", "u", annotations, &spec, None), 1);
         let running = have_run.iter().map(|name| (name.clone(), String::new())).collect();
         let pod = NodePod { started: have_run, running, ..pod };
-        let slots = slots("n1", &topology, None, std::slice::from_ref(&pod));
+        let slots = slots("n1", &topology, None, [&pod]);
         let mut ledger = Ledger::default();
         let cores = topology.cores_of(neuron_core::ids::DeviceSet::single(device));
         let (uid, container) = ("u".to_owned(), "b".to_owned());

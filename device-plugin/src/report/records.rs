@@ -1,5 +1,7 @@
 //! Writes corrections to pods, and tells of them. Called by `upkeep`; what to write is decided in `correction`.
 
+use std::sync::Arc;
+
 use runtime::reached;
 
 use crate::allocation::engine::Engine;
@@ -25,7 +27,7 @@ pub(super) async fn correct(engine: &Engine, node: &str, machine: &Machine) -> V
 fn wrong(engine: &Engine, node: &str, machine: &Machine) -> Vec<String> {
     let pods = engine.pods.living().unwrap_or_default();
     let (state, slots) = engine.current(machine);
-    let is_wrong = |pod: &&NodePod| {
+    let is_wrong = |pod: &&Arc<NodePod>| {
         let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == pod.pod.uid).collect();
         correction(node, &machine.topology, &state.ledger, pod, &own).is_some()
     };
