@@ -98,7 +98,7 @@ pub fn exec(options: &Exec, catalog: &Catalog) -> Result<u8, ExecError> {
     }
     let root = real_paths::check_root(options.root.as_deref())?;
     let folder = std::env::current_dir();
-    namespaces::enter(options.metadata.is_some_and(|metadata| metadata.network == Network::Own))?;
+    namespaces::enter(options.metadata.as_ref().is_some_and(|metadata| metadata.network == Network::Own))?;
     let machine = real_paths::show(&options.hardware, &root, catalog)?;
     if let Ok(folder) = folder {
         // Another folder may be seen at the same path by now; if none is, the old one stays.
@@ -135,7 +135,7 @@ async fn run(
     supervisor: Supervisor,
 ) -> Result<u8, ExecError> {
     let mut signals = Signals::listen().map_err(ExecError::refused("listen for signals"))?;
-    let supervisor = match options.metadata {
+    let supervisor = match &options.metadata {
         Some(metadata) => metadata::serve(metadata, machine, supervisor)?,
         None => supervisor,
     };
@@ -169,7 +169,8 @@ fn start(
     if !options.ioctls {
         return command.spawn().map_err(not_started);
     }
-    let metadata_service = options.metadata.is_some_and(|metadata| metadata.network == Network::Shared);
+    let metadata_service =
+        options.metadata.as_ref().is_some_and(|metadata| metadata.network == Network::Shared);
     let watch = Watch { node_types: !real_paths::has_nodes(machine), metadata_service };
     let visible = Visible::all(machine.devices());
     let started = background.supervise(&filter(watch), command, supervisor, visible);

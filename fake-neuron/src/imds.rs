@@ -6,5 +6,5 @@ mod pages;
 mod service;
 mod tokens;
 
-pub use instance::{Instance, ZoneError};
+pub use instance::{Instance, Zone, ZoneError};
 pub use service::{Imds, listen};

@@ -237,16 +237,18 @@ fn the_metadata_is_at_its_address_and_there_is_no_other_network() {
         }
         token=$(ask 'PUT /latest/api/token' 'X-aws-ec2-metadata-token-ttl-seconds: 60' | tail -n 1)
         echo $(ask 'GET /latest/meta-data/instance-id' "X-aws-ec2-metadata-token: $token" | tail -n 1)
+        echo $(ask 'GET /latest/meta-data/placement/region' "X-aws-ec2-metadata-token: $token" | tail -n 1)
         ask 'GET /latest/meta-data/instance-id' 'Accept: */*' | head -n 1
         cat /sys/class/dmi/id/board_asset_tag
         tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '"#;
-    let id = ["--instance-id", "i-0123456789abcdef0"];
+    let id = ["--instance-id", "i-0123456789abcdef0", "--availability-zone", "eu-north-1b"];
     for (version, without_token) in
         [(&["--imds"][..], "401 Unauthorized"), (&["--imds", "--imds-v1"], "200 OK")]
     {
         let output =
             exec("inf2.8xlarge", version).args(id).args(["--", "bash", "-c", script]).output().unwrap();
-        let expected = format!("i-0123456789abcdef0\nHTTP/1.1 {without_token}\ni-0123456789abcdef0\nlo\n");
+        let id = "i-0123456789abcdef0";
+        let expected = format!("{id}\neu-north-1\nHTTP/1.1 {without_token}\n{id}\nlo\n");
         assert_eq!(printed(&output), expected);
     }
 }

@@ -72,6 +72,23 @@ fn a_fault_without_a_machine_is_refused() {
     );
 }
 
+#[test]
+fn the_root_is_the_one_that_the_machine_was_made_under() {
+    let (_folder, root) = place();
+    Machine::builder("trn1.2xlarge").up(&root).unwrap();
+    let list = |variables: &[(&str, &Path)]| {
+        let mut command = fake_neuron();
+        command.args(["fault", "list"]).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let nowhere = Path::new("/nowhere");
+    assert_eq!(list(&[("NEURON_ROOT", &root)]).0, Some(0));
+    assert_eq!(list(&[("NEURON_ROOT", nowhere), ("FAKE_NEURON_ROOT", &root)]).0, Some(0));
+    let (code, said) = list(&[]);
+    assert!(code == Some(2) && said.contains("--root <DIR>"), "{said}");
+}
+
 /// The text with the moments of the faults replaced by words.
 fn without_times(text: &str, root: &Path) -> String {
     let faults = Machine::open(root).unwrap().faults().unwrap().faults;

@@ -82,7 +82,8 @@ impl Served {
 #[test]
 fn the_instance_describes_itself() {
     let served = serve(&["--availability-zone", "ap-southeast-2c"]);
-    let instance = Instance::of("trn1.32xlarge", "i-0123456789abcdef0").in_zone("ap-southeast-2c").unwrap();
+    let zone = "ap-southeast-2c".parse().unwrap();
+    let instance = Instance::of("trn1.32xlarge", "i-0123456789abcdef0").in_zone(&zone);
     let card = format!("network/interfaces/macs/{}", instance.mac);
     for (path, value) in [
         ("instance-type", "trn1.32xlarge"),
@@ -106,6 +107,11 @@ fn the_instance_describes_itself() {
     assert!(instance.hostname.ends_with(".ap-southeast-2.compute.internal"), "{}", instance.hostname);
     assert!(Instance::of("trn1.2xlarge", "i-1").hostname.ends_with(".ec2.internal"));
     assert_eq!(served.get("/latest/").body, "dynamic\nmeta-data");
+    assert_eq!(served.get("/2021-01-03/meta-data/instance-type").body, "trn1.32xlarge");
+    assert_eq!(served.get("/2021-01-04/").status, 404);
+    let versions = served.get("/").body;
+    assert_eq!(versions.len(), 274, "as the captured answer has bytes: {versions}");
+    assert!(versions.starts_with("1.0\n2007-01-19\n") && versions.ends_with("\n2021-03-23\nlatest"));
     let names = served.get("/latest/meta-data/").body;
     assert!(
         names.starts_with("ami-id\n") && names.contains("\nplacement/\n") && !names.contains("tags"),

@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Serve the instance's metadata at 169.254.169.254, in a network of its own: the program has no other.
     #[arg(long)]
     imds: bool,
+    /// Availability zone that the metadata shows; the region is in its name [default: us-east-1a].
+    #[arg(long, value_name = "ZONE", requires = "imds")]
+    availability_zone: Option<String>,
     /// Let the metadata be read without a token (IMDSv1) too.
     #[arg(long, requires = "imds")]
     imds_v1: bool,
@@ -85,6 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 fn execute(arguments: Arguments) -> anyhow::Result<u8> {
     let catalog = arguments.catalog.read()?;
     let faults = arguments.faults.as_deref().map(read_faults).transpose()?;
+    let zone = arguments.availability_zone.map(|zone| zone.parse()).transpose()?;
     let network = if arguments.imds_keep_network { Network::Shared } else { Network::Own };
     let mut words = arguments.program.into_iter();
     let hardware = match &arguments.from {
@@ -111,7 +115,11 @@ fn execute(arguments: Arguments) -> anyhow::Result<u8> {
         faults: faults.unwrap_or_default(),
         load: arguments.load,
         reads: reads.transpose()?,
-        metadata: arguments.imds.then_some(MetadataOptions { without_token: arguments.imds_v1, network }),
+        metadata: arguments.imds.then_some(MetadataOptions {
+            without_token: arguments.imds_v1,
+            zone,
+            network,
+        }),
     };
     Ok(exec(&options, &catalog)?)
 }

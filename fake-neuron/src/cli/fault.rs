@@ -1,7 +1,7 @@
 //! `fake-neuron fault`: the command line around [`fake_neuron::fault`]. Called by `cli`.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -141,9 +141,19 @@ pub(crate) struct Device {
 
 #[derive(Args)]
 pub(crate) struct FaultRoot {
-    /// The machine's root folder.
-    #[arg(long, env = "FAKE_NEURON_ROOT", value_name = "DIR")]
-    pub(crate) root: PathBuf,
+    /// The machine's root folder [without it and FAKE_NEURON_ROOT: NEURON_ROOT].
+    #[arg(long, env = "FAKE_NEURON_ROOT", value_name = "DIR", required_unless_present = "neuron_root")]
+    root: Option<PathBuf>,
+    /// Where `fake-neuron up` and the device plugin have it.
+    #[arg(long, env = "NEURON_ROOT", hide = true)]
+    neuron_root: Option<PathBuf>,
+}
+
+impl FaultRoot {
+    pub(crate) fn folder(&self) -> &Path {
+        // Clap insists on one.
+        self.root.as_deref().or(self.neuron_root.as_deref()).unwrap_or(Path::new(""))
+    }
 }
 
 /// When and how likely a fault strikes, and where.
@@ -171,10 +181,10 @@ pub(crate) struct At {
 /// No machine, a fault that it cannot have, or the file system's refusal.
 pub(crate) fn run(command: Command) -> anyhow::Result<String> {
     let (fault, at) = match command {
-        Command::List { root, output } => return list(&Machine::open(&root.root)?, output),
-        Command::Clear { id, root } => return clear(&Machine::open(&root.root)?, id),
+        Command::List { root, output } => return list(&Machine::open(root.folder())?, output),
+        Command::Clear { id, root } => return clear(&Machine::open(root.folder())?, id),
         Command::Apply { file, root } => {
-            return carry_out(&Machine::open(&root.root)?, read_faults(&file)?);
+            return carry_out(&Machine::open(root.folder())?, read_faults(&file)?);
         }
         Command::DeviceLost { device, at } => (Fault::DeviceLost { device: device.device }, at),
         Command::Ecc { device, counter, count, at } => {
@@ -198,7 +208,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<String> {
         probability: at.probability,
         seed: at.seed,
     };
-    carry_out(&Machine::open(&at.root.root)?, vec![spec])
+    carry_out(&Machine::open(at.root.folder())?, vec![spec])
 }
 
 /// Strikes what strikes at once, and stays for the rest.

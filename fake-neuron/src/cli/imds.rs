@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::Context;
 use clap::Args;
-use fake_neuron::imds::{Imds, Instance, listen};
+use fake_neuron::imds::{Imds, Instance, Zone, listen};
 use fake_neuron::{Blueprint, MachineSpec};
 
 use super::CatalogFile;
@@ -43,7 +43,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         arguments;
     let spec = MachineSpec { instance_type, lnc: None, instance_id, driver: None };
     let machine = Blueprint::of(&spec, &*catalog.read()?)?;
-    let instance = Instance::of(&spec.instance_type, machine.instance_id()).in_zone(&availability_zone)?;
+    let zone: Zone = availability_zone.parse()?;
+    let instance = Instance::of(&spec.instance_type, machine.instance_id()).in_zone(&zone);
     let listener =
         listen(address, hop_limit).with_context(|| format!("cannot listen on {address} (--listen)"))?;
     let address = listener.local_addr().context("cannot tell the address")?;

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 /// # Errors
 /// No machine, one without counters, or the file system's refusal.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<String> {
-    let machine = Machine::open(&arguments.root.root)?;
+    let machine = Machine::open(arguments.root.folder())?;
     anyhow::ensure!(
         machine.has_counters(),
         "the machine under {} was made without counters: make it with `fake-neuron up`",

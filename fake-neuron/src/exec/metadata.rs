@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use super::{ExecError, METADATA_ADDRESS, network};
 use crate::Machine;
-use crate::imds::{Imds, Instance, listen};
+use crate::imds::{Imds, Instance, Zone, listen};
 use crate::ioctl::Supervisor;
 
 /// HTTP's port, at which the real service listens.
@@ -15,10 +15,12 @@ const PORT: u16 = 80;
 const HOP_LIMIT: u8 = 1;
 
 /// How the program reaches its metadata service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataOptions {
     /// Whether it answers without a token too (IMDSv1).
     pub without_token: bool,
+    /// The instance's availability zone; `None`: `us-east-1a`.
+    pub zone: Option<Zone>,
     /// Where it listens.
     pub network: Network,
 }
@@ -38,7 +40,7 @@ pub enum Network {
 /// # Errors
 /// The kernel refuses an address.
 pub(super) fn serve(
-    options: MetadataOptions,
+    options: &MetadataOptions,
     machine: &Machine,
     supervisor: Supervisor,
 ) -> Result<Supervisor, ExecError> {
@@ -52,8 +54,12 @@ pub(super) fn serve(
     let refused = || ExecError::refused("listen for the metadata service");
     let listener = listen(SocketAddr::V4(wanted), HOP_LIMIT).map_err(refused())?;
     let address = listener.local_addr().map_err(refused())?;
-    let imds =
-        Imds::new(&Instance::of(machine.instance_type(), machine.instance_id()), options.without_token);
+    let instance = Instance::of(machine.instance_type(), machine.instance_id());
+    let instance = match &options.zone {
+        Some(zone) => instance.in_zone(zone),
+        None => instance,
+    };
+    let imds = Imds::new(&instance, options.without_token);
     tokio::spawn(imds.serve(listener, std::future::pending()));
     Ok(match (options.network, address) {
         (Network::Shared, SocketAddr::V4(address)) => supervisor.with_metadata_service(address),

@@ -1,10 +1,9 @@
 //! What an instance knows about itself. Everything but the type, the id and the zone is made from the id, so that one instance
 //! always has the same.
 
-use crate::machine::description::stable_hash;
+use std::str::FromStr;
 
-/// The zone of an instance that nobody gave one.
-const DEFAULT_ZONE: &str = "us-east-1a";
+use crate::machine::description::stable_hash;
 
 /// An EC2 instance, as its metadata describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +40,20 @@ pub struct Instance {
     pub owner_id: String,
 }
 
+/// An availability zone: a region and a letter, such as `eu-north-1b`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    region: String,
+    letter: char,
+}
+
 /// A zone that is none.
 #[derive(Debug, thiserror::Error)]
 #[error("availability zone {0:?} is none: write a region and a letter, such as us-east-1a")]
 pub struct ZoneError(String);
 
 impl Instance {
-    /// The instance of this type and id in `us-east-1a`.
+    /// The instance of this type and id, in `us-east-1a` as long as nobody says another zone.
     pub fn of(instance_type: &str, instance_id: &str) -> Self {
         let id = |kind: &str| format!("{kind}-0{:016x}", stable_hash(&format!("{instance_id}/{kind}")));
         let [.., third, fourth, a, b, c, d] = stable_hash(&format!("{instance_id}/card")).to_be_bytes();
@@ -70,17 +76,35 @@ impl Instance {
             hostname: String::new(),
             owner_id: "123456789012".to_owned(),
         };
-        instance.placed(DEFAULT_ZONE, "us-east-1", 'a')
+        instance.in_zone(&Zone { region: "us-east-1".to_owned(), letter: 'a' })
     }
 
-    /// The same instance in another availability zone, such as `eu-north-1b`.
+    /// The same instance in another availability zone.
+    #[must_use]
+    pub fn in_zone(mut self, zone: &Zone) -> Self {
+        let Zone { region, letter } = zone;
+        let number = u32::from(*letter).saturating_sub(u32::from('a')) + 1;
+        self.availability_zone = format!("{region}{letter}");
+        self.availability_zone_id = format!("{}-az{number}", short(region));
+        self.region.clone_from(region);
+        // us-east-1 is older than the rule that names carry the region.
+        let domain = if region == "us-east-1" { "ec2" } else { &format!("{region}.compute") };
+        self.hostname = format!("ip-{}.{domain}.internal", self.local_ipv4.replace('.', "-"));
+        self
+    }
+}
+
+impl FromStr for Zone {
+    type Err = ZoneError;
+
+    /// The zone of this name.
     ///
     /// # Errors
     /// It is not a region with a letter.
-    pub fn in_zone(self, zone: &str) -> Result<Self, ZoneError> {
-        let error = || ZoneError(zone.to_owned());
-        let letter = zone.chars().last().filter(char::is_ascii_lowercase).ok_or_else(error)?;
-        let region = &zone[..zone.len() - 1];
+    fn from_str(name: &str) -> Result<Self, ZoneError> {
+        let error = || ZoneError(name.to_owned());
+        let letter = name.chars().last().filter(char::is_ascii_lowercase).ok_or_else(error)?;
+        let region = &name[..name.len() - 1];
         let parts: Vec<&str> = region.split('-').collect();
         let [words @ .., number] = parts.as_slice() else { return Err(error()) };
         let is_word = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -88,18 +112,7 @@ impl Instance {
         if words.len() < 2 || !words.iter().all(is_word) || !is_number {
             return Err(error());
         }
-        Ok(self.placed(zone, region, letter))
-    }
-
-    fn placed(mut self, zone: &str, region: &str, letter: char) -> Self {
-        let number = u32::from(letter).saturating_sub(u32::from('a')) + 1;
-        self.availability_zone = zone.to_owned();
-        self.availability_zone_id = format!("{}-az{number}", short(region));
-        self.region = region.to_owned();
-        // us-east-1 is older than the rule that names carry the region.
-        let domain = if region == "us-east-1" { "ec2" } else { &format!("{region}.compute") };
-        self.hostname = format!("ip-{}.{domain}.internal", self.local_ipv4.replace('.', "-"));
-        self
+        Ok(Zone { region: region.to_owned(), letter })
     }
 }
 

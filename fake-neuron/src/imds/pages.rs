@@ -4,8 +4,35 @@ use std::collections::BTreeMap;
 
 use crate::imds::Instance;
 
-/// The versions that answer; the real service has one for each change since 2007. All mean the same here.
-const VERSIONS: [&str; 4] = ["1.0", "2016-09-02", "2021-03-23", "latest"];
+/// The versions that answer, as a capture of 2022 in AWS' developer guide of Snowball Edge lists them. All mean the same here.
+const VERSIONS: [&str; 26] = [
+    "1.0",
+    "2007-01-19",
+    "2007-03-01",
+    "2007-08-29",
+    "2007-10-10",
+    "2007-12-15",
+    "2008-02-01",
+    "2008-09-01",
+    "2009-04-04",
+    "2011-01-01",
+    "2011-05-01",
+    "2012-01-12",
+    "2014-02-25",
+    "2014-11-05",
+    "2015-10-20",
+    "2016-04-19",
+    "2016-06-30",
+    "2016-09-02",
+    "2018-03-28",
+    "2018-08-17",
+    "2018-09-24",
+    "2019-10-01",
+    "2020-10-27",
+    "2021-01-03",
+    "2021-03-23",
+    "latest",
+];
 
 /// The instance's values by path below a version, such as `meta-data/instance-id`.
 #[derive(Debug)]
