@@ -21,6 +21,10 @@ pub(crate) const LATELY: Duration = Duration::from_secs(60);
 /// of the refusal when its pod's status is written.
 const ANSWERED: Duration = Duration::from_secs(10);
 
+/// How long before the observer hears of a refusal the plugin may have decided it: its last look takes a second at most, and then
+/// kubelet writes the pod's status.
+const DECIDED: Duration = Duration::from_secs(2);
+
 /// What the plugin says of a process before it names the pod.
 const GONE: &str = " of a pod that has ended or is gone (UID ";
 
@@ -62,7 +66,9 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
             return None;
         }
         let own = own_of_other(refused, resource);
-        if units.is_disjoint(held) && units.is_disjoint(&own) {
+        let mut just_ended = ended_within(refused, DECIDED).flat_map(|container| &container.units);
+        let was_held = just_ended.any(|unit| units.contains(unit));
+        if units.is_disjoint(held) && units.is_disjoint(&own) && !was_held {
             if is_admitted_again(refused) {
                 return None;
             }
@@ -86,7 +92,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     }
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
     let mut taken: Units = held.union(broken).copied().collect();
-    taken.extend(ended_since_advice(refused).flat_map(|container| container.units.iter().copied()));
+    taken.extend(ended_within(refused, ANSWERED).flat_map(|container| container.units.iter().copied()));
     // A plugin that reads from nobody which record is whose and which pods have ended advises a set all the same, of what is then left.
     if refused.truth.now < refused.truth.api_disturbed + LATELY {
         taken.extend(seen_lately(machine, refused));
@@ -135,11 +141,11 @@ fn is_without_hardware(refused: &RefusedPod<'_>) -> bool {
     })
 }
 
-/// The containers that have ended since kubelet may have been advised: they come too late for it.
-fn ended_since_advice<'a>(refused: &RefusedPod<'a>) -> impl Iterator<Item = &'a ContainerTruth> {
+/// The containers of the pod's node that have ended within so long. Those within [`ANSWERED`] may have come too late for what kubelet was
+/// advised.
+fn ended_within<'a>(refused: &RefusedPod<'a>, time: Duration) -> impl Iterator<Item = &'a ContainerTruth> {
     let (truth, node) = (refused.truth, &refused.pod.node);
-    let ended =
-        truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + ANSWERED);
+    let ended = truth.ended.iter().filter(move |((on, _, _), (_, at))| on == node && truth.now < *at + time);
     ended.map(|(_, (container, _))| container)
 }
 
@@ -239,7 +245,7 @@ fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Unit
     let RefusedPod { truth, pod, .. } = refused;
     let node = &pod.node;
     let running = truth.containers_on(node).map(|(_, container)| container);
-    let containers = running.chain(ended_since_advice(refused)).filter(|container| {
+    let containers = running.chain(ended_within(refused, ANSWERED)).filter(|container| {
         format!("{}/{}", container.start.pod_namespace, container.start.pod_name) == name
     });
     let mut units: Units = containers.flat_map(|container| container.units.clone()).collect();

@@ -44,14 +44,16 @@ pub(crate) fn of_extender(
 }
 
 /// How many cores count as taken beyond those of pods that live. Nothing says whose they are while something is reserved, nor while a
-/// pod lives whose record somebody edited: what its init containers had is still its own, and only kubelet and the report say so.
+/// pod lives whose record somebody edited: what its init containers had is still its own, and only kubelet and the report say so. Nor
+/// right after an end, of which the extender may not have heard.
 fn cores_of_nobody(
     sizes: &neuron_extender::Sizes,
     truth: &Truth,
     machines: &BTreeMap<String, Arc<Machine>>,
 ) -> usize {
     let bound = || truth.pods.values().filter(|pod| !pod.node.is_empty() && !pod.has_ended());
-    if sizes.reservations > 0 || bound().any(|pod| truth.edited_pods.contains(&pod.uid)) {
+    let may_count_more = sizes.reservations > 0 || truth.unheard_ends().next().is_some();
+    if may_count_more || bound().any(|pod| truth.edited_pods.contains(&pod.uid)) {
         return 0;
     }
     let cores = bound().filter_map(|pod| {
@@ -111,11 +113,17 @@ mod tests {
         let truth = Truth { pods: [("u".to_owned(), pod)].into(), ..Truth::default() };
         let machines = BTreeMap::from([("n1".to_owned(), machine)]);
         let edited = Truth { edited_pods: ["u".to_owned()].into(), ..truth.clone() };
-        let of_nobody = |truth, cores_taken, reservations| {
+        let of_nobody = |truth: &Truth, cores_taken, reservations| {
             let sizes = neuron_extender::Sizes { cores_taken, reservations, ..Default::default() };
             cores_of_nobody(&sizes, truth, &machines)
         };
         assert_eq!((of_nobody(&truth, 2, 0), of_nobody(&truth, 6, 0), of_nobody(&truth, 6, 1)), (0, 4, 0));
         assert_eq!(of_nobody(&edited, 6, 0), 0);
+        let ended = |now| {
+            let mut truth = Truth { now: Duration::from_secs(now), ..truth.clone() };
+            truth.pods.values_mut().for_each(|pod| pod.phase = "Failed".to_owned());
+            of_nobody(&truth, 2, 0)
+        };
+        assert_eq!([ended(1), ended(60)], [0, 2]);
     }
 }

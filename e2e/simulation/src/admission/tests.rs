@@ -195,6 +195,26 @@ fn a_pod_whose_containers_a_starting_kubelet_has_ended_is_named_with_reason() {
     assert!(!judged(long_ago, "kubelet/n1"));
 }
 
+/// Seed 750205.
+#[test]
+fn a_holder_may_have_ended_while_the_refusal_was_on_its_way() {
+    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+    let machine = Machine::of(&node).unwrap();
+    let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/old holds neuron10; ..";
+    let judged = |ago: u64, device: u32| {
+        let container = container("old", "o", machine.cores_of(device));
+        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
+        let truth = Truth { ended, now: NOW, ..Truth::default() };
+        let (pod, held, books) = (pod("p", "u", "Pending"), Units::new(), BTreeMap::new());
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+        judge_refusal(&machine, &refused, &Units::new())
+    };
+    assert_eq!(judged(1, 10), None);
+    assert!(judged(3, 10).is_some(), "the plugin looks again within a second");
+    assert!(judged(1, 11).is_some(), "it had another one");
+}
+
 #[test]
 fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
     let node = NodePlan { machine: "inf2.48xlarge".to_owned() };

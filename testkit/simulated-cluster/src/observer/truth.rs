@@ -15,6 +15,8 @@ use crate::units::Units;
 pub(crate) const PREFERENCES: &str = "preferences";
 /// By this name [`Truth::disturbed`] has nodes whose kubelets cannot write their checkpoint.
 pub(crate) const CHECKPOINT_WRITES: &str = "checkpoint";
+/// How long a program's watch may take to show that a pod has ended or gone, in a cluster at rest whose links lose and delay.
+const TOLD: Duration = Duration::from_secs(10);
 /// No watch lags longer.
 pub const UNSEEN: Duration = Duration::from_secs(600);
 
@@ -163,6 +165,13 @@ impl Truth {
     /// The pods that are bound to a node and have not ended.
     pub fn live_on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodTruth> {
         self.pods.values().filter(move |pod| pod.node == node && !pod.has_ended())
+    }
+
+    /// The pods that have ended or gone so lately that a program may not have heard of it yet.
+    pub fn unheard_ends(&self) -> impl Iterator<Item = &PodTruth> {
+        let ended = self.pods.values().filter(|pod| pod.has_ended()).map(|pod| (pod, pod.since));
+        let gone = self.gone.iter().map(|(pod, at)| (pod, *at));
+        ended.chain(gone).filter(|(_, at)| self.now < *at + TOLD).map(|(pod, _)| pod)
     }
 
     /// The containers of a node that run, or ended within [`UNSEEN`].
@@ -331,6 +340,19 @@ mod tests {
         let container = ContainerTruth { start, units: Units::new(), since: Duration::ZERO };
         let key = ("n1".to_owned(), "u".to_owned(), "main".to_owned());
         Truth { containers: [(key, container)].into(), ..Truth::default() }
+    }
+
+    #[test]
+    fn of_an_end_a_program_may_not_have_heard_for_a_few_seconds() {
+        let seconds = Duration::from_secs;
+        let ended = PodTruth { phase: "Failed".to_owned(), since: seconds(100), ..pod() };
+        let mut truth = Truth { gone: vec![(pod(), seconds(105))], ..Truth::default() };
+        truth.pods.insert("ended".to_owned(), ended);
+        truth.pods.insert("runs".to_owned(), PodTruth { since: seconds(105), ..pod() });
+        for (now, unheard) in [(106, 2), (112, 1), (116, 0)] {
+            truth.now = seconds(now);
+            assert_eq!(truth.unheard_ends().count(), unheard, "{now}");
+        }
     }
 
     #[test]

@@ -19,8 +19,6 @@ const ON_ITS_WAY: Duration = Duration::from_secs(600);
 /// again after each change, but may ask an extender before the extender's watch has shown it, and compares the new text with a pod that may
 /// be older than its last one. Either stays until it tries again five minutes later.
 const TRIED_AGAIN: Duration = Duration::from_secs(330);
-/// How long a program's watch may take to show that a pod is gone, in a cluster at rest whose links lose and delay.
-const TOLD: Duration = Duration::from_secs(10);
 /// Time between two looks at waiting pods.
 const LOOK: Duration = Duration::from_secs(60);
 /// The end of a rest, in which the programs must be quiet.
@@ -318,9 +316,8 @@ impl World {
         let places = (0..self.nodes.len()).map(Place::Node).chain([Place::Control, Place::SecondControl]);
         let sizes: Vec<Size> = places.flat_map(|place| self.suite.sizes(place, truth)).collect();
         self.watcher.state().judged("sizes", sizes.len());
-        // Of a pod that has just gone a program may not have heard yet.
-        let gone = truth.gone.iter().filter(|(_, at)| truth.now < *at + TOLD).count();
-        let too_large = sizes.into_iter().filter(|size| size.is > size.at_most + gone);
+        let unheard = truth.unheard_ends().count();
+        let too_large = sizes.into_iter().filter(|size| size.is > size.at_most + unheard);
         let violation = |size: Size| Violation {
             invariant: "bounded",
             cause: size.what.clone(),
