@@ -74,13 +74,22 @@ pub(crate) async fn start(request: ContainerRequest<GenericImage>) -> ContainerA
 
 /// Status and body of GET /healthz, once the container answers.
 pub(crate) async fn healthz(container: &ContainerAsync<GenericImage>, port: u16) -> (u16, String) {
+    healthz_that_says(container, port, "").await
+}
+
+/// Status and body of GET /healthz, once the container answers with these words: its parts start one after the other.
+pub(crate) async fn healthz_that_says(
+    container: &ContainerAsync<GenericImage>,
+    port: u16,
+    words: &str,
+) -> (u16, String) {
     let port = container.get_host_port_ipv4(ContainerPort::Tcp(port)).await.unwrap();
-    eventually("an answer from /healthz", async || {
+    eventually(&format!("an answer from /healthz that says {words:?}"), async || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
         stream.write_all(b"GET /healthz HTTP/1.0\r\nhost: x\r\n\r\n").await.ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await.ok()?;
-        let (head, body) = text.split_once("\r\n\r\n")?;
+        let (head, body) = text.split_once("\r\n\r\n").filter(|(_, body)| body.contains(words))?;
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
     })
     .await
