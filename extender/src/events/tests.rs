@@ -201,7 +201,7 @@ async fn a_deposed_leader_forgets_what_it_was_yet_to_tell() {
 async fn a_pod_that_others_end_for_meanwhile_is_told_nothing() {
     let world = World::new(1, vec![waiting("one", 3), waiting("other", 7)]);
     let others_end = ObservedPod { unschedulable: false, ..waiting("one", 3) };
-    // Whoever takes a turn after it finds both to be looked at.
+    // Both are still among those to look at.
     world.cluster.write(|index| index.change_pods(Change::Applied(others_end)));
     world.explain_for(60, |_, _| {}).await;
     assert_eq!(world.notes(), [SEVEN]);
