@@ -154,7 +154,7 @@ async fn run(
     tokio::select! {
         code = signals.until_end(Pid::from_child(&program)) => code.map_err(ExecError::refused("wait for the program")),
         failure = background.failure() => Err(failure),
-        refused = keep_proc_files(machine.root()) => Err(refused),
+        refused = keep_files(machine) => Err(refused),
     }
 }
 
@@ -194,13 +194,16 @@ fn command(options: &Exec, root: &Path) -> Command {
     command
 }
 
-/// Shows changed files of `/proc` until the kernel refuses.
-async fn keep_proc_files(root: &Path) -> ExecError {
+/// Shows changed files of `/proc`, and lifts what a killed `fake-neuron fault --for` would have lifted, until the kernel refuses.
+async fn keep_files(machine: &Machine) -> ExecError {
     let mut ticks = interval(REFRESH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(refused) = real_paths::refresh_proc_files(root) {
+        if let Err(refused) = machine.lift_ended() {
+            return refused.into();
+        }
+        if let Err(refused) = real_paths::refresh_proc_files(machine.root()) {
             return refused;
         }
     }

@@ -8,13 +8,16 @@ mod carry_out;
 mod changes;
 mod error;
 mod files;
+mod healthy;
 mod hung;
 mod kernel_log;
 mod kind;
+mod on_disk;
 mod schedule;
 mod spec;
 mod standing;
 mod time;
+mod together;
 
 pub use crate::machine::tree::KERNEL_LOG;
 pub use changes::{Change, Put};

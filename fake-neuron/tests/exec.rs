@@ -355,3 +355,21 @@ fn the_metadata_is_at_its_address_in_the_hosts_network() {
     assert_eq!(printed(&exec("inf1.6xlarge", &options).output().unwrap()), "inf1.6xlarge\nmine\n");
     mine.accept().unwrap();
 }
+
+#[test]
+fn a_fault_whose_program_was_killed_ends_inside() {
+    if !is_possible() {
+        return;
+    }
+    let script = format!(
+        "{WAIT_FOR}fake-neuron fault reset --device 0 --for 3s >said 2>/dev/null & killed=$!; wait_for grep -q force said; \
+         kill -9 $killed; cat /sys/class/neuron_device/neuron0/reset; \
+         wait_for grep -q 1 /sys/class/neuron_device/neuron0/reset; cat /sys/class/neuron_device/neuron0/reset"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fake-neuron"), folder.path().join("fake-neuron")).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut command = exec("trn1.2xlarge", &["--", "sh", "-c", &script]);
+    let said = command.env("PATH", path).current_dir(folder.path()).output().unwrap();
+    assert_eq!(printed(&said), "0\n1\n");
+}

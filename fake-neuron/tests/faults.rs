@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{modes, place, read, sysfs};
-use fake_neuron::fault::{Fault, FaultSpec, HardwareError, KERNEL_LOG, Schedule, State, Stop};
+use fake_neuron::fault::{Fault, FaultError, FaultSpec, HardwareError, KERNEL_LOG, Schedule, State, Stop};
 use fake_neuron::{Health, Machine};
 use rstest::rstest;
 
@@ -273,50 +273,33 @@ fn an_inf1_device_has_no_counters_to_break() {
 }
 
 #[rstest]
-#[case::the_same_file(
-    ecc("mem_ecc_uncorrected", 1),
-    ecc("mem_ecc_uncorrected", 2),
-    "sys/devices/virtual/neuron_device/neuron3/stats/hardware/mem_ecc_uncorrected"
+#[case::the_same_core(Fault::CoreHeld { core: 1, pid: 7 }, Fault::CoreHeld { core: 1, pid: 8 }, "core 1 is held by one process")]
+#[case::the_kernels_own(
+    Fault::HungRead { path: None, device: Some(3) },
+    Fault::HungRead { path: Some("sys/class/neuron_device/neuron3/uevent".to_owned()), device: None },
+    "of a device that hangs, sys/class/neuron_device/neuron3/uevent is the kernel's own and answers"
 )]
-#[case::a_file_of_a_lost_device(Fault::DeviceLost { device: 3 }, Fault::Reset { device: 3 }, "sys/devices/virtual/neuron_device/neuron3")]
-#[case::the_device_of_a_broken_file(Fault::Reset { device: 3 }, Fault::DeviceLost { device: 3 }, "sys/devices/virtual/neuron_device/neuron3/reset")]
-#[case::all_of_the_driver(Fault::DeviceLost { device: 3 }, Fault::DriverUnloaded {}, "dev/neuron3")]
-#[case::one_link_of_two(Fault::LinkDown { device: 3, other: 7 }, Fault::LinkDown { device: 7, other: 4 }, "sys/devices/virtual/neuron_device/neuron7/connected_devices")]
-#[case::the_same_core(Fault::CoreHeld { core: 1, pid: 7 }, Fault::CoreHeld { core: 1, pid: 8 }, "core 1")]
-fn a_second_fault_on_the_same_is_refused(#[case] first: Fault, #[case] second: Fault, #[case] what: &str) {
-    let (_folder, machine) = torus();
-    machine.strike(&now(first.clone())).unwrap();
-    let before = modes(machine.root());
-    let refused = machine.strike(&now(second.clone())).unwrap_err().to_string();
-    assert!(refused.starts_with(&format!("{second} would change ")), "{refused}");
-    assert!(refused.ends_with(&format!(
-        ", which fault 1, {first}, has changed: lift that one first with `fake-neuron fault clear 1`"
-    )));
-    let known =
-        ["core 1", what, "sys/devices/virtual/neuron_device/neuron3", "sys/class/neuron_device/neuron3"];
-    assert!(known.iter().any(|path| refused.contains(&format!("change {path},"))), "{refused}");
-    assert!(modes(machine.root()) == before);
-    assert_eq!(machine.faults().unwrap().faults.len(), 1);
-    machine.lift(1).unwrap();
-    assert_eq!(machine.strike(&now(second)).unwrap(), Some(2), "ids are never used again");
-}
-
-#[test]
-fn faults_on_different_files_stand_together() {
-    let (_folder, machine) = torus();
-    let whole = modes(machine.root());
-    for fault in [
-        ecc("mem_ecc_uncorrected", 1),
-        ecc("sram_ecc_uncorrected", 2),
-        Fault::Reset { device: 3 },
-        Fault::DeviceLost { device: 4 },
-    ] {
-        machine.strike(&now(fault)).unwrap();
+fn a_fault_that_says_the_opposite_is_refused(
+    #[case] first: Fault,
+    #[case] second: Fault,
+    #[case] because: &str,
+) {
+    for (first, second) in [(first.clone(), second.clone()), (second, first)] {
+        let (_folder, machine) = torus();
+        machine.strike(&now(first.clone())).unwrap();
+        let before = modes(machine.root());
+        let refused = machine.strike(&now(second.clone())).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "{second} contradicts fault 1, {first}: {because}; lift that one first with `fake-neuron fault clear 1`"
+            )
+        );
+        assert!(refused.is_misuse() && modes(machine.root()) == before);
+        assert_eq!(machine.faults().unwrap().faults.len(), 1);
+        machine.lift(1).unwrap();
+        assert_eq!(machine.strike(&now(second)).unwrap(), Some(2), "ids are never used again");
     }
-    machine.lift(2).unwrap();
-    machine.lift(1).unwrap();
-    assert_eq!(machine.lift_all().unwrap(), 2);
-    assert!(modes(machine.root()) == whole);
 }
 
 #[test]
@@ -403,6 +386,27 @@ fn a_fault_that_was_cleared_before_its_time_does_not_strike() {
     machine.lift(1).unwrap();
     runner.join().unwrap().unwrap();
     assert_eq!(sysfs(machine.root(), 0, "reset"), "1\n");
+}
+
+#[test]
+fn a_fault_whose_end_nobody_saw_is_lifted_by_who_looks_next() {
+    let (_folder, machine) = torus();
+    let (root, whole) = (machine.root(), modes(machine.root()));
+    let ends_at_once = |fault| FaultSpec { lasts: Some(Duration::ZERO), ..now(fault) };
+    let strike = || machine.strike(&ends_at_once(Fault::Reset { device: 0 })).unwrap().unwrap();
+    strike();
+    assert_eq!(sysfs(root, 0, "reset"), "0\n");
+    assert!(machine.faults().unwrap().faults.is_empty());
+    assert!(modes(root) == whole);
+    let id = strike();
+    assert!(matches!(machine.lift(id), Err(FaultError::NoFault { .. })), "it has ended");
+    assert!(modes(root) == whole);
+    strike();
+    machine.strike(&now(Fault::DeviceLost { device: 1 })).unwrap();
+    assert_eq!((sysfs(root, 0, "reset").as_str(), machine.lift_all().unwrap()), ("1\n", 1));
+    machine.strike(&ends_at_once(Fault::CoreHeld { core: 5, pid: 77 })).unwrap();
+    // As who answers ioctls reads them.
+    assert_eq!(fake_neuron::fault::Faults::read(root).unwrap().holder_of(5), None);
 }
 
 #[test]

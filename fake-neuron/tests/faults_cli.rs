@@ -110,7 +110,7 @@ fn faults_are_struck_listed_and_cleared() {
         &["fault", "unhealthy", "--device", "4", "--components", "hbm,link_efa"],
         &["fault", "link-down", "--device", "5", "--other", "6"],
         &["fault", "core-held", "--core", "9", "--pid", "4711"],
-        &["fault", "reset", "--device", "3"],
+        &["fault", "core-held", "--core", "9", "--pid", "12"],
         &["fault", "kernel-error", "--device", "5", "--kind", "DMA_ERROR"],
         &["fault", "driver-unloaded", "--probability", "0", "--seed", "5"],
     ] {
@@ -157,6 +157,37 @@ fn a_fault_that_is_ended_early_is_lifted() {
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(lines.next().unwrap().unwrap(), "ended early: what was struck is lifted");
     assert!(child.wait().unwrap().success());
+    assert!(modes(&root) == before);
+}
+
+#[test]
+fn a_fault_whose_program_was_killed_ends_all_the_same() {
+    let (_folder, root) = place();
+    Machine::builder("trn1.32xlarge").up(&root).unwrap();
+    let before = modes(&root);
+    let killed = |lasts: &str| {
+        let mut command = fake_neuron();
+        command.args(["fault", "device-lost", "--device", "2", "--for", lasts, "--root"]).arg(&root);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said
+    };
+    assert_eq!(killed("1h"), "fault 1, device-lost (device 2), is in force for 1h");
+    let standing = Machine::open(&root).unwrap().faults().unwrap().faults;
+    let until = standing[0].until.unwrap();
+    assert_eq!(until, standing[0].at + 3_600_000);
+    let until = jiff::Timestamp::from_millisecond(i64::try_from(until).unwrap()).unwrap();
+    let listed = String::from_utf8(run(&root, &["fault", "list"]).stdout).unwrap();
+    assert!(listed.lines().last().unwrap().ends_with(&format!("{until:.0}")), "{listed}");
+    run(&root, &["fault", "clear"]);
+
+    killed("500ms");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while String::from_utf8(run(&root, &["fault", "list"]).stdout).unwrap().contains("device-lost") {
+        assert!(std::time::Instant::now() < end, "it never ends");
+    }
     assert!(modes(&root) == before);
 }
 

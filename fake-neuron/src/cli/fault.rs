@@ -267,15 +267,13 @@ fn clear(machine: &Machine, id: Option<u32>) -> anyhow::Result<String> {
 }
 
 fn list(machine: &Machine, output: Format) -> anyhow::Result<String> {
-    let faults = machine.faults()?;
+    let mut faults = machine.faults()?.faults;
+    faults.sort_by_key(|standing| standing.id);
     if output == Format::Json {
-        let shown: Vec<_> = faults.faults.iter().map(|standing| standing.without_changes()).collect();
-        let text = serde_json::to_string_pretty(&shown).context("cannot print the faults")?;
+        let text = serde_json::to_string_pretty(&faults).context("cannot print the faults")?;
         return Ok(text + "\n");
     }
-    let rows = faults.faults.iter().map(|standing| {
-        let milliseconds = i64::try_from(standing.at).unwrap_or(i64::MAX);
-        let at = jiff::Timestamp::from_millisecond(milliseconds).map(|at| format!("{at:.0}"));
+    let rows = faults.iter().map(|standing| {
         vec![
             standing.id.to_string(),
             match standing.state {
@@ -284,11 +282,17 @@ fn list(machine: &Machine, output: Format) -> anyhow::Result<String> {
             },
             standing.spec.fault.name().to_owned(),
             standing.spec.fault.subject(),
-            at.unwrap_or_default(),
-            standing.spec.lasts.map_or_else(|| "until cleared".to_owned(), duration_text),
+            moment(standing.at),
+            standing.until.map_or_else(|| "cleared".to_owned(), moment),
         ]
     });
-    Ok(columns(&["ID", "STATE", "FAULT", "OF", "AT", "FOR"], rows, io::stdout().is_terminal()))
+    Ok(columns(&["ID", "STATE", "FAULT", "OF", "AT", "UNTIL"], rows, io::stdout().is_terminal()))
+}
+
+/// A time in milliseconds since 1970 for people; empty where no calendar has it.
+fn moment(milliseconds: u64) -> String {
+    let at = i64::try_from(milliseconds).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    at.map(|at| format!("{at:.0}")).unwrap_or_default()
 }
 
 fn hardware_error(word: &str) -> Result<HardwareError, String> {

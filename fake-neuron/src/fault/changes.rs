@@ -1,11 +1,10 @@
-//! Which paths of a machine a fault changes, and to what. Pure but for what [`super::files`] looks up. Called by
-//! [`super::carry_out`], and through [`Blueprint::fault_changes`] by who keeps a machine's files elsewhere than on a disk.
+//! Which paths of a machine one fault changes, and to what. Pure but for what [`super::files`] looks up. Called by
+//! [`super::together`].
 
-use std::path::Path;
+use serde::{Deserialize, Serialize};
 
 use super::files::Files;
 use super::{Fault, FaultError};
-use crate::Blueprint;
 use crate::machine::description::Description;
 use crate::machine::tree::{self, Entry, Kind};
 use crate::machine::{health, sysfs};
@@ -14,7 +13,7 @@ use crate::machine::{health, sysfs};
 const LNC_SETTING: &str = "opt/aws/neuron/logical_nc_config";
 
 /// One path, and what stands there while the fault is in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Below the root.
     pub path: String,
@@ -23,7 +22,8 @@ pub struct Change {
 }
 
 /// What stands at a changed path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Put {
     /// Nothing.
     Nothing,
@@ -40,52 +40,15 @@ pub enum Put {
     HungFolder,
 }
 
-impl Blueprint {
-    /// What the fault changes on such a machine, beside those that are in force, each with its id; nothing where it is state only.
-    ///
-    /// # Errors
-    /// The machine has no such device, core, link, counter or file, or a fault in force has changed the same.
-    pub fn fault_changes(&self, fault: &Fault, in_force: &[(u32, Fault)]) -> Result<Vec<Change>, FaultError> {
-        let wanted = changes(self, fault)?;
-        for (id, earlier) in in_force {
-            let changed = changes(self, earlier)?;
-            check_beside(fault, &wanted, (*id, earlier), changed.iter().map(|change| change.path.as_str()))?;
-        }
-        Ok(wanted)
-    }
-}
-
-/// Refuses a fault that would change what an earlier one, with its id, has changed.
-///
-/// # Errors
-/// It would.
-pub(super) fn check_beside<'c>(
-    fault: &Fault,
-    changes: &[Change],
-    (id, earlier): (u32, &Fault),
-    mut changed: impl Iterator<Item = &'c str>,
-) -> Result<(), FaultError> {
-    let taken = |what| FaultError::Taken { fault: fault.clone(), what, id, earlier: earlier.clone() };
-    if let (Fault::CoreHeld { core, .. }, Fault::CoreHeld { core: held, .. }) = (fault, earlier)
-        && core == held
-    {
-        return Err(taken(format!("core {core}")));
-    }
-    let meets = |path: &&str| {
-        let old = Path::new(*path);
-        changes
-            .iter()
-            .map(|change| Path::new(&change.path))
-            .any(|new| new.starts_with(old) || old.starts_with(new))
-    };
-    changed.find(meets).map_or(Ok(()), |path| Err(taken(path.to_owned())))
-}
-
-/// What the fault changes; nothing where it is state only.
+/// What the fault changes where the `earlier` ones are in force already; nothing where it is state only.
 ///
 /// # Errors
 /// The machine has no such device, core, link, counter or file.
-pub(crate) fn changes(machine: &dyn Files, fault: &Fault) -> Result<Vec<Change>, FaultError> {
+pub(super) fn changes<'f>(
+    machine: &dyn Files,
+    fault: &'f Fault,
+    earlier: impl Iterator<Item = &'f Fault>,
+) -> Result<Vec<Change>, FaultError> {
     let description = machine.description();
     match fault {
         Fault::DeviceLost { device } => {
@@ -97,7 +60,8 @@ pub(crate) fn changes(machine: &dyn Files, fault: &Fault) -> Result<Vec<Change>,
             description.check_device(*device)?;
             description.check_components(*device, components)?;
             // Inf1 shows it only by losing the device.
-            let files = health::files(description, *device, components);
+            let broken = broken(earlier.chain([fault]), *device);
+            let files = health::broken_files(description, *device, &broken);
             Ok(files.map_or_else(|| lost(*device), |files| files.into_iter().filter_map(written).collect()))
         }
         Fault::HungRead { path, device } => match (path, device) {
@@ -113,7 +77,7 @@ pub(crate) fn changes(machine: &dyn Files, fault: &Fault) -> Result<Vec<Change>,
             Ok(attribute(machine, *device, "reset", "0\n"))
         }
         Fault::DriverUnloaded {} => Ok(unloaded(machine)),
-        Fault::LinkDown { device, other } => link_down(machine, *device, *other),
+        Fault::LinkDown { device, other } => link_down(machine, *device, *other, earlier),
         Fault::WrongLnc { lnc } => {
             let content = format!("NEURON_LOGICAL_NC_CONFIG={lnc}");
             Ok(vec![Change { path: LNC_SETTING.to_owned(), put: Put::File { content, mode: 0o644 } }])
@@ -157,7 +121,27 @@ fn ecc(machine: &dyn Files, device: u8, counter: &str, count: u32) -> Result<Vec
     Err(FaultError::NoCounter { instance_type, device, counter: counter.to_owned(), known })
 }
 
-fn link_down(machine: &dyn Files, device: u8, other: u8) -> Result<Vec<Change>, FaultError> {
+/// The components of a device that these faults break, each once.
+fn broken<'f>(faults: impl Iterator<Item = &'f Fault>, device: u8) -> Vec<String> {
+    let named = faults.filter_map(|fault| match fault {
+        Fault::Unhealthy { device: of, components } if *of == device => Some(components),
+        _ => None,
+    });
+    let mut broken: Vec<String> = Vec::new();
+    for component in named.flatten() {
+        if !broken.contains(component) {
+            broken.push(component.clone());
+        }
+    }
+    broken
+}
+
+fn link_down<'f>(
+    machine: &dyn Files,
+    device: u8,
+    other: u8,
+    earlier: impl Iterator<Item = &'f Fault>,
+) -> Result<Vec<Change>, FaultError> {
     let description = machine.description();
     description.check_device(device)?;
     description.check_device(other)?;
@@ -171,11 +155,17 @@ fn link_down(machine: &dyn Files, device: u8, other: u8) -> Result<Vec<Change>, 
             links: if shown.is_empty() { "none".to_owned() } else { shown.join(", ") },
         });
     }
-    let without = |of: u8, gone: u8| {
-        let left: Vec<u8> = links(of).iter().copied().filter(|link| *link != gone).collect();
+    let mut down = vec![(device, other)];
+    down.extend(earlier.filter_map(|fault| match fault {
+        Fault::LinkDown { device, other } => Some((*device, *other)),
+        _ => None,
+    }));
+    let without = |of: u8| {
+        let is_up = |link: &u8| !down.contains(&(of, *link)) && !down.contains(&(*link, of));
+        let left: Vec<u8> = links(of).iter().copied().filter(is_up).collect();
         attribute(machine, of, "connected_devices", &sysfs::connected_devices(&left))
     };
-    Ok([without(device, other), without(other, device)].concat())
+    Ok([without(device), without(other)].concat())
 }
 
 /// The module, the class, every device, and the driver's lines in `/proc`.

@@ -1,7 +1,7 @@
 //! What can go wrong with a fault. Every text names the object and the way out.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Fault;
 use crate::MachineError;
@@ -89,15 +89,15 @@ pub enum FaultError {
         /// What the first is linked to, or `none`.
         links: String,
     },
-    /// Another fault is there already.
+    /// Another fault says the opposite.
     #[error(
-        "{fault} would change {what}, which fault {id}, {earlier}, has changed: lift that one first with `fake-neuron fault clear {id}`"
+        "{fault} contradicts fault {id}, {earlier}: {because}; lift that one first with `fake-neuron fault clear {id}`"
     )]
-    Taken {
+    Contradicts {
         /// What was asked for.
         fault: Fault,
-        /// The file, folder or core.
-        what: String,
+        /// Why there cannot be both.
+        because: String,
         /// The earlier fault's id.
         id: u32,
         /// The earlier fault.
@@ -133,6 +133,12 @@ pub enum FaultError {
 }
 
 impl FaultError {
+    /// The file system's refusal of an action, as a verb, on a path.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FaultError {
+        let path = path.to_owned();
+        move |reason| FaultError::Io { action, path, reason }
+    }
+
     /// Whether the caller asked for something that cannot be, rather than that doing it failed. Exit code 2 on a command line.
     pub fn is_misuse(&self) -> bool {
         !matches!(

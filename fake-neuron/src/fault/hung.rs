@@ -1,4 +1,4 @@
-//! Files whose reads hang: FIFOs without a writer. Made and woken by [`super::carry_out`].
+//! Files whose reads hang: FIFOs without a writer. Made and woken by [`super::on_disk`].
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use super::FaultError;
 
 /// What the kernel itself answers for each device, whatever the driver does.
-const KERNELS_OWN: [&str; 3] = ["dev", "uevent", "power"];
+pub(super) const KERNELS_OWN: [&str; 3] = ["dev", "uevent", "power"];
 
 /// Makes a FIFO that stands for a file: whoever opens it to read waits.
 ///
@@ -58,7 +58,7 @@ pub(crate) fn make_folder(from: &Path, to: &Path) -> Result<(), FaultError> {
 }
 
 /// Lets go whoever hangs on a FIFO at or below `hung`, which no longer stands at its place. One reader of each gets what the file
-/// at the same place at or below `restored` holds, any other reads an empty file.
+/// at the same place at or below `restored` holds, any other reads an empty file, and so do all where no file is there.
 pub(crate) fn wake(hung: &Path, restored: &Path) {
     let Ok(metadata) = hung.symlink_metadata() else { return };
     if metadata.is_dir() {
@@ -69,7 +69,10 @@ pub(crate) fn wake(hung: &Path, restored: &Path) {
         let mut options = OpenOptions::new();
         // Without a reader this fails, and there is nobody to wake.
         let opened = options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(hung);
-        if let (Ok(mut fifo), Ok(content)) = (opened, fs::read(restored)) {
+        // It may hang for another fault's sake.
+        let answers = restored.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+        let content = if answers { fs::read(restored).unwrap_or_default() } else { Vec::new() };
+        if let Ok(mut fifo) = opened {
             let _ = fifo.write_all(&content);
         }
     }

@@ -4,10 +4,11 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, FaultError, FaultSpec};
+use super::{Fault, FaultError, FaultSpec, Put};
 use crate::machine::disk;
 
 /// Below the root.
@@ -21,8 +22,14 @@ pub struct Faults {
     pub last_id: u32,
     /// Number of lines that were written to the fake kernel log.
     pub kernel_lines: u64,
-    /// In the order in which they were asked for.
+    /// Of those that have struck, the later one stands after the earlier one.
     pub faults: Vec<Standing>,
+    /// What stands at other places than it should, or not at all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) changed: Vec<Changed>,
+    /// Whether a change of it was begun and not ended: then any of it need not be so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unfinished: bool,
 }
 
 /// A fault that is in force or still to come.
@@ -35,12 +42,12 @@ pub struct Standing {
     pub state: State,
     /// When it struck or will strike, in milliseconds since 1970.
     pub at: u64,
+    /// When it is lifted, in milliseconds since 1970; `None`: when it is cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
     /// What was asked for.
     #[serde(flatten)]
     pub spec: FaultSpec,
-    /// What stands at other places than it should, or not at all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) changed: Vec<Changed>,
 }
 
 /// How far a fault is.
@@ -53,22 +60,28 @@ pub enum State {
     InForce,
 }
 
-/// A path that a fault has changed.
+/// A path that faults have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Changed {
+pub(super) struct Changed {
     /// Below the root.
-    pub(crate) path: String,
+    pub(super) path: String,
+    /// What stands there.
+    pub(super) put: Put,
     /// Whether something was there, which then stands in the folder of what was taken away.
-    pub(crate) was_there: bool,
-    /// Whether the fault has put something there.
-    pub(crate) put: bool,
+    pub(super) was_there: bool,
 }
 
 impl Standing {
-    /// Without the files that it has changed, which are of no use to a reader.
-    pub fn without_changes(&self) -> Standing {
-        Standing { changed: Vec::new(), ..self.clone() }
+    /// A fault that strikes at this time, in milliseconds since 1970.
+    pub(super) fn new(id: u32, spec: &FaultSpec, state: State, at: u64) -> Standing {
+        let until = spec.lasts.map(|lasts| at.saturating_add(milliseconds(lasts)));
+        Standing { id, state, at, until, spec: spec.clone() }
+    }
+
+    /// Whether its end has passed. Who should have lifted it may have been killed.
+    fn has_ended(&self, now: u64) -> bool {
+        self.until.is_some_and(|until| until <= now)
     }
 }
 
@@ -98,10 +111,22 @@ impl Faults {
         Ok(())
     }
 
-    /// The faults that have struck.
+    /// The faults that have struck and have not ended, in the order in which they struck.
     pub fn in_force(&self) -> impl Iterator<Item = &Fault> {
-        let struck = self.faults.iter().filter(|standing| standing.state == State::InForce);
-        struck.map(|standing| &standing.spec.fault)
+        let now = now();
+        self.struck().filter(move |standing| !standing.has_ended(now)).map(|standing| &standing.spec.fault)
+    }
+
+    /// The faults that have struck and are not lifted, in that order.
+    pub(super) fn struck(&self) -> impl Iterator<Item = &Standing> {
+        self.faults.iter().filter(|standing| standing.state == State::InForce)
+    }
+
+    /// Forgets the faults whose end has passed. Whether there were any.
+    pub(super) fn forget_ended(&mut self) -> bool {
+        let (now, before) = (now(), self.faults.len());
+        self.faults.retain(|standing| !standing.has_ended(now));
+        self.faults.len() < before
     }
 
     /// Whether the driver is unloaded.
@@ -126,4 +151,13 @@ impl Faults {
             _ => None,
         })
     }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

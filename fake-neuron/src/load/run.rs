@@ -65,6 +65,10 @@ impl<'a> Load<'a> {
             // A disk that is too slow for a second's files loses seconds, not the time.
             let second = start.elapsed().as_secs();
             self.write(second)?;
+            // A load goes on while its machine is broken.
+            if let Err(error) = self.machine.lift_ended() {
+                tracing::warn!(%error, "a fault whose end has passed stays in force");
+            }
             ended = stop.wait_until(start + Duration::from_secs(second + 1));
         }
         Ok(())

@@ -95,6 +95,18 @@ pub(crate) fn files(description: &Description, device: u8, broken: &[String]) ->
     (!counters.is_empty()).then_some(counters)
 }
 
+/// As [`files`], but of counters only those that are about what is broken.
+pub(crate) fn broken_files(description: &Description, device: u8, broken: &[String]) -> Option<Vec<Entry>> {
+    let mut files = files(description, device, broken)?;
+    let is_about = |entry: &Entry| {
+        COUNTED.iter().all(|(component, counter)| {
+            !entry.path.ends_with(&format!("/{counter}")) || broken.iter().any(|name| name == component)
+        })
+    };
+    files.retain(is_about);
+    Some(files)
+}
+
 /// The file that names broken components, where the driver has one.
 fn components_file(description: &Description) -> Option<&'static DriverFile> {
     sysfs::files(description).find(|file| file.health == Some(HealthFile::Components))

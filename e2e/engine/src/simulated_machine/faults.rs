@@ -1,5 +1,5 @@
 //! Faults in force on a simulated host's machine, in the words of [`fake_neuron::fault`]. As on a disk, what a fault takes away stands
-//! at the same path below the fault's own folder, so that lifting it puts back exactly that.
+//! below a folder of its own, so that lifting the fault puts back exactly that.
 
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
@@ -18,36 +18,37 @@ pub(super) struct InForce {
     last_id: u32,
     /// By their ids, in the order in which they struck.
     faults: Vec<(u32, FaultSpec)>,
+    /// What they have changed together.
+    changes: Vec<Change>,
 }
 
 impl SimulatedMachine {
-    /// Makes exactly these faults be in force, whatever their times say: those that are not among them are lifted, the youngest first,
-    /// and those that are stay as they are. Who prints to the kernel log is not simulated: an error there is noted and no more.
+    /// Makes exactly these faults be in force, whatever their times say: those that are not among them are lifted, and those that are
+    /// stay as they are. Who prints to the kernel log is not simulated: an error there is noted and no more.
     ///
     /// # Errors
-    /// A fault that the machine cannot have, where nothing is changed; one that meets another one, where those before it are in force.
+    /// A fault that the machine cannot have, or that contradicts another one; nothing is changed then.
     pub fn set_faults(&self, wanted: &[FaultSpec]) -> Result<(), SimulatedMachineError> {
-        wanted.iter().try_for_each(|spec| self.blueprint.fault_changes(&spec.fault, &[]).map(drop))?;
         let mut in_force = self.in_force();
-        let (stay, over): (Vec<_>, Vec<_>) =
-            in_force.faults.drain(..).partition(|(_, spec)| wanted.contains(spec));
-        in_force.faults = stay;
-        for (id, spec) in over.iter().rev() {
-            for change in self.blueprint.fault_changes(&spec.fault, &[])?.iter().rev() {
-                self.put_back(*id, change)?;
+        let mut faults = in_force.faults.clone();
+        faults.retain(|(_, spec)| wanted.contains(spec));
+        let mut last_id = in_force.last_id;
+        for spec in wanted {
+            if !faults.iter().any(|(_, standing)| standing == spec) {
+                last_id += 1;
+                faults.push((last_id, spec.clone()));
             }
-            self.files().remove_all(&folder_of(*id));
         }
-        let standing: Vec<FaultSpec> = in_force.faults.iter().map(|(_, spec)| spec.clone()).collect();
-        for spec in wanted.iter().filter(|spec| !standing.contains(*spec)) {
-            let earlier: Vec<(u32, Fault)> =
-                in_force.faults.iter().map(|(id, spec)| (*id, spec.fault.clone())).collect();
-            let changes = self.blueprint.fault_changes(&spec.fault, &earlier)?;
-            in_force.last_id += 1;
-            let id = in_force.last_id;
-            in_force.faults.push((id, spec.clone()));
-            changes.iter().try_for_each(|change| self.carry_out(id, change))?;
+        let by_id: Vec<(u32, &Fault)> = faults.iter().map(|(id, spec)| (*id, &spec.fault)).collect();
+        let changes = self.blueprint.fault_changes(&by_id)?;
+        let before = std::mem::take(&mut in_force.changes);
+        for over in before.iter().filter(|change| !changes.contains(change)) {
+            self.put_back(over)?;
         }
+        for new in changes.iter().filter(|change| !before.contains(change)) {
+            self.carry_out(new)?;
+        }
+        *in_force = InForce { last_id, faults, changes };
         Ok(())
     }
 
@@ -56,15 +57,13 @@ impl SimulatedMachine {
         self.in_force().faults.iter().map(|(_, spec)| spec.clone()).collect()
     }
 
-    fn carry_out(&self, id: u32, Change { path: below, put }: &Change) -> Result<(), SimulatedMachineError> {
+    fn carry_out(&self, Change { path: below, put }: &Change) -> Result<(), SimulatedMachineError> {
         let path = in_root(below);
         let is_there = self.files().exists(&path);
         match put {
             Put::Hung | Put::HungFolder if is_there => self.files().set_hung(&path, true),
             Put::Hung | Put::HungFolder => {}
-            Put::Nothing | Put::File { .. } if is_there => {
-                self.move_all(&path, &folder_of(id).join(below))?
-            }
+            Put::Nothing | Put::File { .. } if is_there => self.move_all(&path, &taken(below))?,
             Put::Nothing | Put::File { .. } => {}
         }
         if let Put::File { content, .. } = put {
@@ -74,8 +73,8 @@ impl SimulatedMachine {
         Ok(())
     }
 
-    fn put_back(&self, id: u32, Change { path: below, put }: &Change) -> Result<(), SimulatedMachineError> {
-        let (path, taken) = (in_root(below), folder_of(id).join(below));
+    fn put_back(&self, Change { path: below, put }: &Change) -> Result<(), SimulatedMachineError> {
+        let (path, taken) = (in_root(below), taken(below));
         let was_there = self.files().exists(&taken);
         match put {
             Put::Hung | Put::HungFolder => self.files().set_hung(&path, false),
@@ -96,6 +95,7 @@ impl SimulatedMachine {
     }
 }
 
-fn folder_of(id: u32) -> PathBuf {
-    Path::new(TAKEN).join(id.to_string())
+/// Where what was at a path stands meanwhile.
+fn taken(below: &str) -> PathBuf {
+    Path::new(TAKEN).join(below.replace('/', "-"))
 }

@@ -31,7 +31,7 @@ pub enum SimulatedMachineError {
     /// It has no such device, or cannot show such a health.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// It cannot have such a fault, or not beside another one.
+    /// It cannot have such a fault, or not beside one that says the opposite.
     #[error(transparent)]
     Fault(#[from] FaultError),
     /// A file of its own is where others have one.
