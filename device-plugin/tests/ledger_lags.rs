@@ -190,7 +190,8 @@ impl World {
         let (name, count, must) = (name(resource), u32::from(count), CoreSet::EMPTY);
         let question = Question { name, resource, count, available, must, trust: Trust::Nobody };
         let slots = self.current();
-        let advice = self.ledger.offer(&slots, &question, CoreSet::EMPTY);
+        let own = self.ledger.offer(&slots, &question, CoreSet::EMPTY);
+        let advice = own.or_else(|| self.ledger.offer_of_another(&slots, &question));
         let cores = advice.unwrap_or_else(|| available.iter().take(count as usize).collect());
         let asked = Asked { name, resource, cores, count };
         if !self.is_given(&asked) {

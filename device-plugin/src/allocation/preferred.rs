@@ -122,11 +122,19 @@ impl Engine {
     fn recorded(&self, known: &Known<'_>, question: &Question) -> (Option<CoreSet>, bool) {
         let (state, slots) = self.current_for(known);
         let unhealthy = known.machine.topology.cores_of(known.machine.unhealthy());
-        let offer = state.ledger.offer(&slots, question, unhealthy);
+        let own = state.ledger.offer(&slots, question, unhealthy);
+        let of_another = state.ledger.offer_of_another(&slots, question).filter(|_| own.is_none());
+        let pod = of_another.and_then(|_| state.ledger.amid_admission(&slots, question));
+        let taken = state.ledger.taken(&slots, question);
         let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
-        let is_late = offer.is_none()
-            && held.intersects(question.available)
-            && state.ledger.has_record_for(&slots, question, unhealthy);
+        let may_come =
+            held.intersects(question.available) && state.ledger.has_record_for(&slots, question, unhealthy);
+        drop(state);
+        let is_fine = |set: &CoreSet| {
+            pod.as_ref().is_none_or(|pod| leaves_enough(known.machine, question, taken, pod, *set))
+        };
+        let offer = own.or_else(|| of_another.filter(is_fine));
+        let is_late = offer.is_none() && may_come;
         (offer, is_late)
     }
 
@@ -201,9 +209,7 @@ fn best_beside(
     taken: CoreSet,
     pod: Option<&AmidAdmission>,
 ) -> Option<CoreSet> {
-    let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
-    occupancy.hold(taken);
-    occupancy.set_unhealthy(machine.unhealthy());
+    let occupancy = occupancy(machine, taken);
     let of_pod = pod.and_then(|pod| pod.best_set(question, &occupancy));
     if of_pod.is_some() {
         reached("plugin: set chosen for a whole pod");
@@ -211,4 +217,24 @@ fn best_beside(
     // Nothing is preferred where no set fits, and what kubelet takes instead is refused.
     let Question { resource, count, must, available, .. } = *question;
     of_pod.or_else(|| best_set(&occupancy, resource, count, must, available))
+}
+
+/// Whether the pod can be placed as a whole with the set, or cannot with another one either.
+fn leaves_enough(
+    machine: &Machine,
+    question: &Question,
+    taken: CoreSet,
+    pod: &AmidAdmission,
+    set: CoreSet,
+) -> bool {
+    let occupancy = occupancy(machine, taken);
+    let with_it = Question { available: set, ..*question };
+    pod.best_set(&with_it, &occupancy).is_some() || pod.best_set(question, &occupancy).is_none()
+}
+
+fn occupancy(machine: &Machine, taken: CoreSet) -> Occupancy {
+    let mut occupancy = Occupancy::empty(Arc::clone(&machine.topology));
+    occupancy.hold(taken);
+    occupancy.set_unhealthy(machine.unhealthy());
+    occupancy
 }

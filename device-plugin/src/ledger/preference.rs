@@ -68,17 +68,33 @@ impl Question {
 }
 
 impl Ledger {
-    /// The recorded set to offer for a question: of the earliest bound pod that asks for as much and was not given it yet, else of one
-    /// that was given another, so that the records together stay right about what is taken until each is corrected. A record of which
-    /// a container that waits would get `unhealthy` cores is of no use to the others of its pod either.
+    /// The recorded set to offer for a question: of the earliest bound pod that asks for as much and was not given it yet. A record of
+    /// which a container that waits would get `unhealthy` cores is of no use to the others of its pod either.
     pub fn offer(&self, slots: &[Slot], question: &Question, unhealthy: CoreSet) -> Option<CoreSet> {
+        let waiting = self
+            .waiting(slots, question.resource, question.count)
+            .filter(|slot| !self.is_broken(slots, slot, unhealthy));
+        self.first_free(waiting, slots, question)
+    }
+
+    /// The recorded set of a pod that asked for as much and was given another: so the records together stay right about what is taken
+    /// until each is corrected.
+    pub fn offer_of_another(&self, slots: &[Slot], question: &Question) -> Option<CoreSet> {
+        let alike =
+            slots.iter().filter(|slot| slot.resource == question.resource && slot.count == question.count);
+        let given = alike.filter(|slot| slot.started || self.entry_of(slot).is_some());
+        self.first_free(given, slots, question)
+    }
+
+    /// The first recorded set that the question allows and nobody holds.
+    fn first_free<'a>(
+        &self,
+        records: impl Iterator<Item = &'a Slot>,
+        slots: &[Slot],
+        question: &Question,
+    ) -> Option<CoreSet> {
         let held = self.held(slots, question.name, question.trust).difference(question.must);
-        let Question { resource, count, .. } = *question;
-        let alike = slots.iter().filter(|slot| slot.resource == resource && slot.count == count);
-        let others = alike.filter(|slot| slot.started || self.entry_of(slot).is_some());
-        let waiting =
-            self.waiting(slots, resource, count).filter(|slot| !self.is_broken(slots, slot, unhealthy));
-        let mut recorded = waiting.chain(others).filter_map(|slot| slot.recorded);
+        let mut recorded = records.filter_map(|slot| slot.recorded);
         recorded.find(|set| question.allows(*set) && !set.intersects(held))
     }
 

@@ -136,7 +136,8 @@ impl Node {
         let (available, must) = (set(available), set(must));
         let question =
             Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
-        self.ledger.offer(&self.slots, &question, CoreSet::EMPTY)
+        let own = self.ledger.offer(&self.slots, &question, CoreSet::EMPTY);
+        own.or_else(|| self.ledger.offer_of_another(&self.slots, &question))
     }
 }
 

@@ -30,6 +30,7 @@ mod registration;
 mod renumbering;
 mod report_time;
 mod sizes;
+mod swapped;
 mod system;
 mod takeover;
 mod unread_pods;

@@ -151,7 +151,7 @@ impl ManualKubelet {
     }
 
     /// One admission: the question, then the answer's ids allocated.
-    async fn admit(&self, available: &[&str], size: i32) -> Vec<String> {
+    pub(crate) async fn admit(&self, available: &[&str], size: i32) -> Vec<String> {
         let mut plugin = self.devices().await;
         let question = ContainerPreferredAllocationRequest {
             available_device_i_ds: available.iter().map(|id| (*id).to_owned()).collect(),
@@ -194,7 +194,7 @@ impl ManualKubelet {
     }
 
     /// Writes down what pods' containers have.
-    async fn write(&self, node: &Node, held: &[(&str, &[String])]) {
+    pub(crate) async fn write(&self, node: &Node, held: &[(&str, &[String])]) {
         let mut entries = Vec::new();
         for (pod, ids) in held {
             let uid = node.pods().get(pod).await.unwrap().metadata.uid;
