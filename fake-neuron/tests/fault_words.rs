@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 #[case(json!({"fault": "device-lost", "device": 3}))]
 #[case(json!({"fault": "ecc", "device": 3, "counter": "mem_ecc_uncorrected", "count": 2}))]
 #[case(json!({"fault": "unhealthy", "device": 3, "components": ["hbm", "link_host"]}))]
+#[case(json!({"fault": "health-status", "device": 3, "file": "hw_error_event", "value": 2}))]
 #[case(json!({"fault": "hung-read", "path": "sys/module/neuron/version"}))]
 #[case(json!({"fault": "hung-read", "device": 3}))]
 #[case(json!({"fault": "reset", "device": 3}))]
@@ -33,7 +34,7 @@ fn a_fault_is_read_and_written_in_the_same_words(#[case] written: Value) {
 #[rstest]
 #[case(
     r#"[{"fault": "device-los", "device": 3}]"#,
-    "unknown variant `device-los`, expected one of `device-lost`, `ecc`, `unhealthy`, `hung-read`, `reset`, `driver-unloaded`, `link-down`, `wrong-lnc`, `core-held`, `kernel-error`"
+    "unknown variant `device-los`, expected one of `device-lost`, `ecc`, `unhealthy`, `health-status`, `hung-read`, `reset`, `driver-unloaded`, `link-down`, `wrong-lnc`, `core-held`, `kernel-error`"
 )]
 #[case(r#"[{"fault": "device-lost"}]"#, "missing field `device`")]
 #[case(

@@ -21,6 +21,10 @@ fn torus() -> (tempfile::TempDir, Machine) {
     (folder, machine)
 }
 
+fn health_status(file: &str, value: u32) -> Fault {
+    Fault::HealthStatus { device: 3, file: file.to_owned(), value }
+}
+
 fn now(fault: Fault) -> FaultSpec {
     FaultSpec::now(fault)
 }
@@ -220,6 +224,10 @@ fn a_kernel_error_is_a_record_that_the_problem_detector_finds(
     "device 3 of trn1.32xlarge has no counter mem_ecc: name one of sram_ecc_uncorrected, mem_ecc_uncorrected, mem_ecc_repairable_uncorrected, sram_ecc_corrected, mem_ecc_corrected"
 )]
 #[case(
+    health_status("hw_error_event", 1),
+    "device 3 of trn1.32xlarge has no counter hw_error_event: its driver shows none"
+)]
+#[case(
     ecc("mem_ecc_uncorrected", 65536),
     "mem_ecc_uncorrected cannot show 65536: it has 16 bits, so give 0 to 65535"
 )]
@@ -259,6 +267,24 @@ fn a_fault_that_the_machine_cannot_have_is_refused(#[case] fault: Fault, #[case]
     assert_eq!(refused.to_string().replace(machine.root().to_str().unwrap(), "ROOT"), message);
     assert!(refused.is_misuse());
     assert!(modes(machine.root()) == before);
+}
+
+#[test]
+fn the_numbers_of_health_status_are_what_was_asked_for() {
+    let (_folder, root) = place();
+    let machine = Machine::builder("trn2.48xlarge").up(&root).unwrap();
+    for file in ["hw_error_event", "healthcheck_heartbeat"] {
+        let shown = || sysfs(&root, 3, &format!("stats/hardware/health_status/{file}"));
+        let id = machine.strike(&now(health_status(file, 70_000))).unwrap().unwrap();
+        assert_eq!(shown(), "70000\n");
+        machine.lift(id).unwrap();
+        assert_eq!(shown(), "0\n");
+    }
+    let refused = machine.strike(&now(health_status("unhealthy_components", 1))).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "device 3 of trn2.48xlarge has no counter unhealthy_components: name one of hw_error_event, healthcheck_heartbeat"
+    );
 }
 
 #[test]

@@ -46,6 +46,19 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: At,
     },
+    /// Have a number of the driver's health_status folder be another one.
+    HealthStatus {
+        #[command(flatten)]
+        device: Device,
+        /// The file, hw_error_event or healthcheck_heartbeat; what the driver means by its number is not documented.
+        #[arg(long, value_name = "NAME", default_value = "hw_error_event")]
+        file: String,
+        /// What it shows.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        value: u32,
+        #[command(flatten)]
+        at: At,
+    },
     /// Have reads hang, of one file or of all that the driver shows of a device.
     HungRead {
         /// The file, such as sys/module/neuron/version.
@@ -192,6 +205,9 @@ pub(crate) fn run(command: Command) -> anyhow::Result<String> {
         }
         Command::Unhealthy { device, components, at } => {
             (Fault::Unhealthy { device: device.device, components }, at)
+        }
+        Command::HealthStatus { device, file, value, at } => {
+            (Fault::HealthStatus { device: device.device, file, value }, at)
         }
         Command::HungRead { path, device, at } => (Fault::HungRead { path, device }, at),
         Command::Reset { device, at } => (Fault::Reset { device: device.device }, at),

@@ -64,6 +64,10 @@ pub(super) fn changes<'f>(
             let files = health::broken_files(description, *device, &broken);
             Ok(files.map_or_else(|| lost(*device), |files| files.into_iter().filter_map(written).collect()))
         }
+        Fault::HealthStatus { device, file, value } => {
+            let names = ["hw_error_event", "healthcheck_heartbeat"];
+            number(machine, *device, file, *value, |name| names.contains(&name))
+        }
         Fault::HungRead { path, device } => match (path, device) {
             (Some(path), None) => Ok(vec![Change { path: machine.file_named(path)?, put: Put::Hung }]),
             (None, Some(device)) => {
@@ -103,37 +107,43 @@ fn lost(device: u8) -> Vec<Change> {
 }
 
 fn ecc(machine: &dyn Files, device: u8, counter: &str, count: u32) -> Result<Vec<Change>, FaultError> {
-    let description = machine.description();
-    description.check_device(device)?;
+    machine.description().check_device(device)?;
     if count > u32::from(u16::MAX) {
         return Err(FaultError::Count { counter: counter.to_owned(), count });
     }
-    let names = sysfs::files(description).map(|file| file.name()).filter(|name| name.contains("_ecc_"));
+    number(machine, device, counter, count, |name| name.contains("_ecc_"))
+}
+
+/// A file of the device that holds a number, one of those that the driver has and that may be `named`.
+fn number(
+    machine: &dyn Files,
+    device: u8,
+    file: &str,
+    value: u32,
+    named: impl Fn(&str) -> bool,
+) -> Result<Vec<Change>, FaultError> {
+    let description = machine.description();
+    description.check_device(device)?;
+    let names = sysfs::files(description).map(|file| file.name()).filter(|name| named(name));
     let names: Vec<&str> = names.collect();
-    if names.contains(&counter) {
-        return Ok(attribute(machine, device, counter, &format!("{count}\n")));
+    if names.contains(&file) {
+        return Ok(attribute(machine, device, file, &format!("{value}\n")));
     }
     let known = match names.as_slice() {
         [] => "its driver shows none".to_owned(),
         names => format!("name one of {}", names.join(", ")),
     };
     let instance_type = description.instance_type.clone();
-    Err(FaultError::NoCounter { instance_type, device, counter: counter.to_owned(), known })
+    Err(FaultError::NoCounter { instance_type, device, counter: file.to_owned(), known })
 }
 
-/// The components of a device that these faults break, each once.
+/// The components of a device that these faults break.
 fn broken<'f>(faults: impl Iterator<Item = &'f Fault>, device: u8) -> Vec<String> {
     let named = faults.filter_map(|fault| match fault {
         Fault::Unhealthy { device: of, components } if *of == device => Some(components),
         _ => None,
     });
-    let mut broken: Vec<String> = Vec::new();
-    for component in named.flatten() {
-        if !broken.contains(component) {
-            broken.push(component.clone());
-        }
-    }
-    broken
+    named.flatten().cloned().collect()
 }
 
 fn link_down<'f>(

@@ -29,6 +29,16 @@ pub enum Fault {
         /// The driver's names, such as `hbm`; at least one.
         components: Vec<String>,
     },
+    /// A number of the driver's folder `health_status` is another one. What the driver means by these numbers is not documented
+    /// (docs/reference/neuron.md §4.3), nor which of them is a fault, so any is shown.
+    HealthStatus {
+        /// Device id, 0 to 63.
+        device: u8,
+        /// The file's name, `hw_error_event` or `healthcheck_heartbeat`.
+        file: String,
+        /// What it shows.
+        value: u32,
+    },
     /// Reads hang: a FIFO without a writer stands where a file was. One of the two fields.
     HungRead {
         /// The file, below the machine's root, such as `sys/module/neuron/version`.
@@ -113,10 +123,11 @@ impl HardwareError {
 
 impl Fault {
     /// Every fault's name, in the order of the documentation.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "device-lost",
         "ecc",
         "unhealthy",
+        "health-status",
         "hung-read",
         "reset",
         "driver-unloaded",
@@ -132,6 +143,7 @@ impl Fault {
             Fault::DeviceLost { .. } => "device-lost",
             Fault::Ecc { .. } => "ecc",
             Fault::Unhealthy { .. } => "unhealthy",
+            Fault::HealthStatus { .. } => "health-status",
             Fault::HungRead { .. } => "hung-read",
             Fault::Reset { .. } => "reset",
             Fault::DriverUnloaded {} => "driver-unloaded",
@@ -153,6 +165,7 @@ impl Fault {
             Fault::DeviceLost { device } | Fault::Reset { device } => format!("device {device}"),
             Fault::Ecc { device, counter, count } => format!("device {device}, {counter} {count}"),
             Fault::Unhealthy { device, components } => format!("device {device}, {}", components.join(",")),
+            Fault::HealthStatus { device, file, value } => format!("device {device}, {file} {value}"),
             Fault::HungRead { path, device } => match (path, device) {
                 (Some(path), _) => path.clone(),
                 (None, Some(device)) => format!("device {device}"),

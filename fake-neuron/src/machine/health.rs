@@ -84,7 +84,13 @@ impl Machine {
 pub(crate) fn files(description: &Description, device: u8, broken: &[String]) -> Option<Vec<Entry>> {
     let entry = |file: &DriverFile, content: String| sysfs::entry(description, device, file, content);
     if let Some(file) = components_file(description) {
-        return Some(vec![entry(file, format!("{}\n", broken.join(",")))]);
+        let mut named: Vec<&str> = Vec::new();
+        for component in broken {
+            if !named.contains(&component.as_str()) {
+                named.push(component);
+            }
+        }
+        return Some(vec![entry(file, format!("{}\n", named.join(",")))]);
     }
     let counters = COUNTED.iter().filter_map(|(component, counter)| {
         let file = sysfs::files(description).find(|file| file.name() == *counter)?;
