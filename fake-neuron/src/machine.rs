@@ -50,7 +50,7 @@ impl Machine {
         root: &Path,
         fixture: Option<&Fixture>,
     ) -> Result<Machine, MachineError> {
-        let (root, mut made_root) = prepare(root)?;
+        let (root, mut made) = prepare(root)?;
         let standing = Marker::read(&root)?;
         if let Some(marker) = standing {
             let is_same = marker.description == description && Fixture::kept(&root)?.as_ref() == fixture;
@@ -58,17 +58,18 @@ impl Machine {
                 return Ok(Machine { root, description });
             }
             clear(&root, &marker)?;
-            made_root = marker.made_root;
+            made = MadeFolders { root: marker.made_root, parents: marker.made_parents };
         } else if !disk::is_empty(&root)? {
             return Err(MachineError::NotEmpty { root });
         }
-        let marker = Marker { complete: false, made_root, description };
-        let made = build(&root, &marker, fixture);
-        if made.is_err() {
+        let marker =
+            Marker { complete: false, made_root: made.root, made_parents: made.parents, description };
+        let built = build(&root, &marker, fixture);
+        if built.is_err() {
             // The first error is the one to tell; an incomplete marker lets the next call finish the cleaning.
             let _ = clear(&root, &marker).and_then(|()| finish(&root, &marker));
         }
-        made.map_err(|error| not_writable(error, &root))?;
+        built.map_err(|error| not_writable(error, &root))?;
         Ok(Machine { root, description: marker.description })
     }
 
@@ -175,20 +176,32 @@ impl Machine {
     }
 }
 
-/// The root as an absolute path, made if missing, and whether it was.
-fn prepare(root: &Path) -> Result<(PathBuf, bool), MachineError> {
-    let missing = !disk::is_there(root);
-    if missing {
+/// Which folders `up` made for a machine.
+#[derive(Clone, Copy, Default)]
+struct MadeFolders {
+    /// The root itself.
+    root: bool,
+    /// So many above it, from the inside out.
+    parents: usize,
+}
+
+/// The root as an absolute path, made with its parents if missing, and what was made.
+fn prepare(root: &Path) -> Result<(PathBuf, MadeFolders), MachineError> {
+    let mut made = MadeFolders::default();
+    if !disk::is_there(root) {
         if root.components().any(|part| part == Component::ParentDir) {
             return Err(MachineError::ParentInPath { root: root.to_owned() });
         }
+        let above = root.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+        made =
+            MadeFolders { root: true, parents: above.take_while(|folder| !disk::is_there(folder)).count() };
         fs::create_dir_all(root).map_err(MachineError::io("make", root))?;
     }
     let found = existing(root)?;
     if !found.is_dir() {
         return Err(MachineError::RootNotAFolder { root: root.to_owned() });
     }
-    Ok((found, missing))
+    Ok((found, made))
 }
 
 /// What was refused in the root itself, told of the root: the user knows no file there.
@@ -265,12 +278,19 @@ fn entries(root: &Path, description: &Description) -> Result<Vec<Entry>, Machine
     }
 }
 
-/// Removes the marker, and the root if `up` made it and nothing foreign is in it.
+/// Removes the marker, and the root and the folders above it if `up` made them and nothing foreign is in them.
 fn finish(root: &Path, marker: &Marker) -> Result<(), MachineError> {
     let path = root.join(MARKER);
     fs::remove_file(&path).map_err(MachineError::io("remove", &path))?;
-    if marker.made_root && disk::is_empty(root)? {
-        fs::remove_dir(root).map_err(MachineError::io("remove", root))?;
+    if !marker.made_root || !disk::is_empty(root)? {
+        return Ok(());
+    }
+    fs::remove_dir(root).map_err(MachineError::io("remove", root))?;
+    for folder in root.ancestors().skip(1).take(marker.made_parents) {
+        match fs::remove_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(()),
+            removed => removed.map_err(MachineError::io("remove", folder))?,
+        }
     }
     Ok(())
 }

@@ -37,6 +37,27 @@ fn down_keeps_a_root_that_up_did_not_make_and_foreign_files() {
 }
 
 #[test]
+fn down_removes_the_folders_above_the_root_that_up_made_and_no_others() {
+    let (folder, _) = place();
+    let above = folder.path().canonicalize().unwrap();
+    let mine = above.join("mine");
+    fs::create_dir(&mine).unwrap();
+    let root = mine.join("made/also/node");
+    up(&spec("inf2.xlarge"), &root).unwrap();
+    // Another type keeps what the first one knew.
+    up(&spec("inf1.xlarge"), &root).unwrap().down().unwrap();
+    assert_eq!(
+        listing(&above).into_iter().collect::<Vec<_>>(),
+        [("mine".to_owned(), "an empty folder".to_owned())]
+    );
+
+    up(&spec("inf2.xlarge"), &root).unwrap();
+    fs::write(mine.join("made/notes"), "mine").unwrap();
+    Machine::down_at(&root).unwrap();
+    assert_eq!(listing(&above).into_keys().collect::<Vec<_>>(), ["mine/made/notes"]);
+}
+
+#[test]
 fn up_again_changes_nothing_not_even_a_fault() {
     let (_folder, root) = place();
     let machine = up(&spec("trn2.48xlarge"), &root).unwrap();

@@ -19,6 +19,9 @@ pub(crate) struct Marker {
     pub(crate) complete: bool,
     /// Whether `up` made the root folder itself, so that `down` removes it.
     pub(crate) made_root: bool,
+    /// How many of the folders above the root, from the inside out, `up` made for it.
+    #[serde(default)]
+    pub(crate) made_parents: usize,
     // The key's name is older than the type's.
     #[serde(rename = "board")]
     pub(crate) description: Description,
