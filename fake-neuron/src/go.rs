@@ -35,7 +35,17 @@ impl Serialize for Float {
 
 /// The line of a fatal error in logfmt, as captured of neuron-ls, with its newline.
 pub(crate) fn fatal(now: SystemTime, message: &str, error: &str) -> String {
+    line(now, "fatal", &[("msg", message), ("error", error)])
+}
+
+/// The line of a warning in the same form; none was captured.
+pub(crate) fn warning(now: SystemTime, message: &str) -> String {
+    line(now, "warning", &[("msg", message)])
+}
+
+fn line(now: SystemTime, level: &str, texts: &[(&str, &str)]) -> String {
     let time = jiff::Timestamp::try_from(now).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%SZ");
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("time=\"{time}\" level=fatal msg=\"{}\" error=\"{}\"\n", quoted(message), quoted(error))
+    let texts = texts.iter().map(|(key, text)| format!(" {key}=\"{}\"", quoted(text)));
+    format!("time=\"{time}\" level={level}{}\n", texts.collect::<String>())
 }

@@ -49,7 +49,8 @@ pub fn run(arguments: &[OsString], out: &mut dyn Write, err: &mut dyn Write) -> 
         }
     };
     for unknown in &config.unknown {
-        writeln!(err, "neuron-monitor: metric group {unknown:?} is not known and left out")?;
+        let message = format!("metric group {unknown:?} is not known and left out");
+        err.write_all(go::warning(SystemTime::now(), &message).as_bytes())?;
     }
     let root = find_root(asked.root, |name| std::env::var_os(name));
     let collector = Collector::new(root, config, asked.load);

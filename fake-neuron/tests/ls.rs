@@ -271,6 +271,25 @@ fn all_processes_are_those_that_only_look_too_and_this_program() {
     assert_eq!(all[2]["neuron_processes"], json!([monitor, this]));
 }
 
+#[test]
+fn an_idle_table_of_all_processes_says_that_none_has_a_runtime() {
+    let (_folder, root) = place();
+    up(&spec("inf2.xlarge"), &root).unwrap();
+    let table = printed(&root, &["-a"]);
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let [above, below, device] = rows.as_slice() else { panic!("{table}") };
+    assert_eq!(
+        (above.last(), below.last(), device.last()),
+        (Some(&"RUNTIME"), Some(&"VERSION"), Some(&"NA"))
+    );
+    assert!(device.contains(&"neuron-ls -a"), "{table}");
+    assert!(!printed(&root, &[]).contains("RUNTIME"), "without a process there is no such column");
+}
+
 /// Every type of the catalog at every LNC, in whole numbers.
 #[test]
 fn json_says_what_the_catalog_says() {
@@ -436,6 +455,9 @@ fn without_devices_it_fails_with_one_line_on_standard_error() {
 #[case(&["--badflag"], "unknown flag `badflag'\n")]
 #[case(&["-j", "-x"], "unknown flag `x'\n")]
 #[case(&["-jq"], "unknown flag `q'\n")]
+#[case(&["--badflag=1"], "unknown flag `badflag'\n")]
+#[case(&["--json-output=1"], "bool flag `-j, --json-output' cannot have an argument\n")]
+#[case(&["-w=1"], "bool flag `-w, --wide' cannot have an argument\n")]
 #[case(&["--root"], "expected argument for flag `--root'\n")]
 fn a_bad_flag_is_told_on_standard_output(#[case] flags: &[&str], #[case] text: &str) {
     let (_folder, root) = place();

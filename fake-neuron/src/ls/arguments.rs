@@ -43,6 +43,9 @@ pub(super) struct Arguments {
 pub(super) enum Refused {
     /// A flag without its dashes. The text is as captured.
     UnknownFlag(String),
+    /// A flag that takes no value and was given one, by both its names. Not captured: it is what the library says from which the
+    /// other text is.
+    Value(&'static str),
     NoFolder,
 }
 
@@ -50,6 +53,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::UnknownFlag(flag) => write!(formatter, "unknown flag `{flag}'"),
+            Refused::Value(flag) => write!(formatter, "bool flag `{flag}' cannot have an argument"),
             Refused::NoFolder => formatter.write_str("expected argument for flag `--root'"),
         }
     }
@@ -69,26 +73,54 @@ pub(super) fn parse(arguments: &[OsString]) -> Result<Asked, Refused> {
         } else if text == "--root" {
             asked.root = Some(rest.next().ok_or(Refused::NoFolder)?.into());
         } else if let Some(long) = text.strip_prefix("--") {
-            match long {
-                "wide" => asked.wide = true,
-                "show-all-procs" => asked.all = true,
-                "topology" => asked.topology = true,
-                "json-output" => asked.json = true,
-                "help" => return Ok(Asked::Help),
-                unknown => return Err(Refused::UnknownFlag(unknown.to_owned())),
+            let (name, has_value) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));
+            let flag = FLAGS.iter().find(|flag| flag.long == name);
+            if !asked.set(flag.ok_or_else(|| Refused::UnknownFlag(name.to_owned()))?, has_value)? {
+                return Ok(Asked::Help);
             }
         } else if let Some(short) = text.strip_prefix('-') {
-            for flag in short.chars() {
-                match flag {
-                    'w' => asked.wide = true,
-                    'a' => asked.all = true,
-                    't' => asked.topology = true,
-                    'j' => asked.json = true,
-                    'h' => return Ok(Asked::Help),
-                    unknown => return Err(Refused::UnknownFlag(unknown.to_string())),
+            // Only what follows the first letter can be a value.
+            let has_value = short.chars().nth(1) == Some('=');
+            for letter in short.chars().take(if has_value { 1 } else { usize::MAX }) {
+                let flag = FLAGS.iter().find(|flag| flag.short == letter);
+                if !asked.set(flag.ok_or_else(|| Refused::UnknownFlag(letter.to_string()))?, has_value)? {
+                    return Ok(Asked::Help);
                 }
             }
         }
     }
     Ok(Asked::List(asked))
+}
+
+/// A flag that takes no value.
+struct Flag {
+    short: char,
+    long: &'static str,
+    /// As the real program's library writes both.
+    both: &'static str,
+}
+
+const FLAGS: [Flag; 5] = [
+    Flag { short: 'w', long: "wide", both: "-w, --wide" },
+    Flag { short: 'a', long: "show-all-procs", both: "-a, --show-all-procs" },
+    Flag { short: 't', long: "topology", both: "-t, --topology" },
+    Flag { short: 'j', long: "json-output", both: "-j, --json-output" },
+    Flag { short: 'h', long: "help", both: "-h, --help" },
+];
+
+impl Arguments {
+    /// Notes that the flag was given. Whether it was another one than `--help`.
+    fn set(&mut self, flag: &Flag, has_value: bool) -> Result<bool, Refused> {
+        if has_value {
+            return Err(Refused::Value(flag.both));
+        }
+        match flag.short {
+            'w' => self.wide = true,
+            'a' => self.all = true,
+            't' => self.topology = true,
+            'j' => self.json = true,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }

@@ -59,7 +59,7 @@ fn ids(ids: &[u8]) -> String {
 
 impl Column {
     fn has_values(&self) -> bool {
-        self.cells.iter().flatten().any(|cell| !cell.is_empty() && cell != NONE)
+        self.cells.iter().flatten().any(|cell| !cell.is_empty())
     }
 
     fn width(&self) -> usize {
