@@ -37,6 +37,10 @@ use running::{exec, is_possible, outside, printed, program, skipped, text};
     &["--instance-type", "inf2.xlarge", "--root", "/opt"],
     "root /opt is a folder in which the machine is shown: give one of its own, such as /tmp/node1"
 )]
+#[case::no_such_zone(
+    &["--instance-type", "inf2.xlarge", "--imds", "--availability-zone", "mars"],
+    "availability zone \"mars\" is none: write a region and a letter, such as us-east-1a"
+)]
 #[case::no_such_catalog(
     &["--instance-type", "inf2.xlarge", "--catalog", "ROOT/none.json"],
     "catalog ROOT/none.json cannot be read: No such file or directory (os error 2); give --catalog a file that can"
