@@ -139,10 +139,10 @@ async fn an_unknown_type_is_refused_before_anything_runs() {
     "{in-force: [{fault: link-down, device: 0, other: 5}]}",
     "step 1 (faults): faults of n1: the driver shows no link between devices 0 and 5 of inf2.24xlarge: device 0 is linked to 1"
 )]
-#[case::a_file_twice(
-    "{in-force: [{fault: hung-read, path: sys/class/neuron_device/neuron1/reset}, {fault: device-lost, device: 1}]}",
-    "step 1 (faults): faults of n1: device-lost (device 1) would change sys/devices/virtual/neuron_device/neuron1/reset, which fault 1, \
-     hung-read (sys/class/neuron_device/neuron1/reset), has changed: lift that one first with `fake-neuron fault clear 1`"
+#[case::the_opposite(
+    "{in-force: [{fault: core-held, core: 1, pid: 7}, {fault: core-held, core: 1, pid: 8}]}",
+    "step 1 (faults): faults of n1: core-held (core 1, pid 8) contradicts fault 1, core-held (core 1, pid 7): core 1 is held by one process; \
+     lift that one first with `fake-neuron fault clear 1`"
 )]
 #[tokio::test]
 async fn faults_that_a_node_cannot_have_are_refused(#[case] step: &str, #[case] expected: &str) {
