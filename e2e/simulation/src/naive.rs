@@ -4,9 +4,6 @@
 use std::collections::BTreeSet;
 
 use neuron_core::names::Resource;
-use neuron_core::pod::PodSpec;
-use neuron_core::request::PodRequest;
-use serde::Deserialize;
 use serde_json::Value;
 use simulated_cluster::suite::{Books, Units};
 
@@ -35,10 +32,6 @@ pub(crate) fn can_be_placed(machine: &Machine, pod: &Value, held: &Units) -> Opt
 /// Whether kube-scheduler's count leaves room for a pod beside those that live: devices that a pod has and that are broken are
 /// missing twice, among the allocatable ones and in what the pod asks for.
 pub(crate) fn counts_allow(machine: &Machine, live: &[&Value], pod: &Value, broken: &Units) -> bool {
-    let asked = |pod: &Value, resource| {
-        let spec = pod.get("spec").and_then(|spec| PodSpec::deserialize(spec).ok()).unwrap_or_default();
-        PodRequest::of(&spec).map_or(0, |request| request.total(resource))
-    };
     Resource::ALL.into_iter().all(|resource| {
         let left = match resource {
             Resource::Device => {
@@ -46,10 +39,20 @@ pub(crate) fn counts_allow(machine: &Machine, live: &[&Value], pod: &Value, brok
             }
             Resource::Core => usize::from(machine.cores()).saturating_sub(broken.len()),
         };
-        let own = asked(pod, resource);
-        let others: u32 = live.iter().map(|pod| asked(pod, resource)).sum();
+        let own = counted(pod, resource);
+        let others: u32 = live.iter().map(|pod| counted(pod, resource)).sum();
         own == 0 || usize::try_from(others + own).is_ok_and(|all| all <= left)
     })
+}
+
+/// What Kubernetes counts for a pod: all of its app containers and sidecars, or an init container beside the sidecars before it.
+fn counted(pod: &Value, resource: Resource) -> u32 {
+    let own = steps(pod).into_iter().filter(|step| step.resource == resource);
+    let (_, most) = own.fold((0, 0), |(running, most): (u32, u32), step| {
+        let beside = running + step.count;
+        (if step.keeps { beside } else { running }, most.max(beside))
+    });
+    most
 }
 
 /// Whether kubelet has given some of a pod's containers ids and has no candidate set for one of the others: at admission all get theirs
@@ -248,6 +251,24 @@ mod tests {
             counts_allow(&machine, &[&has], &pod(cores(8)), &Units::from([0, 1])),
             "cores are counted apart"
         );
+    }
+
+    #[test]
+    fn an_init_container_counts_beside_the_sidecars_before_it_alone() {
+        let asking = |name: &str, count: u32, is_sidecar: bool| {
+            let mut container = json!({"name": name, "resources": {"limits": {NEURON: count.to_string()}}});
+            if is_sidecar {
+                container["restartPolicy"] = json!("Always");
+            }
+            container
+        };
+        let pod = |last: u32| {
+            let inits = [asking("side", 2, true), asking("init", 6, false), asking("late", 1, true)];
+            json!({"spec": {"initContainers": inits, "containers": [asking("main", last, false)]}})
+        };
+        assert_eq!(counted(&pod(1), Resource::Device), 8, "side and init, before late and main run");
+        assert_eq!(counted(&pod(7), Resource::Device), 10, "side, late and main");
+        assert_eq!(counted(&pod(7), Resource::Core), 0);
     }
 
     #[test]
