@@ -112,7 +112,7 @@ pub fn exec(options: &Exec, catalog: &Catalog) -> Result<u8, ExecError> {
 async fn attend(options: &Exec, machine: &Machine) -> Result<u8, ExecError> {
     let guard = Guard::start().map_err(ExecError::refused("start the process that cleans up"))?;
     let mut background = Background::new();
-    let supervisor = Supervisor::new(machine);
+    let supervisor = Supervisor::new(machine).refusing_writes();
     let supervisor = if options.reads.is_some() { supervisor.with_reads() } else { supervisor };
     let code = run(options, machine, &mut background, supervisor.clone()).await;
     guard::end_others_gently(&BTreeSet::from([std::process::id(), guard.id()]));

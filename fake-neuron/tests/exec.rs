@@ -373,3 +373,17 @@ fn a_fault_whose_program_was_killed_ends_inside() {
     let said = command.env("PATH", path).current_dir(folder.path()).output().unwrap();
     assert_eq!(printed(&said), "0\n1\n");
 }
+
+#[test]
+fn nobody_writes_what_sysfs_lets_nobody_write() {
+    if !is_possible() {
+        return;
+    }
+    let script = "cd /sys/class/neuron_device/neuron0
+        for file in core_count /sys/module/neuron/version reset stats/hardware/mem_ecc_uncorrected; do
+            if (echo 0 >$file) 2>/dev/null; then echo written; else echo refused; fi
+        done
+        cat core_count; cat reset; echo 5 >$FAKE_NEURON_ROOT/sys/module/neuron/version; cat /sys/module/neuron/version";
+    let said = printed(&exec("trn1.2xlarge", &["--", "sh", "-c", script]).output().unwrap());
+    assert_eq!(said, "refused\nrefused\nwritten\nwritten\n20\n5\n");
+}

@@ -52,6 +52,31 @@ fn what_is_opened_of_the_machine_is_counted() {
 }
 
 #[test]
+fn what_the_tools_read_is_counted_too() {
+    if !is_possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("reads.json");
+    let of = |command: &str| {
+        let arguments = ["--reads", file.to_str().unwrap(), "--", "sh", "-c", command];
+        printed(&exec("trn1.2xlarge", &arguments).output().unwrap());
+        Reads::read(&file).unwrap()
+    };
+    for tool in ["neuron-ls", "neuron-monitor | head -1"] {
+        let reads = of(tool);
+        for path in [
+            "sys/devices/virtual/dmi/id/product_name",
+            "sys/devices/virtual/neuron_device/neuron0/core_count",
+        ] {
+            assert_ne!(reads.of(path), 0, "{tool}: {reads:?}");
+        }
+        let bookkeeping = reads.all().find(|(path, _)| path.contains("fake-neuron"));
+        assert_eq!(bookkeeping, None, "{tool}");
+    }
+}
+
+#[test]
 fn a_captured_host_stands_at_the_real_paths() {
     if !is_possible() {
         return;

@@ -11,6 +11,7 @@ pub(crate) const AUDIT_ARCH: u32 = 0xC000_00B7;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod old {
     pub(crate) const OPEN: Option<i64> = Some(libc::SYS_open);
+    pub(crate) const CREAT: Option<i64> = Some(libc::SYS_creat);
     pub(crate) const STAT: Option<i64> = Some(libc::SYS_stat);
     pub(crate) const LSTAT: Option<i64> = Some(libc::SYS_lstat);
 }
@@ -19,6 +20,7 @@ pub(crate) mod old {
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod old {
     pub(crate) const OPEN: Option<i64> = None;
+    pub(crate) const CREAT: Option<i64> = None;
     pub(crate) const STAT: Option<i64> = None;
     pub(crate) const LSTAT: Option<i64> = None;
 }

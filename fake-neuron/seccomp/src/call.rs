@@ -7,7 +7,7 @@ use crate::arch::old;
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `open` or `openat`.
+    /// `open`, `openat` or `creat`.
     Open {
         /// Descriptor of the folder that a relative path starts from, or `AT_FDCWD`.
         folder: i32,
@@ -80,6 +80,10 @@ impl Call {
         match i64::from(data.nr) {
             number if old::OPEN == Some(number) => {
                 Call::Open { folder: AT_FDCWD, path: first, flags: int(second) }
+            }
+            number if old::CREAT == Some(number) => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                Call::Open { folder: AT_FDCWD, path: first, flags }
             }
             libc::SYS_openat => Call::Open { folder: int(first), path: second, flags: int(third) },
             libc::SYS_openat2 => Call::OpenHow { folder: int(first), path: second, how: third, size: fourth },

@@ -55,7 +55,7 @@ impl Filter {
             on_equal(u32::from(watched.ioctl_type), 0, 1),
         ];
         add(&mut program, Some(libc::SYS_ioctl), &kind);
-        let mut plain = vec![Some(libc::SYS_openat2)];
+        let mut plain = vec![old::CREAT, Some(libc::SYS_openat2)];
         match watched.stat {
             Stats::None => {}
             Stats::OfDescriptors => {

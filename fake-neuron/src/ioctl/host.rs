@@ -1,6 +1,6 @@
 //! One host's driver, shared by everybody it serves, and the files that tell others about it. Called by [`super::service`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::Driver;
@@ -30,6 +30,11 @@ impl Host {
         let driver = Driver::new(Hardware::of(machine.description()));
         let root = machine.root().to_owned();
         Host { root: root.clone(), state: Mutex::new(State { root, driver, written: Vec::new() }) }
+    }
+
+    /// Where the machine stands.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -29,6 +29,17 @@ impl Visible {
         self.by_name.get(&number).copied()
     }
 
+    /// The number in the node's name of the host's device.
+    fn number(&self, device: u8) -> Option<u8> {
+        self.pairs().find_map(|(number, behind)| (behind == device).then_some(number))
+    }
+
+    /// What stands at the device's node in a thread's own `/dev`; none where nothing does.
+    pub(crate) fn stat(&self, thread: u32, device: u8) -> Option<Stat> {
+        let number = self.number(device)?;
+        rustix::fs::lstat(format!("/proc/{thread}/root/dev/neuron{number}")).ok()
+    }
+
     /// Pairs of the number in the node's name and the device's id on the host, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (u8, u8)> {
         self.by_name.iter().map(|(number, device)| (*number, *device))
@@ -132,13 +143,31 @@ const MACHINE_FILES: [&str; 8] = [
     "/opt/aws/neuron/",
 ];
 
-/// The file of the machine that a thread's path means, links followed; none where it is another one or is not there.
-pub(crate) fn machine_file(thread: u32, folder: i32, path: &CStr) -> Option<String> {
-    let path = absolute(thread, folder, Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))?;
-    let root = PathBuf::from(format!("/proc/{thread}/root"));
-    let file = fs::canonicalize(root.join(path.strip_prefix("/").ok()?)).ok()?;
+/// The file of the machine that a thread's path means, links followed, as a path from the thread's root; none where it is another one
+/// or is not there. The machine that is seen there stands at `root`, too, where its own tools read it.
+pub(crate) fn machine_file(thread: u32, folder: i32, path: &CStr, root: &Path) -> Option<String> {
+    let file = without_links(thread, folder, path)?;
+    let file = file.strip_prefix(root).map(|below| Path::new("/").join(below)).unwrap_or(file);
     let file = file.into_os_string().into_string().ok()?;
     MACHINE_FILES.iter().any(|start| file.starts_with(start)).then_some(file)
+}
+
+/// Whether a thread's path means a file of the machine in `/sys` that nobody may write: root may write any file, but sysfs lets nobody,
+/// root included, open for writing what has no such permission.
+pub(crate) fn is_read_only(thread: u32, folder: i32, path: &CStr) -> bool {
+    let file = without_links(thread, folder, path).and_then(|file| file.into_os_string().into_string().ok());
+    let is_sysfs = |file: &String| {
+        MACHINE_FILES.iter().any(|start| start.starts_with("/sys/") && file.starts_with(start))
+    };
+    let found = file.filter(is_sysfs).and_then(|file| fs::metadata(file).ok());
+    found.is_some_and(|found| found.is_file() && found.mode() & 0o222 == 0)
+}
+
+/// The file that a thread's path means, links followed; none where there is none. The thread is in this process' mount namespace.
+fn without_links(thread: u32, folder: i32, path: &CStr) -> Option<PathBuf> {
+    let path = absolute(thread, folder, Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))?;
+    let root = PathBuf::from(format!("/proc/{thread}/root"));
+    fs::canonicalize(root.join(path.strip_prefix("/").ok()?)).ok()
 }
 
 /// The number of `neuronNUMBER`, 0 to 63, written without leading zeros.

@@ -20,7 +20,7 @@ use super::host::{Host, State};
 use super::layout::u64_at;
 use super::memory::{Memory, ProcessMemory};
 use super::opens::{FILE_NAME, Opened, id_of};
-use super::paths::{Node, Visible, machine_file};
+use super::paths::{Node, Visible, is_read_only, machine_file};
 use super::stat;
 use super::supervisor::Served;
 use crate::Reads;
@@ -39,6 +39,8 @@ pub(crate) struct Service<'a> {
     pub(crate) metadata_service: Option<SocketAddrV4>,
     /// Where opens are counted.
     pub(crate) reads: Option<&'a Mutex<Reads>>,
+    /// Whether writes of sysfs files that nobody may write are refused.
+    pub(crate) writes_are_refused: bool,
     /// Who has asked for devices.
     pub(crate) callers: BTreeSet<Process>,
 }
@@ -132,7 +134,7 @@ impl Service<'_> {
         let node = self.node(&call, folder, path, follow);
         let device = node.as_ref().and_then(|node| self.visible.device(node.number));
         let (Some(node), Some(device), Ok(flags)) = (node, device, flags) else {
-            return self.listener.pass_on(&call).map(|()| None);
+            return self.open_other(call, folder, path, flags).map(|()| None);
         };
         let flags = OFlags::from_bits_retain(flags.cast_unsigned());
         // These the kernel answers without the driver; so it does where nothing is there.
@@ -143,6 +145,26 @@ impl Service<'_> {
             return self.listener.pass_on(&call).map(|()| None);
         }
         self.open_device(call, device, flags)
+    }
+
+    /// Refuses to open for writing what only root could write by mistake; every other file is the kernel's to open.
+    fn open_other(
+        &self,
+        call: Notification,
+        folder: i32,
+        path: u64,
+        flags: Result<i32, Errno>,
+    ) -> io::Result<()> {
+        let flags = OFlags::from_bits_retain(flags.unwrap_or_default().cast_unsigned());
+        let writes = self.writes_are_refused && flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        let is_refused = || {
+            read_path(call.thread, path).is_ok_and(|path| is_read_only(call.thread, folder, &path))
+                && self.listener.is_valid(&call)
+        };
+        if writes && is_refused() {
+            return self.listener.refuse(&call, Errno::ACCESS.raw_os_error());
+        }
+        self.listener.pass_on(&call)
     }
 
     fn open_device(&mut self, call: Notification, device: u8, flags: OFlags) -> io::Result<Option<Waiting>> {
@@ -242,8 +264,10 @@ impl Service<'_> {
         let is_empty = |path| flags & EMPTY_PATH != 0 && memory.read(path, 1).is_ok_and(|bytes| bytes == [0]);
         let found = if path.is_none_or(is_empty) {
             let opened = self.host.lock().driver.opens.of_descriptor(call.thread, folder);
-            let file = rustix::fs::stat(format!("/proc/{}/fd/{folder}", call.thread)).ok();
-            opened.map(|opened| opened.device).zip(file)
+            // The node's number and times, as long as it is there: of one file all calls tell the same.
+            let file = opened.and_then(|opened| self.visible.stat(call.thread, opened.device));
+            let own = || rustix::fs::stat(format!("/proc/{}/fd/{folder}", call.thread)).ok();
+            opened.map(|opened| opened.device).zip(file.or_else(own))
         } else {
             let follow = flags & SYMLINK_NOFOLLOW == 0;
             let node = path.and_then(|path| self.node(&call, folder, path, follow));
@@ -283,7 +307,7 @@ impl Service<'_> {
     fn count(&self, call: &Notification, folder: i32, path: u64) {
         let Some(reads) = self.reads else { return };
         let Ok(path) = read_path(call.thread, path) else { return };
-        if let Some(path) = machine_file(call.thread, folder, &path) {
+        if let Some(path) = machine_file(call.thread, folder, &path, self.host.root()) {
             reads.lock().unwrap_or_else(PoisonError::into_inner).count(&path);
         }
     }

@@ -39,13 +39,15 @@ pub struct Supervisor {
     host: Arc<Host>,
     metadata_service: Option<SocketAddrV4>,
     reads: Option<Arc<Mutex<Reads>>>,
+    writes_are_refused: bool,
 }
 
 impl Supervisor {
     /// The supervisor of this machine. It reads the machine's faults, and keeps the list of processes that use it
     /// ([`crate::state`]) and the kernel log (`dev/kmsg` below the root).
     pub fn new(machine: &Machine) -> Supervisor {
-        Supervisor { host: Arc::new(Host::new(machine)), metadata_service: None, reads: None }
+        let host = Arc::new(Host::new(machine));
+        Supervisor { host, metadata_service: None, reads: None, writes_are_refused: false }
     }
 
     /// The same with connections to the metadata service's link-local address, port 80, led to `address`, where a filter watches them
@@ -57,6 +59,11 @@ impl Supervisor {
     /// The same, counting which files of the machine are opened.
     pub fn with_reads(self) -> Supervisor {
         Supervisor { reads: Some(Arc::default()), ..self }
+    }
+
+    /// The same, refusing even root to open for writing what sysfs lets nobody write. For programs in this process' own mount namespace.
+    pub fn refusing_writes(self) -> Supervisor {
+        Supervisor { writes_are_refused: true, ..self }
     }
 
     /// What was opened so far; none where nobody counts.
@@ -84,6 +91,7 @@ impl Supervisor {
             visible,
             metadata_service,
             reads,
+            writes_are_refused: self.writes_are_refused,
             callers: BTreeSet::new(),
         };
         let served = service.run(stop);

@@ -336,7 +336,15 @@ static int types(void) {
         print_type("statx", more.stx_mode, more.stx_rdev_major, more.stx_rdev_minor);
     if (statx(file, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &more) == 0)
         print_type("statx of a descriptor", more.stx_mode, more.stx_rdev_major, more.stx_rdev_minor);
+    struct stat by_path;
+    if (fstat(file, &found) == 0 && stat(node(1), &by_path) == 0)
+        printf("%s\n", found.st_ino == by_path.st_ino && found.st_dev == by_path.st_dev ? "one file" : "two files");
     printf("size %ld, links %lu, owner %u\n", (long)found.st_size, (unsigned long)found.st_nlink, found.st_uid);
+    /* Where the processor has no such call, open is what the library makes of it. */
+    int created = creat(node(1), 0666);
+    struct basic_info basic;
+    if (created < 0) printf("creat: %s\n", strerrorname_np(errno));
+    else if (ask(created, "basic_info", BASIC_INFO, &basic)) printf("creat is answered\n");
     if (stat("/proc", &found) == 0) printf("/proc is %s\n", S_ISDIR(found.st_mode) ? "a folder" : "no folder");
     return 0;
 }
