@@ -267,7 +267,5 @@ fn differences(machine: &Machine, other: &Machine) -> Vec<String> {
     // It says where the machine stands.
     found.remove(".fake-neuron.json");
     expected.remove(".fake-neuron.json");
-    let paths: std::collections::BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
-    let differ = paths.into_iter().filter(|path| found.get(*path) != expected.get(*path));
-    differ.map(|path| format!("{path}: {:?}, not {:?}", found.get(path), expected.get(path))).collect()
+    common::differences(&found, &expected)
 }

@@ -24,11 +24,16 @@ pub(crate) fn make(path: &Path) -> Result<(), FaultError> {
     })
 }
 
-/// Makes `to` like the folder `from`, with FIFOs in place of the driver's files.
+/// Makes `to` like the device's folder `from`, with FIFOs in place of the driver's files.
 ///
 /// # Errors
 /// The file system's refusal.
 pub(crate) fn make_folder(from: &Path, to: &Path) -> Result<(), FaultError> {
+    fill(from, to, &KERNELS_OWN)
+}
+
+/// As [`make_folder`], where the entries of these names are the kernel's own.
+fn fill(from: &Path, to: &Path, kernels_own: &[&str]) -> Result<(), FaultError> {
     let io = |action: &'static str, path: &Path| {
         let path = path.to_owned();
         move |reason| FaultError::Io { action, path, reason }
@@ -37,7 +42,7 @@ pub(crate) fn make_folder(from: &Path, to: &Path) -> Result<(), FaultError> {
     for (name, source) in children(from)? {
         let target = to.join(&name);
         let kind = source.symlink_metadata().map_err(io("read", &source))?.file_type();
-        let is_kernels = KERNELS_OWN.iter().any(|own| name == *own);
+        let is_kernels = kernels_own.iter().any(|own| name == *own);
         if kind.is_symlink() {
             let link = fs::read_link(&source).map_err(io("read", &source))?;
             symlink(link, &target).map_err(io("link", &target))?;
@@ -47,7 +52,8 @@ pub(crate) fn make_folder(from: &Path, to: &Path) -> Result<(), FaultError> {
                 fs::copy(&file, target.join(name)).map_err(io("copy", &file))?;
             }
         } else if kind.is_dir() {
-            make_folder(&source, &target)?;
+            // Names of the driver's own folders mean nothing: `stats/power` is one.
+            fill(&source, &target, &[])?;
         } else if is_kernels {
             fs::copy(&source, &target).map_err(io("copy", &source))?;
         } else {

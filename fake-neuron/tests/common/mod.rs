@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -68,6 +68,16 @@ pub(crate) fn modes(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     collect_modes(root, root, &mut found);
     found
+}
+
+/// What differs between two folders as [`modes`] reads them.
+pub(crate) fn differences(
+    found: &BTreeMap<String, String>,
+    expected: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let paths: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
+    let differ = paths.into_iter().filter(|path| found.get(*path) != expected.get(*path));
+    differ.map(|path| format!("{path}: {:?}, not {:?}", found.get(path), expected.get(path))).collect()
 }
 
 fn collect_modes(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
