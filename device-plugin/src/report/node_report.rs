@@ -122,3 +122,57 @@ fn holders(ledger: &Ledger, slots: &[Slot]) -> Vec<HolderReport> {
     holders.sort_by(|a, b| (&a.pod, &a.uid).cmp(&(&b.pod, &b.uid)));
     holders
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use neuron_core::catalog::Catalog;
+    use neuron_core::topology::{Policy, Topology};
+
+    use super::*;
+    use crate::hardware::driver::Driver;
+
+    /// An inf2.24xlarge whose devices became healthy again at these times.
+    fn machine(recovered: &[(u8, Instant)]) -> Machine {
+        let model = Catalog::embedded().find("inf2.24xlarge").unwrap();
+        let topology = Topology::of(model, 1, Policy::Documented).unwrap();
+        Machine {
+            links: Arc::from([]),
+            shown: topology.all_devices(),
+            is_known_type: true,
+            default_lnc: 1,
+            driver: Driver::NotShown,
+            watches: Arc::from([]),
+            topology: Arc::new(topology),
+            faults: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            withheld: DeviceSet::EMPTY,
+            recovered: recovered.iter().copied().collect(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_report_waits_for_the_device_that_kubelet_has_had_longest_to_offer() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(7);
+        let machine = machine(&[(1, later), (2, start), (4, start)]);
+        let all = machine.topology.all_cores();
+        let without = |devices: &[u8]| {
+            let missing: DeviceSet = devices.iter().copied().collect();
+            Some(all.difference(machine.topology.cores_of(missing)))
+        };
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(waits_until(&machine, None), None, "what kubelet offers is not known");
+        assert_eq!(waits_until(&machine, Some(all)), None, "kubelet offers all of it");
+        assert_eq!(waits_until(&machine, without(&[5])), None, "that device was healthy all the time");
+        assert_eq!(waits_until(&machine, without(&[1])), Some(later + OFFERED));
+        assert_eq!(waits_until(&machine, without(&[1, 2])), Some(start + OFFERED), "the first to be over");
+
+        tokio::time::advance(OFFERED - Duration::from_secs(7)).await;
+        assert_eq!(waits_until(&machine, without(&[1, 2])), Some(later + OFFERED), "device 2 had its time");
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(waits_until(&machine, without(&[1, 2])), None);
+    }
+}
