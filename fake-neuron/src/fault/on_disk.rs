@@ -186,7 +186,8 @@ fn put_back(root: &Path, base: &Path, changed: &Changed) -> Result<(), FaultErro
 
 fn remove(path: &Path) -> Result<(), FaultError> {
     let is_folder = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
-    Ok(if is_folder { disk::remove_folder(path)? } else { disk::remove_file(path)? })
+    let removed = if is_folder { disk::remove_folder(path) } else { disk::remove_file(path) };
+    Ok(removed?)
 }
 
 fn exchange(path: &Path, other: &Path) -> Result<(), FaultError> {

@@ -20,7 +20,7 @@ pub(crate) struct Marker {
     /// Whether `up` made the root folder itself, so that `down` removes it.
     pub(crate) made_root: bool,
     /// How many of the folders above the root, from the inside out, `up` made for it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub(crate) made_parents: usize,
     // The key's name is older than the type's.
     #[serde(rename = "board")]
@@ -53,4 +53,9 @@ impl Marker {
             serde_json::to_string_pretty(self).map_err(|reason| MachineError::Marker { path, reason })?;
         disk::replace(root, MARKER, &format!("{text}\n"), 0o644)
     }
+}
+
+/// Whether there are none of what is counted.
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }

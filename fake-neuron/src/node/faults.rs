@@ -8,7 +8,7 @@ use crate::fault::{FaultError, FaultSpec, Schedule, Stop};
 /// annotation have broken stays.
 ///
 /// # Errors
-/// A fault that the machine cannot have, or that meets another one; the file system's refusal.
+/// A fault that the machine cannot have, or that contradicts another one; the file system's refusal.
 pub(super) fn reconcile(
     machine: &Machine,
     before: &[FaultSpec],
