@@ -19,7 +19,6 @@ use std::path::{Component, Path, PathBuf};
 use neuron_core::catalog::Catalog;
 
 use crate::MachineError;
-use crate::fault::Faults;
 use crate::machine::description::{Description, MachineSpec};
 use crate::machine::marker::Marker;
 use crate::machine::tree::KERNEL_LOG;
@@ -258,7 +257,7 @@ fn clear(root: &Path, marker: &Marker) -> Result<(), MachineError> {
     Marker { complete: false, ..marker.clone() }.write(root)?;
     let entries = entries(root, &marker.description)?;
     let machine = Machine { root: root.to_owned(), description: marker.description.clone() };
-    let has_kernel_log = Faults::read(root).is_ok_and(|faults| faults.kernel_lines > 0);
+    let has_kernel_log = machine.has_kernel_lines();
     // Readers that hang are let go. What cannot be put back is removed with the machine's state, below.
     let _ = machine.lift_all();
     disk::remove(root, &entries)?;

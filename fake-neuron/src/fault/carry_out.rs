@@ -96,6 +96,11 @@ impl Machine {
         Faults::read(self.root())
     }
 
+    /// Whether a fault has written to the kernel log.
+    pub(crate) fn has_kernel_lines(&self) -> bool {
+        Faults::read(self.root()).is_ok_and(|faults| faults.kernel_lines > 0)
+    }
+
     fn check_on(&self, faults: &Faults, spec: &FaultSpec) -> Result<(), FaultError> {
         spec.check()?;
         changes_of(&Healthy::of(self, &faults.changed), &[(0, &spec.fault)]).map(drop)
