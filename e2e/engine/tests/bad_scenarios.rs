@@ -58,7 +58,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_fault(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{faults: {in-force: [{fault: device-lots, device: 1}]}}]",
-    "scenario bad: unknown variant `device-lots`, expected one of `device-lost`, `ecc`, `unhealthy`, `hung-read`, `reset`, `driver-unloaded`, `link-down`, `wrong-lnc`, `core-held`, `kernel-error`"
+    "scenario bad: unknown variant `device-lots`, expected one of `device-lost`, `ecc`, `unhealthy`, `health-status`, `hung-read`, `reset`, `driver-unloaded`, `link-down`, `wrong-lnc`, `core-held`, `kernel-error`"
 )]
 #[case::fault_at_a_time(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{faults: {in-force: [{fault: reset, device: 1, for: 5s}]}}]",
