@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use common::{modes, place, read, sysfs};
 use fake_neuron::fault::{Fault, FaultError, FaultSpec, HardwareError, KERNEL_LOG, Schedule, State, Stop};
 use fake_neuron::{Health, Machine};
+use neuron_core::catalog::Generation;
 use rstest::rstest;
 
 fn torus() -> (tempfile::TempDir, Machine) {
@@ -108,7 +109,10 @@ fn each_fault_shows_where_a_reader_looks() {
     let faults = machine.faults().unwrap();
     assert_eq!((faults.holder_of(5), faults.holder_of(4)), (Some(77), None));
     assert!(
-        faults.is_in_reset(1) && !faults.is_in_reset(2) && !faults.is_lost(1) && !faults.driver_is_unloaded()
+        faults.is_in_reset(1)
+            && !faults.is_in_reset(2)
+            && !faults.is_lost(1, Generation::Trn2)
+            && !faults.driver_is_unloaded()
     );
     assert_eq!(machine.lift_all().unwrap(), 5);
     assert_eq!(sysfs(root, 1, "reset"), "1\n");

@@ -81,7 +81,7 @@ pub(super) fn changes<'f>(
             Ok(attribute(machine, *device, "reset", "0\n"))
         }
         Fault::DriverUnloaded {} => Ok(unloaded(machine)),
-        Fault::LinkDown { device, other } => link_down(machine, *device, *other, earlier),
+        Fault::LinkDown { device, other } => link_down(machine, fault, (*device, *other), earlier),
         Fault::WrongLnc { lnc } => {
             let content = format!("NEURON_LOGICAL_NC_CONFIG={lnc}");
             Ok(vec![Change { path: LNC_SETTING.to_owned(), put: Put::File { content, mode: 0o644 } }])
@@ -148,8 +148,8 @@ fn broken<'f>(faults: impl Iterator<Item = &'f Fault>, device: u8) -> Vec<String
 
 fn link_down<'f>(
     machine: &dyn Files,
-    device: u8,
-    other: u8,
+    fault: &'f Fault,
+    (device, other): (u8, u8),
     earlier: impl Iterator<Item = &'f Fault>,
 ) -> Result<Vec<Change>, FaultError> {
     let description = machine.description();
@@ -165,13 +165,9 @@ fn link_down<'f>(
             links: if shown.is_empty() { "none".to_owned() } else { shown.join(", ") },
         });
     }
-    let mut down = vec![(device, other)];
-    down.extend(earlier.filter_map(|fault| match fault {
-        Fault::LinkDown { device, other } => Some((*device, *other)),
-        _ => None,
-    }));
+    let faults: Vec<&Fault> = earlier.chain([fault]).collect();
     let without = |of: u8| {
-        let is_up = |link: &u8| !down.contains(&(of, *link)) && !down.contains(&(*link, of));
+        let is_up = |link: &u8| !faults.iter().any(|fault| fault.breaks_link(of, *link));
         let left: Vec<u8> = links(of).iter().copied().filter(is_up).collect();
         attribute(machine, of, "connected_devices", &sysfs::connected_devices(&left))
     };

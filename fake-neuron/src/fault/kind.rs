@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use neuron_core::catalog::Generation;
 use serde::{Deserialize, Serialize};
 
 /// One fault. As JSON `{"fault": "device-lost", "device": 3}`, with the fields of its variant.
@@ -157,6 +158,21 @@ impl Fault {
     /// Whether it happens at a moment and does not last, so that there is nothing to lift.
     pub fn happens_once(&self) -> bool {
         matches!(self, Fault::KernelError { .. })
+    }
+
+    /// Whether it breaks the link between these two devices.
+    pub fn breaks_link(&self, device: u8, other: u8) -> bool {
+        matches!(self, Fault::LinkDown { device: one, other: two }
+            if [(device, other), (other, device)].contains(&(*one, *two)))
+    }
+
+    /// Whether it takes this device away from the host, on devices of this generation: Inf1 shows a broken component only so.
+    pub fn takes_away(&self, device: u8, generation: Generation) -> bool {
+        match self {
+            Fault::DeviceLost { device: lost } => *lost == device,
+            Fault::Unhealthy { device: broken, .. } => generation == Generation::Inf1 && *broken == device,
+            _ => false,
+        }
     }
 
     /// What it is about, such as `device 3`; empty for the driver.

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use neuron_core::catalog::Generation;
 use serde::{Deserialize, Serialize};
 
 use super::{Fault, FaultError, FaultSpec, Put};
@@ -134,9 +135,14 @@ impl Faults {
         self.in_force().any(|fault| *fault == Fault::DriverUnloaded {})
     }
 
-    /// Whether this device (0 to 63) is lost.
-    pub fn is_lost(&self, device: u8) -> bool {
-        self.in_force().any(|fault| *fault == Fault::DeviceLost { device })
+    /// Whether this device (0 to 63) is lost, on a host with devices of this generation.
+    pub fn is_lost(&self, device: u8, generation: Generation) -> bool {
+        self.in_force().any(|fault| fault.takes_away(device, generation))
+    }
+
+    /// Whether the link between these two devices (0 to 63) is down.
+    pub fn link_is_down(&self, device: u8, other: u8) -> bool {
+        self.in_force().any(|fault| fault.breaks_link(device, other))
     }
 
     /// Whether this device (0 to 63) is being reset.

@@ -21,10 +21,9 @@ pub(crate) fn driver_info(hardware: &Hardware) -> Vec<u8> {
     start(hardware).u32(VERSION).u32(SIZE).u64(FEATURES).sized(24)
 }
 
-/// Of a device (0 to 63). Only Inf1 uses a second BAR.
-pub(crate) fn device_info(hardware: &Hardware, device: u8) -> Vec<u8> {
+/// Of a device (0 to 63) that is linked to these. Only Inf1 uses a second BAR.
+pub(crate) fn device_info(hardware: &Hardware, device: u8, links: &[u8]) -> Vec<u8> {
     const MOST: usize = 8;
-    let links = hardware.links.get(usize::from(device)).map(Vec::as_slice).unwrap_or_default();
     let links = &links[..links.len().min(MOST)];
     let padding = std::iter::repeat_n(0, MOST - links.len());
     let address = BAR_ADDRESS + u64::from(device) * 2 * BAR_BYTES;

@@ -56,7 +56,7 @@ impl Driver {
     /// The driver's error number.
     pub(crate) fn ioctl(&mut self, request: Request, memory: &dyn Memory, faults: &Faults) -> Answer {
         let device = request.opened.device;
-        if faults.driver_is_unloaded() || faults.is_lost(device) {
+        if faults.driver_is_unloaded() || faults.is_lost(device, self.hardware.generation) {
             return Err(Errno::INVAL);
         }
         if request.opened.free_access {
@@ -67,7 +67,9 @@ impl Driver {
             Command::DRIVER_INFO_SET if !self.opens.is_attached(device, request.process) => {
                 Err(Errno::ACCESS)
             }
-            Command::DEVICE_INFO => write(answers::device_info(&self.hardware, device)),
+            Command::DEVICE_INFO => {
+                write(answers::device_info(&self.hardware, device, &self.links(device, faults)))
+            }
             Command::DEVICE_GET_ALL_APPS_INFO => self.all_apps(request, memory),
             Command::DEVICE_BDF => write(answers::bdf(self.place(u32::from(device))?)),
             Command::HOST_DEVICE_ID => write(answers::host_device_id(device)),
@@ -102,7 +104,7 @@ impl Driver {
                 let index = u32_at(&memory.read(argument, 16)?, 0);
                 // Counted from the opened device: in a container that is the first one.
                 let device = index.wrapping_add(u32::from(request.opened.device)) & 0xff;
-                if faults.is_lost(u8::try_from(device).unwrap_or(u8::MAX)) {
+                if faults.is_lost(u8::try_from(device).unwrap_or(u8::MAX), self.hardware.generation) {
                     return Err(Errno::INVAL);
                 }
                 write(answers::bdf_ext(index, self.place(device)?))
@@ -143,6 +145,12 @@ impl Driver {
             }
             _ => Err(Errno::INVAL),
         }
+    }
+
+    /// The devices that this one is linked to, but for links that are down.
+    fn links(&self, device: u8, faults: &Faults) -> Vec<u8> {
+        let links = self.hardware.links.get(usize::from(device)).map(Vec::as_slice).unwrap_or_default();
+        links.iter().copied().filter(|other| !faults.link_is_down(device, *other)).collect()
     }
 
     fn place(&self, device: u32) -> Result<PciAddress, Errno> {

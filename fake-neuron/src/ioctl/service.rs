@@ -169,7 +169,8 @@ impl Service<'_> {
 
     fn open_device(&mut self, call: Notification, device: u8, flags: OFlags) -> io::Result<Option<Waiting>> {
         let faults = self.host.faults();
-        if faults.driver_is_unloaded() || faults.is_lost(device) {
+        let generation = self.host.lock().driver.hardware.generation;
+        if faults.driver_is_unloaded() || faults.is_lost(device, generation) {
             // What the kernel says of a node without a driver behind it.
             return self.listener.refuse(&call, Errno::NXIO.raw_os_error()).map(|()| None);
         }
