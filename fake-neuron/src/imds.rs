@@ -5,6 +5,8 @@ mod instance;
 mod pages;
 mod service;
 mod tokens;
+mod zone;
 
-pub use instance::{Instance, Zone, ZoneError};
+pub use instance::Instance;
 pub use service::{Imds, listen};
+pub use zone::{Zone, ZoneError};

@@ -38,7 +38,7 @@ pub enum Network {
 /// Serves the machine's metadata until this process ends. The supervisor, led to it where that is needed.
 ///
 /// # Errors
-/// The kernel refuses an address.
+/// The kernel refuses an address or a file of the machine.
 pub(super) fn serve(
     options: &MetadataOptions,
     machine: &Machine,
@@ -55,10 +55,10 @@ pub(super) fn serve(
     let listener = listen(SocketAddr::V4(wanted), HOP_LIMIT).map_err(refused())?;
     let address = listener.local_addr().map_err(refused())?;
     let instance = Instance::of(machine.instance_type(), machine.instance_id());
-    let instance = match &options.zone {
-        Some(zone) => instance.in_zone(zone),
-        None => instance,
-    };
+    let zone = options.zone.clone().unwrap_or_default();
+    // For neuron-monitor, which says the same.
+    zone.write(machine.root())?;
+    let instance = instance.in_zone(&zone);
     let imds = Imds::new(&instance, options.without_token);
     tokio::spawn(imds.serve(listener, std::future::pending()));
     Ok(match (options.network, address) {

@@ -1,8 +1,7 @@
 //! What an instance knows about itself. Everything but the type, the id and the zone is made from the id, so that one instance
 //! always has the same.
 
-use std::str::FromStr;
-
+use super::Zone;
 use crate::machine::description::stable_hash;
 
 /// An EC2 instance, as its metadata describes it.
@@ -40,18 +39,6 @@ pub struct Instance {
     pub owner_id: String,
 }
 
-/// An availability zone: a region and a letter, such as `eu-north-1b`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Zone {
-    region: String,
-    letter: char,
-}
-
-/// A zone that is none.
-#[derive(Debug, thiserror::Error)]
-#[error("availability zone {0:?} is none: write a region and a letter, such as us-east-1a")]
-pub struct ZoneError(String);
-
 impl Instance {
     /// The instance of this type and id, in `us-east-1a` as long as nobody says another zone.
     pub fn of(instance_type: &str, instance_id: &str) -> Self {
@@ -76,59 +63,19 @@ impl Instance {
             hostname: String::new(),
             owner_id: "123456789012".to_owned(),
         };
-        instance.in_zone(&Zone { region: "us-east-1".to_owned(), letter: 'a' })
+        instance.in_zone(&Zone::default())
     }
 
     /// The same instance in another availability zone.
     #[must_use]
     pub fn in_zone(mut self, zone: &Zone) -> Self {
-        let Zone { region, letter } = zone;
-        let number = u32::from(*letter).saturating_sub(u32::from('a')) + 1;
-        self.availability_zone = format!("{region}{letter}");
-        self.availability_zone_id = format!("{}-az{number}", short(region));
-        self.region.clone_from(region);
+        let region = zone.region();
+        self.availability_zone = zone.to_string();
+        self.availability_zone_id = zone.id();
+        self.region = region.to_owned();
         // us-east-1 is older than the rule that names carry the region.
         let domain = if region == "us-east-1" { "ec2" } else { &format!("{region}.compute") };
         self.hostname = format!("ip-{}.{domain}.internal", self.local_ipv4.replace('.', "-"));
         self
     }
-}
-
-impl FromStr for Zone {
-    type Err = ZoneError;
-
-    /// The zone of this name.
-    ///
-    /// # Errors
-    /// It is not a region with a letter.
-    fn from_str(name: &str) -> Result<Self, ZoneError> {
-        let error = || ZoneError(name.to_owned());
-        let letter = name.chars().last().filter(char::is_ascii_lowercase).ok_or_else(error)?;
-        let region = &name[..name.len() - 1];
-        let parts: Vec<&str> = region.split('-').collect();
-        let [words @ .., number] = parts.as_slice() else { return Err(error()) };
-        let is_word = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
-        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if words.len() < 2 || !words.iter().all(is_word) || !is_number {
-            return Err(error());
-        }
-        Ok(Zone { region: region.to_owned(), letter })
-    }
-}
-
-/// The region as ids of zones write it: `us-east-1` is `use1`, `ap-southeast-2` is `apse2`.
-fn short(region: &str) -> String {
-    let mut parts = region.split('-');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (first, rest) = part.split_at(part.len().min(5));
-        match (first, rest) {
-            ("north" | "south", side) if !side.is_empty() => {
-                text.extend([&first[..1], &side[..1]]);
-            }
-            _ if part.starts_with(|letter: char| letter.is_ascii_digit()) => text.push_str(part),
-            _ => text.extend(part.chars().next()),
-        }
-    }
-    text
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::go::Float;
 use crate::host::{Host, Identity};
+use crate::imds::Zone;
 use crate::load::{LoadInForce, Profile};
 use crate::monitor::config::{Config, Group, Metric};
 use crate::monitor::proc::{self, Cpus, ProcessTime};
@@ -86,7 +87,7 @@ impl Collector {
         Record {
             neuron_runtime_data: runtimes.unwrap_or_default(),
             system_data,
-            instance_info: system::instance_info(&identity),
+            instance_info: system::instance_info(&identity, &Zone::of_machine(&self.root)),
             neuron_hardware_info: system::hardware_info(host.as_ref()),
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use neuron_core::catalog::Generation;
 
 use crate::host::{Host, HostError, Identity, error_counters};
-use crate::imds::Instance;
+use crate::imds::{Instance, Zone};
 use crate::monitor::proc::{self, Cpus};
 use crate::monitor::record::{EccEvents, HardwareInfo, HwCounters, InstanceInfo, MemoryInfo, VcpuUsage};
 
@@ -68,8 +68,8 @@ pub(super) fn hw_counters(root: &Path, host: &Host, before: &mut Errors) -> HwCo
 }
 
 /// As the instance's metadata service would say ([`Instance`]); the name is that of its tag, which has none.
-pub(super) fn instance_info(identity: &Identity) -> InstanceInfo {
-    let instance = Instance::of(&identity.instance_type, &identity.instance_id);
+pub(super) fn instance_info(identity: &Identity, zone: &Zone) -> InstanceInfo {
+    let instance = Instance::of(&identity.instance_type, &identity.instance_id).in_zone(zone);
     let error = if identity.instance_id.is_empty() { "no instance id in DMI" } else { "" };
     InstanceInfo {
         instance_name: "",
