@@ -11,6 +11,7 @@ use fake_neuron::Machine;
 use fake_neuron::fault::{Fault, FaultSpec, Stop};
 use fake_neuron::load::{CoreUsage, DeviceUsage, Load, Profile, core_memory};
 use neuron_core::catalog::Generation;
+use neuron_core::driver::Drivers;
 use rstest::rstest;
 
 const GIB: u64 = 1 << 30;
@@ -115,14 +116,32 @@ fn the_drivers_files_show_the_same_numbers() {
     assert_eq!(shown("memory_usage/device_mem/tensors/peak"), format!("{}\n", usage.highest_memory.tensors));
     let device = DeviceUsage::of(Profile::Training, 90, 15, 8);
     let [least, most, mean] = device.power.unwrap();
-    let power = sysfs(&root, 15, "stats/power/utilization");
     let percent = |hundredths: u64| format!("{}.{:02}", hundredths / 100, hundredths % 100);
-    assert!(power.starts_with("POWER_STATUS_VALID,"), "{power}");
-    assert!(
-        power.ends_with(&format!(",{},{},{}\n", percent(least), percent(most), percent(mean))),
-        "{power}"
-    );
+    for name in ["utilization", "utilization_raw"] {
+        let power = sysfs(&root, 15, &format!("stats/power/{name}"));
+        assert!(power.starts_with("POWER_STATUS_VALID,"), "{name}: {power}");
+        let numbers = format!(",{},{},{}\n", percent(least), percent(most), percent(mean));
+        assert!(power.ends_with(&numbers), "{name}: {power}");
+    }
     assert_eq!(load.write(90).unwrap(), 0, "what is the same is not written again");
+}
+
+/// Older drivers have one of the files of power, newer ones both.
+#[test]
+fn every_file_of_power_moves_whatever_the_driver() {
+    for driver in Drivers::embedded().all().iter().filter(|driver| driver.line != "2.21") {
+        let (_folder, root) = place();
+        let machine = Machine::builder("inf2.xlarge").driver(&driver.line).counters(true).up(&root).unwrap();
+        Load::new(&machine, Profile::Training).write(90).unwrap();
+        let files = modes(&root);
+        let power: Vec<_> = files.iter().filter(|(path, _)| path.contains("stats/power/")).collect();
+        assert!(!power.is_empty(), "{}", driver.line);
+        assert!(
+            power.iter().all(|(_, text)| text.contains("POWER_STATUS_VALID,")),
+            "{}: {power:?}",
+            driver.line
+        );
+    }
 }
 
 #[test]

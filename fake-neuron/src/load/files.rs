@@ -50,7 +50,10 @@ pub fn device_files(usage: &DeviceUsage, epoch: u64) -> Vec<(String, String)> {
         ),
         None => format!("POWER_STATUS_NO_DATA,{},0.00,0.00,0.00\n", epoch / 60 * 60),
     };
-    files.push(("stats/power/utilization".to_owned(), power));
+    // What the raw file has in place of it is not known: the same form is chosen here, as in `core/data/driver-layouts.json`.
+    for name in ["utilization", "utilization_raw"] {
+        files.push((format!("stats/power/{name}"), power.clone()));
+    }
     files
 }
 
