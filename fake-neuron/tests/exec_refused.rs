@@ -59,6 +59,31 @@ fn bad_input_is_refused(#[case] arguments: &[&str], #[case] message: &str) {
     assert_eq!(outside(), before);
 }
 
+/// An option that there is none of is no program; one that is a program's name comes after `--`.
+#[rstest]
+#[case::mistyped(&["--fault", "x.json", "--", "echo", "ran"], "--fault")]
+#[case::mistyped_before_the_program(&["--lcn", "1", "echo", "ran"], "--lcn")]
+#[case::with_its_value(&["--lcn=1", "echo", "ran"], "--lcn")]
+#[case::short(&["-x", "echo", "ran"], "-x")]
+fn a_mistyped_option_is_a_mistake(#[case] arguments: &[&str], #[case] option: &str) {
+    let output = exec("inf2.xlarge", arguments).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.starts_with(&format!("error: unexpected argument '{option}' found\n")), "{said}");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""));
+}
+
+#[test]
+fn what_follows_the_program_is_its_own_and_its_name_may_begin_with_a_dash() {
+    if !is_possible() {
+        return;
+    }
+    let own = exec("inf2.xlarge", &["echo", "--lnc", "1", "-x", "--", "y"]).output().unwrap();
+    assert_eq!(printed(&own), "--lnc 1 -x -- y\n");
+    let named = exec("inf2.xlarge", &["--", "-no-such-program", "--lnc"]).output().unwrap();
+    assert_eq!(text(&named.stderr), "fake-neuron: -no-such-program: no such program on PATH\n");
+    assert_eq!(named.status.code(), Some(127));
+}
+
 /// The limits are those of a user namespace of the test's own, which has none left to give.
 #[rstest]
 #[case::mounts(

@@ -69,8 +69,8 @@ pub(crate) struct Arguments {
     root: Option<PathBuf>,
     #[command(flatten)]
     catalog: CatalogFile,
-    /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    /// The program and its arguments; a program whose name begins with `-` needs `--` before it.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     program: Vec<OsString>,
 }
 
