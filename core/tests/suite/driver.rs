@@ -54,7 +54,7 @@ fn the_newest_line_by_what_is_known_is_not_the_reorganised_one() {
     assert!(!drivers.named("2.31-unknown").unwrap().paths_known);
     assert_eq!(
         drivers.all().iter().map(|driver| driver.line.as_str()).collect::<Vec<_>>(),
-        ["2.21", "2.24", "2.28", "2.30", "2.31-unknown"]
+        ["2.21", "2.24", "2.28", "2.29", "2.30", "2.31-unknown"]
     );
     let components = drivers.device_files("2.31.0.0", Generation::Trn2);
     assert_eq!(components.filter(|file| file.health == Some(HealthFile::Components)).count(), 1);
