@@ -32,7 +32,19 @@ pub enum MachineError {
         /// What is allowed, as the end of the sentence.
         allowed: &'static str,
     },
-    /// A driver that does not exist or does not bind the type's devices.
+    /// A driver that is none of the known lines.
+    #[error(
+        "driver {driver} is not known: give one of the lines {known}, or the version that one of them shows, such as {version}"
+    )]
+    UnknownDriver {
+        /// The line or version asked for.
+        driver: String,
+        /// Every line.
+        known: String,
+        /// The newest line's version whose tree is known, such as `2.30.2.0`.
+        version: String,
+    },
+    /// A driver that does not bind the type's devices.
     #[error("driver {driver} does not bind the devices of instance type {name}: give one of {known}")]
     Driver {
         /// The instance type's name, such as `trn1.32xlarge`.

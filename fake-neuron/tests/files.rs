@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use common::{listing, place, read, spec, sysfs, up};
 use fake_neuron::{DRIVER_MAJOR, Health, MachineSpec};
 use neuron_core::catalog::{Catalog, Generation};
+use neuron_core::driver::Drivers;
 use rstest::rstest;
 
 #[rstest]
@@ -89,7 +90,19 @@ fn a_file_may_be_read_by(#[case] driver: &str, #[case] path: &str, #[case] mode:
 #[case(
     "trn2.3xlarge",
     "2.99",
-    "driver 2.99 does not bind the devices of instance type trn2.3xlarge: give one of 2.21, 2.24, 2.28, 2.30, 2.31-unknown"
+    "driver 2.99 is not known: give one of the lines 2.21, 2.24, 2.28, 2.29, 2.30, 2.31-unknown, or the version that one of them \
+     shows, such as 2.30.2.0"
+)]
+#[case(
+    "inf1.xlarge",
+    "foo",
+    "driver foo is not known: give one of the lines 2.21, 2.24, 2.28, 2.29, 2.30, 2.31-unknown, or the version that one of them \
+     shows, such as 2.21.37.0"
+)]
+#[case(
+    "inf1.xlarge",
+    "2.24.7.0",
+    "driver 2.24.7.0 does not bind the devices of instance type inf1.xlarge: give one of 2.21"
 )]
 #[case(
     "inf1.xlarge",
@@ -99,9 +112,9 @@ fn a_file_may_be_read_by(#[case] driver: &str, #[case] path: &str, #[case] mode:
 #[case(
     "trn3e.24xlarge",
     "2.24",
-    "driver 2.24 does not bind the devices of instance type trn3e.24xlarge: give one of 2.28, 2.30, 2.31-unknown"
+    "driver 2.24 does not bind the devices of instance type trn3e.24xlarge: give one of 2.28, 2.29, 2.30, 2.31-unknown"
 )]
-fn a_driver_that_does_not_bind_the_devices_is_refused(
+fn a_driver_that_is_not_known_or_does_not_bind_the_devices_is_refused(
     #[case] instance_type: &str,
     #[case] driver: &str,
     #[case] message: &str,
@@ -109,6 +122,18 @@ fn a_driver_that_does_not_bind_the_devices_is_refused(
     let (_folder, root) = place();
     let asked = MachineSpec { driver: Some(driver.to_owned()), ..spec(instance_type) };
     assert_eq!(up(&asked, &root).unwrap_err().to_string(), message);
+}
+
+#[test]
+fn a_driver_may_be_named_by_the_version_that_it_shows() {
+    for driver in Drivers::embedded().all() {
+        let (_folder, root) = place();
+        let instance_type = if driver.line == "2.21" { "inf1.xlarge" } else { "inf2.xlarge" };
+        up(&MachineSpec { driver: Some(driver.version.clone()), ..spec(instance_type) }, &root).unwrap();
+        assert_eq!(read(&root, "sys/module/neuron/version"), format!("{}\n", driver.version));
+        let by_line = MachineSpec { driver: Some(driver.line.clone()), ..spec(instance_type) };
+        assert_eq!(up(&by_line, &root).unwrap().devices(), 1, "the same machine stays");
+    }
 }
 
 #[rstest]

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Physical cores in one logical core, 2 only on Trn2 and Trn3 [default: no setting, so the type's own].
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     lnc: Option<u8>,
-    /// The driver's line, such as 2.24 [default: the newest that serves the type and whose layout is known].
+    /// The driver's line, such as 2.24, or its version, such as 2.24.7.0 [default: the newest that serves the type and whose layout is known].
     #[arg(long, value_name = "LINE")]
     driver: Option<String>,
     /// EC2 instance id that DMI and the metadata show [default: made from the type's name].

@@ -19,8 +19,8 @@ pub(crate) struct Arguments {
     /// EC2 instance id that DMI shows [default: made from the type's name].
     #[arg(long, value_name = "ID")]
     instance_id: Option<String>,
-    /// The driver's line, by whose layout the tree is made: 2.21, 2.24, 2.28, 2.30 or 2.31-unknown [default: the newest that
-    /// serves the type and whose layout is known].
+    /// The driver's line, by whose layout the tree is made: 2.21, 2.24, 2.28, 2.29, 2.30 or 2.31-unknown; or the
+    /// version that one of these shows, such as 2.30.2.0 [default: the newest that serves the type and whose layout is known].
     #[arg(long, value_name = "LINE")]
     driver: Option<String>,
     /// A host's tree that `fake-neuron record` has captured, in place of a type's.

@@ -17,7 +17,7 @@ pub struct MachineSpec {
     pub lnc: Option<u8>,
     /// EC2 instance id, 1 to 64 visible ASCII characters. `None`: one that depends on the type's name only.
     pub instance_id: Option<String>,
-    /// The driver's line, such as `2.24` ([`Drivers`]). `None`: the newest that serves the type and whose tree is known.
+    /// The driver's line, such as `2.24`, or the version that it shows, such as `2.24.7.0` ([`Drivers`]). `None`: the newest that serves the type and whose tree is known.
     pub driver: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Description {
     ///
     /// # Errors
     /// An unknown type or one without known devices, an LNC that the type cannot run at, an instance id that DMI cannot hold, a
-    /// driver that does not bind the devices.
+    /// driver that is not known or does not bind the devices.
     pub(crate) fn of(spec: &MachineSpec, catalog: &Catalog) -> Result<Description, MachineError> {
         let name = &spec.instance_type;
         let model = catalog.find(name).ok_or_else(|| unknown(name, catalog))?;
@@ -130,17 +130,28 @@ impl Description {
 /// The driver that was asked for, or the type's own.
 fn driver(name: &str, generation: Generation, asked: Option<&str>) -> Result<&'static Driver, MachineError> {
     let drivers = Drivers::embedded();
+    let binds = |driver: &&Driver| driver.generations.contains(&generation);
+    let lines = |which: &dyn Fn(&&Driver) -> bool| {
+        let lines: Vec<&str> =
+            drivers.all().iter().filter(which).map(|driver| driver.line.as_str()).collect();
+        lines.join(", ")
+    };
     let found = match asked {
-        Some(line) => drivers.named(line).filter(|driver| driver.generations.contains(&generation)),
+        Some(asked) => {
+            let is_asked = |driver: &&Driver| driver.line == asked || driver.version == asked;
+            let known = drivers.all().iter().find(is_asked);
+            Some(known.ok_or_else(|| MachineError::UnknownDriver {
+                driver: asked.to_owned(),
+                known: lines(&|_| true),
+                version: drivers.newest(generation).map(|driver| driver.version.clone()).unwrap_or_default(),
+            })?)
+        }
         None => drivers.newest(generation),
     };
-    found.ok_or_else(|| {
-        let binding = drivers.all().iter().filter(|driver| driver.generations.contains(&generation));
-        MachineError::Driver {
-            name: name.to_owned(),
-            driver: asked.unwrap_or_default().to_owned(),
-            known: binding.map(|driver| driver.line.as_str()).collect::<Vec<_>>().join(", "),
-        }
+    found.filter(binds).ok_or_else(|| MachineError::Driver {
+        name: name.to_owned(),
+        driver: asked.unwrap_or_default().to_owned(),
+        known: lines(&binds),
     })
 }
 
