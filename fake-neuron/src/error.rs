@@ -96,6 +96,12 @@ pub enum MachineError {
         /// The machine's root folder, as the caller gave it.
         root: PathBuf,
     },
+    /// Another call makes or removes the machine under the root.
+    #[error("root {} is being made or removed by another fake-neuron: wait for its end, or give another folder", .root.display())]
+    AtWork {
+        /// The machine's root folder.
+        root: PathBuf,
+    },
     /// No machine is under the root.
     #[error("root {} holds no fake machine: make one with `fake-neuron up`", .root.display())]
     NoMachine {

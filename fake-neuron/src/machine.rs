@@ -3,6 +3,7 @@
 
 pub(crate) mod blueprint;
 pub(crate) mod builder;
+mod claim;
 pub(crate) mod description;
 pub(crate) mod disk;
 pub(crate) mod health;
@@ -19,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use neuron_core::catalog::Catalog;
 
 use crate::MachineError;
+use crate::machine::claim::Claim;
 use crate::machine::description::{Description, MachineSpec};
 use crate::machine::marker::Marker;
 use crate::machine::tree::KERNEL_LOG;
@@ -38,8 +40,8 @@ impl Machine {
     /// replaced. Nothing outside `root` is touched.
     ///
     /// # Errors
-    /// An unknown type, an impossible LNC, instance id or driver, the host's own root, foreign files in `root`, the file system's
-    /// refusal. A new machine is then not left half made.
+    /// An unknown type, an impossible LNC, instance id or driver, the host's own root, foreign files in `root`, another call that is at
+    /// work in it, the file system's refusal. A new machine is then not left half made.
     pub fn up(spec: &MachineSpec, root: &Path, catalog: &Catalog) -> Result<Machine, MachineError> {
         Machine::raise(Description::of(spec, catalog)?, root, None)
     }
@@ -51,6 +53,7 @@ impl Machine {
         fixture: Option<&Fixture>,
     ) -> Result<Machine, MachineError> {
         let (root, mut made) = prepare(root)?;
+        let _claim = Claim::of(&root)?;
         let standing = Marker::read(&root)?;
         if let Some(marker) = standing {
             let is_same = marker.description == description && Fixture::kept(&root)?.as_ref() == fixture;
@@ -88,7 +91,7 @@ impl Machine {
     /// Removes exactly what [`Machine::up`] made. Foreign files stay, and so do the folders they are in.
     ///
     /// # Errors
-    /// The machine is gone already, or the file system refuses.
+    /// The machine is gone already, another call is at work in its root, or the file system refuses.
     pub fn down(self) -> Result<(), MachineError> {
         Machine::down_at(&self.root)
     }
@@ -96,9 +99,10 @@ impl Machine {
     /// As [`Machine::down`], for the machine under `root`, even one that an interrupted `up` left incomplete.
     ///
     /// # Errors
-    /// No machine is there, its marker is malformed, or the file system refuses.
+    /// No machine is there, its marker is malformed, another call is at work in its root, or the file system refuses.
     pub fn down_at(root: &Path) -> Result<(), MachineError> {
         let root = existing(root)?;
+        let _claim = Claim::of(&root)?;
         let marker = Marker::read(&root)?.ok_or_else(|| MachineError::NoMachine { root: root.clone() })?;
         clear(&root, &marker)?;
         finish(&root, &marker)
