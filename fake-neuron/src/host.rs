@@ -88,6 +88,16 @@ pub enum HostError {
     Faults(#[from] FaultError),
 }
 
+impl HostError {
+    /// In the words of neuron-ls where those were captured: unmodified programs read them, to which nothing is fake.
+    pub(crate) fn as_the_tools_say(&self) -> String {
+        match self {
+            HostError::NoDevices { .. } => "failed to discover Neuron devices".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl Identity {
     /// Reads what DMI says below `root`.
     pub fn read(root: &Path) -> Identity {

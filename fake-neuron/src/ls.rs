@@ -72,9 +72,5 @@ fn header(host: &Host) -> String {
 
 /// The line of a host without devices, as captured. Other failures have not been: they are told in the same form.
 fn failure(error: &HostError) -> String {
-    let reason = match error {
-        HostError::NoDevices { .. } => "failed to discover Neuron devices".to_owned(),
-        other => other.to_string(),
-    };
-    go::fatal(SystemTime::now(), "Failed to load MLA system information", &reason)
+    go::fatal(SystemTime::now(), "Failed to load MLA system information", &error.as_the_tools_say())
 }

@@ -406,11 +406,8 @@ fn without_devices_it_runs_and_says_so() {
     fs::create_dir(&root).unwrap();
     let mut stream = Stream::start(neuron_monitor(&root).arg("-c").arg(quick(&root, ".*")));
     let record = stream.until(|record| record["system_data"]["neuron_hw_counters"].is_object());
-    let error = format!(
-        "no Neuron device under {}/dev: make a machine with `fake-neuron up` or load the driver",
-        root.display()
-    );
-    assert_eq!(record["neuron_hardware_info"]["error"], json!(error));
+    // Nothing that names the fake: unmodified programs read it.
+    assert_eq!(record["neuron_hardware_info"]["error"], "failed to discover Neuron devices");
     assert_eq!(record["neuron_hardware_info"]["neuron_device_count"], 0);
     assert_eq!(record["system_data"]["neuron_hw_counters"]["error"], "no Neuron devices");
     assert_eq!(record["instance_info"]["error"], "no instance id in DMI");

@@ -88,7 +88,8 @@ pub(super) fn instance_info(identity: &Identity, zone: &Zone) -> InstanceInfo {
 pub(super) fn hardware_info(host: Result<&Host, &HostError>) -> HardwareInfo {
     let host = match host {
         Ok(host) => host,
-        Err(error) => return HardwareInfo { error: error.to_string(), ..HardwareInfo::default() },
+        // What the real one says is not known: the words are those of neuron-ls.
+        Err(error) => return HardwareInfo { error: error.as_the_tools_say(), ..HardwareInfo::default() },
     };
     let joined = host.lnc > 1;
     let (neuron_device_type, neuron_device_version, neuroncore_version) = match host.generation {
