@@ -154,16 +154,33 @@ fn only_one_supervisor_may_answer_a_program() {
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""));
 }
 
-/// A kernel without user notification, as a program sees it: the call is not there.
-#[test]
-fn a_kernel_without_notification_is_said() {
+/// What a container's profile or an old kernel keeps from fake-neuron: the call fails with this error.
+#[rstest]
+#[case::no_notification(
+    "SYS_seccomp",
+    "ENOSYS",
+    "Function not implemented (os error 38); this kernel has no seccomp user notification, Linux 5.14 or newer has, or a \
+     container's seccomp profile forbids it: with --no-ioctl the program runs, and no ioctl is answered"
+)]
+#[case::memory_of_others(
+    "SYS_process_vm_readv",
+    "EPERM",
+    "Operation not permitted (os error 1); a seccomp profile forbids process_vm_readv, by which what the program asks for is \
+     read, as a container's may: allow it there, or with --no-ioctl the program runs, and no ioctl is answered"
+)]
+fn a_call_that_the_supervisor_needs_and_has_not_is_said(
+    #[case] call: &str,
+    #[case] error: &str,
+    #[case] message: &str,
+) {
     if !is_possible() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let (source, without) = (folder.path().join("without.c"), folder.path().join("without"));
-    fs::write(&source, WITHOUT_SECCOMP).unwrap();
-    let Ok(compiled) = Command::new("cc").arg("-o").arg(&without).arg(&source).output() else {
+    fs::write(&source, WITHOUT_A_CALL).unwrap();
+    let define = [format!("-DCALL={call}"), format!("-DERROR={error}")];
+    let Ok(compiled) = Command::new("cc").args(define).arg("-o").arg(&without).arg(&source).output() else {
         return skipped("cc is missing");
     };
     assert!(compiled.status.success(), "{}", text(&compiled.stderr));
@@ -179,17 +196,15 @@ fn a_kernel_without_notification_is_said() {
     let refused = run(&[]);
     assert_eq!(
         text(&refused.stderr),
-        "fake-neuron: the program's calls cannot be answered: Function not implemented (os error 38); this kernel has no seccomp \
-         user notification, Linux 5.14 or newer has, or a container's seccomp profile forbids it: with --no-ioctl the program \
-         runs, and no ioctl is answered\n"
+        format!("fake-neuron: the program's calls cannot be answered: {message}\n")
     );
     assert_eq!((refused.status.code(), text(&refused.stdout).as_str()), (Some(125), ""));
     assert_eq!(outside(), before);
     assert_eq!(printed(&run(&["--no-ioctl"])), "ran\n");
 }
 
-/// Runs a program to which seccomp(2) is not there.
-const WITHOUT_SECCOMP: &str = r#"
+/// Runs a program to which one call fails.
+const WITHOUT_A_CALL: &str = r#"
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -201,8 +216,8 @@ const WITHOUT_SECCOMP: &str = r#"
 int main(int count, char **words) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_seccomp, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CALL, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ERROR),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof code / sizeof *code, code};

@@ -16,7 +16,7 @@ mod spawn;
 pub use call::{Call, StatForm};
 pub use filter::{Filter, Stats, Watched};
 pub use listener::{Event, Listener, Notification};
-pub use memory::{read, read_path, write};
+pub use memory::{may_read, read, read_path, write};
 pub use passing::{receive, send};
 pub use question::{Question, ask};
 pub use spawn::spawn;

@@ -30,6 +30,15 @@ pub fn read(process: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether this process may read processes' memory at all, as a container's seccomp profile may forbid: tried on its own.
+///
+/// # Errors
+/// The kernel's refusal, such as `EPERM` or `ENOSYS`.
+pub fn may_read() -> io::Result<()> {
+    let own = [1];
+    read(std::process::id(), own.as_ptr().addr() as u64, &mut [0])
+}
+
 /// Writes `bytes` to the process' memory at `address`; how many of them could be written.
 ///
 /// # Errors

@@ -16,6 +16,10 @@ use crate::fault::{Due, Schedule, Stop};
 use crate::ioctl::{Supervisor, Visible};
 use crate::load::{Load, Profile};
 
+/// What to do where no path that the program opens can be read.
+const UNREADABLE: &str = "a seccomp profile forbids process_vm_readv, by which what the program asks for is read, as a container's \
+                          may: allow it there, or with --no-ioctl the program runs, and no ioctl is answered";
+
 /// The threads that run.
 #[derive(Debug)]
 pub(super) struct Background {
@@ -77,7 +81,8 @@ impl Background {
     /// Starts the program under the filter and answers its calls.
     ///
     /// # Errors
-    /// Of the outer kind: the program or its filter is refused. Of the inner kind: no thread can be started.
+    /// Of the outer kind: the program or its filter is refused. Of the inner kind: this process may not read the program's memory, or no
+    /// thread can be started.
     pub(super) fn supervise(
         &mut self,
         filter: &Filter,
@@ -85,6 +90,9 @@ impl Background {
         supervisor: Supervisor,
         visible: Visible,
     ) -> io::Result<Result<Child, ExecError>> {
+        if let Err(reason) = fake_neuron_seccomp::may_read() {
+            return Ok(Err(ExecError::Unsupervised { reason, way_out: UNREADABLE }));
+        }
         let (ours, theirs) = UnixStream::pair()?;
         let (mut program, listener) = fake_neuron_seccomp::spawn(filter, command)?;
         let stop = OwnedFd::from(theirs);
