@@ -72,6 +72,10 @@ fn a_chance_or_a_time_that_makes_no_sense_is_refused() {
         refused(r#"[{"fault": "kernel-error", "device": 3, "kind": "DMA_ERROR", "for": "5s"}]"#),
         "kernel-error (device 3, DMA_ERROR) happens once and is over: leave `for` out"
     );
+    assert_eq!(
+        refused(r#"[{"fault": "reset", "device": 3, "for": "0s"}]"#),
+        "reset (device 3) would be over as soon as it struck: give `for` a time such as 10s, or leave it out"
+    );
 }
 
 #[test]

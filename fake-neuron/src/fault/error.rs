@@ -28,6 +28,12 @@ pub enum FaultError {
     /// A probability that is none.
     #[error("probability {0} is not valid: give 0 to 1, such as 0.25")]
     Probability(f64),
+    /// A duration of nothing.
+    #[error("{fault} would be over as soon as it struck: give `for` a time such as 10s, or leave it out")]
+    LastsNothing {
+        /// What was asked for.
+        fault: Fault,
+    },
     /// A duration for what happens once.
     #[error("{fault} happens once and is over: leave `for` out")]
     LastsOnce {

@@ -52,7 +52,7 @@ impl FaultSpec {
     /// Whether the times and the chance make sense.
     ///
     /// # Errors
-    /// A probability that is none, or a duration for what happens once.
+    /// A probability that is none, a duration below a millisecond, or one for what happens once.
     pub fn check(&self) -> Result<(), FaultError> {
         if let Some(probability) = self.probability
             && !(0.0..=1.0).contains(&probability)
@@ -61,6 +61,9 @@ impl FaultSpec {
         }
         if self.fault.happens_once() && self.lasts.is_some() {
             return Err(FaultError::LastsOnce { fault: self.fault.clone() });
+        }
+        if self.lasts.is_some_and(|lasts| lasts.as_millis() == 0) {
+            return Err(FaultError::LastsNothing { fault: self.fault.clone() });
         }
         Ok(())
     }
