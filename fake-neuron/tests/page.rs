@@ -13,6 +13,10 @@ struct Block<'a> {
     text: &'a str,
 }
 
+fn read_page() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fake-hardware.md")).unwrap()
+}
+
 fn blocks(page: &str) -> Vec<Block<'_>> {
     // Every second part is inside a block.
     let inside = page.split("\n```").skip(1).step_by(2);
@@ -53,9 +57,20 @@ fn run(command: &str, folder: &Path) -> String {
 }
 
 #[test]
+fn the_page_shows_the_rust_test_that_is_run() {
+    let page = read_page();
+    let rust: Vec<&str> =
+        blocks(&page).iter().filter(|block| block.info == "rust").map(|block| block.text).collect();
+    let [shown] = rust[..] else { panic!("{} blocks of Rust", rust.len()) };
+    assert!(
+        include_str!("page_rust.rs").contains(shown),
+        "tests/page_rust.rs has another test than the page:\n{shown}"
+    );
+}
+
+#[test]
 fn the_page_shows_what_the_commands_print() {
-    let page =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fake-hardware.md")).unwrap();
+    let page = read_page();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     for name in ["bin", "work"] {
