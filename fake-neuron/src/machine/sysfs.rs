@@ -1,7 +1,8 @@
 //! One device's sysfs attributes to the byte, as its driver writes them (docs/reference/neuron.md §4.3, §4.9). Called by
 //! [`crate::machine::tree`]. Which files a driver has is data (`core/data/driver-layouts.json`); what is in those that differ
 //! from device to device is here. The memory and status counters, thousands of files a machine that discovery and health do not
-//! read, are there only where the machine is to have them (docs/adr/0043-whole-tree.md). Links are the catalog's `driver_links`: what the driver shows, not what is reachable.
+//! read, are there only where the machine is to have them (docs/adr/0043-whole-tree.md). Links are the catalog's `driver_links`:
+//! what the driver shows, not what is reachable.
 
 use neuron_core::catalog::Generation;
 use neuron_core::driver::{DriverFile, Drivers};
