@@ -10,6 +10,7 @@ pub mod past;
 pub mod preference;
 mod runs;
 pub mod slot;
+pub mod slot_cache;
 pub mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,8 @@ pub enum Life {
 pub struct Pods<'a> {
     /// What they ask for and what their records say; none until they were read once.
     pub slots: Option<&'a [Slot]>,
+    /// Whether these may be other slots than at the last call.
+    pub are_new: bool,
     /// What they say of a UID.
     pub life: &'a dyn Fn(&str) -> Life,
     /// When the last list began that the API server answered live.
@@ -78,6 +81,10 @@ pub struct Pods<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     entries: Vec<Entry>,
+    /// How often the checkpoint was taken over.
+    version: u64,
+    /// Places among the entries by UID.
+    of_pod: BTreeMap<String, Vec<usize>>,
     answers: Vec<Answer>,
     /// Whether the node's pods were ever read. Before, every UID of the checkpoint lives, and kubelet's word for what is free counts
     /// under its own name.
@@ -120,8 +127,13 @@ impl Ledger {
                 self.given.insert(entry.uid.clone(), now);
             }
         }
-        self.given.retain(|uid, _| entries.iter().any(|entry| entry.uid == *uid));
+        self.of_pod.clear();
+        for (place, entry) in entries.iter().enumerate() {
+            self.of_pod.entry(entry.uid.clone()).or_default().push(place);
+        }
+        self.given.retain(|uid, _| self.of_pod.contains_key(uid));
         self.entries = entries;
+        self.version += 1;
         self.checkpoint_known = true;
     }
 
@@ -140,38 +152,39 @@ impl Ledger {
 
     /// Follows the node's pods: which UIDs of the checkpoint live, and which answers nobody can have got.
     pub fn follow(&mut self, pods: &Pods<'_>, now: Instant) {
-        let uids: BTreeSet<&str> = self.entries.iter().map(|entry| entry.uid.as_str()).collect();
-        self.unseen.retain(|uid, _| uids.contains(uid.as_str()) && (pods.life)(uid) == Life::Unseen);
+        self.unseen.retain(|uid, _| self.of_pod.contains_key(uid) && (pods.life)(uid) == Life::Unseen);
         self.ended.clear();
         let just_given = |at: Instant| now < at + JUST_GIVEN_LIVES;
-        for uid in uids {
+        for uid in self.of_pod.keys() {
             let given = self.given.get(uid).copied();
             let is_forgotten = pods.told.is_some_and(|told| told.has_forgotten(uid, given));
             match (pods.life)(uid) {
                 Life::Lives | Life::Unseen if is_forgotten => {
                     reached("plugin: pod forgotten by kubelet");
-                    self.ended.insert(uid.to_owned());
+                    self.ended.insert(uid.clone());
                 }
                 Life::Lives => {}
                 Life::Gone | Life::Unseen if self.given.get(uid).copied().is_some_and(just_given) => {
                     reached("plugin: pod that is gone was just given something");
                 }
-                Life::Ended | Life::Gone => drop(self.ended.insert(uid.to_owned())),
+                Life::Ended | Life::Gone => drop(self.ended.insert(uid.clone())),
                 Life::Unseen => {
-                    let since = *self.unseen.entry(uid.to_owned()).or_insert(now);
+                    let since = *self.unseen.entry(uid.clone()).or_insert(now);
                     // kubelet hears of any other pod from the API server, which shows it as long as it is there.
                     let lives = if is_static(uid) { UNSEEN_LIVES } else { Duration::ZERO };
                     if pods.read_live.is_some_and(|read| read > since + lives) {
                         reached("plugin: pod of an entry never seen");
-                        self.ended.insert(uid.to_owned());
+                        self.ended.insert(uid.clone());
                     }
                 }
             }
         }
         let Some(slots) = pods.slots else { return };
         self.pods_known = true;
-        self.runs.follow(slots, now);
-        self.follow_running(slots, pods.told, now);
+        if pods.are_new {
+            self.runs.follow(slots, now);
+        }
+        self.follow_running(slots, pods, now);
         for slot in slots.iter().filter(|slot| slot.started) {
             if self.entry_of(slot).is_none() {
                 self.past.note(&slot.kubelet_uid, slot.recorded.unwrap_or_default());
@@ -183,29 +196,34 @@ impl Ledger {
                 self.said.entry((slot.pod.clone(), slot.container.clone(), slot.resource)).or_insert(now);
             }
         }
-        let unwritten: Vec<&Slot> = slots.iter().filter(|slot| self.entry_of(slot).is_none()).collect();
-        self.answers.retain(|answer| {
+        let mut answers = std::mem::take(&mut self.answers);
+        let unwritten = slots.iter().filter(|slot| self.entry_of(slot).is_none());
+        answers.retain(|answer| {
             let can_be_had = just_given(answer.at)
                 || pods.read_live.is_none_or(|read| read <= answer.at)
-                || unwritten.iter().any(|slot| answer.suits(slot));
+                || unwritten.clone().any(|slot| answer.suits(slot));
             if !can_be_had {
                 reached("plugin: answer of nobody ended");
             }
             can_be_had
         });
+        self.answers = answers;
     }
 
     /// Which pods kubelet has forgotten. A pod that began to run after kubelet was asked may only not have been there yet.
-    fn follow_running(&mut self, slots: &[Slot], told: Option<&Told>, now: Instant) {
-        let running = || slots.iter().filter(|slot| slot.may_run);
-        self.running.retain(|uid, _| running().any(|slot| slot.kubelet_uid == *uid));
-        for slot in running() {
-            self.running.entry(slot.kubelet_uid.clone()).or_insert(now);
+    fn follow_running(&mut self, slots: &[Slot], pods: &Pods<'_>, now: Instant) {
+        if pods.are_new {
+            let mut before = std::mem::take(&mut self.running);
+            for slot in slots.iter().filter(|slot| slot.may_run) {
+                let since = before.remove(&slot.kubelet_uid).unwrap_or(now);
+                self.running.entry(slot.kubelet_uid.clone()).or_insert(since);
+            }
         }
-        let is_forgotten = |(uid, since): (&String, &Instant)| {
-            told.is_some_and(|told| told.has_forgotten(uid, Some(*since))).then(|| uid.clone())
-        };
-        self.forgotten = self.running.iter().filter_map(is_forgotten).collect();
+        let is_forgotten = |told: &Told, uid: &str, since: Instant| told.has_forgotten(uid, Some(since));
+        self.forgotten = pods.told.map_or_else(BTreeSet::new, |told| {
+            let forgotten = self.running.iter().filter(|(uid, since)| is_forgotten(told, uid, **since));
+            forgotten.map(|(uid, _)| uid.clone()).collect()
+        });
     }
 
     /// Whether a container may run that the checkpoint does not name, of a pod that kubelet has: its record says what it holds.
@@ -221,6 +239,11 @@ impl Ledger {
     /// The answers that the checkpoint does not name yet, oldest first.
     pub fn answers(&self) -> &[Answer] {
         &self.answers
+    }
+
+    /// Another number after each checkpoint that was taken over: what followed from the entries may be different now.
+    pub fn checkpoint_version(&self) -> u64 {
+        self.version
     }
 
     /// Number of entries, those of ended pods included.
@@ -261,11 +284,9 @@ impl Ledger {
 
     /// The cores that the checkpoint gives a slot; none if it does not name it.
     pub fn entry_of(&self, slot: &Slot) -> Option<CoreSet> {
-        let own = self.entries.iter().filter(|entry| {
-            entry.uid == slot.kubelet_uid
-                && entry.container == slot.container
-                && entry.resource == slot.resource
-        });
+        let of_pod = self.of_pod.get(&slot.kubelet_uid).into_iter().flatten();
+        let of_pod = of_pod.filter_map(|place| self.entries.get(*place));
+        let own = of_pod.filter(|entry| entry.container == slot.container && entry.resource == slot.resource);
         own.map(|entry| entry.cores).reduce(CoreSet::union)
     }
 

@@ -283,7 +283,7 @@ impl Plugin {
         let last = Reporter::new(self.client.clone(), node_name, *api_timeout).read().await;
         let held = HeldLnc::read(&last, node_name, pods, checkpoint, self.config.cross_resource).await;
         // It tells which of two records that overlap counts, until this plugin has reported itself.
-        self.engine.state().report = last.unwrap_or_default();
+        self.engine.state().report = last.unwrap_or_default().map(Arc::new);
         discover(&discovery, held.as_ref(), (*poll, *settle), &self.engine.machine, &self.status).await;
     }
 }

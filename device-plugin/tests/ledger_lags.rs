@@ -190,8 +190,9 @@ impl World {
         let (name, count, must) = (name(resource), u32::from(count), CoreSet::EMPTY);
         let question = Question { name, resource, count, available, must, trust: Trust::Nobody };
         let slots = self.current();
-        let own = self.ledger.offer(&slots, &question, CoreSet::EMPTY);
-        let advice = own.or_else(|| self.ledger.offer_of_another(&slots, &question));
+        let held = self.ledger.held_by_others(&slots, &question);
+        let own = self.ledger.offer(&slots, &question, held, CoreSet::EMPTY);
+        let advice = own.or_else(|| self.ledger.offer_of_another(&slots, &question, held));
         let cores = advice.unwrap_or_else(|| available.iter().take(count as usize).collect());
         let asked = Asked { name, resource, cores, count };
         if !self.is_given(&asked) {
@@ -266,7 +267,8 @@ impl World {
             Some(_) => Life::Lives,
             None => Life::Unseen,
         };
-        let now = Pods { slots: Some(&slots), life: &life, read_live: self.read_live, told: None };
+        let now =
+            Pods { slots: Some(&slots), are_new: true, life: &life, read_live: self.read_live, told: None };
         self.ledger.follow(&now, self.now);
         slots
     }

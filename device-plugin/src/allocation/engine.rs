@@ -22,7 +22,8 @@ use crate::handover::Handover;
 use crate::hardware::machine::Machine;
 use crate::kubelet::checkpoint::{Checkpoint, CheckpointError, CheckpointFile};
 use crate::kubelet::pods_api::PodsApi;
-use crate::ledger::slot::{Slot, slots};
+use crate::ledger::slot::Slot;
+use crate::ledger::slot_cache::SlotCache;
 use crate::ledger::{Ledger, Pods as PodsNow};
 use crate::metrics::{Call, Metrics};
 use crate::pods::{Pods, PodsError};
@@ -76,8 +77,14 @@ pub struct Engine {
 pub struct State {
     /// Who holds what.
     pub ledger: Ledger,
+    /// The slots made last.
+    slots: SlotCache,
+    /// The slots that the ledger followed last.
+    followed: Option<Arc<[Slot]>>,
+    /// The slots and the version of the checkpoint by which every record was right.
+    pub(crate) right: Option<(Arc<[Slot]>, u64)>,
     /// The report last written to the node.
-    pub report: Option<NodeReport>,
+    pub report: Option<Arc<NodeReport>>,
     /// When it was.
     pub reported_at: Option<Instant>,
     /// Ids in kubelet's checkpoint that are none of this machine's, by pod UID and container.
@@ -157,22 +164,26 @@ impl Engine {
     }
 
     /// The ledger as it follows from the pods known now, and their slots; no slots while no pod was read.
-    pub fn current(&self, machine: &Machine) -> (MutexGuard<'_, State>, Vec<Slot>) {
+    pub fn current(&self, machine: &Machine) -> (MutexGuard<'_, State>, Arc<[Slot]>) {
         let mut state = self.state();
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
         let living = self.pods.living();
-        let slots = living.map(|pods| {
-            let pods = pods.iter().map(Arc::as_ref);
-            slots(&self.node, &machine.topology, state.report.as_ref(), pods)
-        });
+        let State { ledger, slots, followed, report, .. } = &mut *state;
+        let slots = living.map(|living| slots.slots(&self.node, &machine.topology, report.as_ref(), living));
+        let is_same = match (&slots, &followed) {
+            (Some(slots), Some(followed)) => Arc::ptr_eq(slots, followed),
+            _ => false,
+        };
         let told = self.pods.told();
         let pods = PodsNow {
             slots: slots.as_deref(),
+            are_new: !is_same,
             life: &|uid| self.pods.life(uid),
             read_live: self.pods.last_read_live(),
             told: told.as_ref(),
         };
-        state.ledger.follow(&pods, Instant::now());
+        ledger.follow(&pods, Instant::now());
+        followed.clone_from(&slots);
         (state, slots.unwrap_or_default())
     }
 

@@ -109,12 +109,13 @@ impl Engine {
     }
 
     /// The ledger with the slots, of which those wait that kubelet may be asking for.
-    fn current_for(&self, known: &Known<'_>) -> (MutexGuard<'_, State>, Vec<Slot>) {
-        let (state, mut slots) = self.current(known.machine);
-        if let Some(told) = known.told {
-            slots.iter_mut().for_each(|slot| slot.may_be_asked_for = told.has(&slot.kubelet_uid));
-        }
-        (state, slots)
+    fn current_for(&self, known: &Known<'_>) -> (MutexGuard<'_, State>, Arc<[Slot]>) {
+        let (state, slots) = self.current(known.machine);
+        let Some(told) = known.told else { return (state, slots) };
+        let may_be_asked_for = |slot: &Slot| told.has(&slot.kubelet_uid);
+        let slots =
+            slots.iter().map(|slot| Slot { may_be_asked_for: may_be_asked_for(slot), ..slot.clone() });
+        (state, slots.collect())
     }
 
     /// The recorded set to prefer, and if there is none, whether one may yet be: kubelet offers what a pod holds that it knows to have
@@ -122,18 +123,21 @@ impl Engine {
     fn recorded(&self, known: &Known<'_>, question: &Question) -> (Option<CoreSet>, bool) {
         let (state, slots) = self.current_for(known);
         let unhealthy = known.machine.topology.cores_of(known.machine.unhealthy());
-        let own = state.ledger.offer(&slots, question, unhealthy);
-        let of_another = state.ledger.offer_of_another(&slots, question).filter(|_| own.is_none());
+        let held = state.ledger.held_by_others(&slots, question);
+        let own = state.ledger.offer(&slots, question, held, unhealthy);
+        if own.is_some() {
+            return (own, false);
+        }
+        let of_another = state.ledger.offer_of_another(&slots, question, held);
         let pod = of_another.and_then(|_| state.ledger.amid_admission(&slots, question));
-        let taken = state.ledger.taken(&slots, question);
-        let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
+        let taken = state.ledger.taken(&slots, question, held);
         let may_come =
             held.intersects(question.available) && state.ledger.has_record_for(&slots, question, unhealthy);
         drop(state);
         let is_fine = |set: &CoreSet| {
             pod.as_ref().is_none_or(|pod| leaves_enough(known.machine, question, taken, pod, *set))
         };
-        let offer = own.or_else(|| of_another.filter(is_fine));
+        let offer = of_another.filter(is_fine);
         let is_late = offer.is_none() && may_come;
         (offer, is_late)
     }
@@ -175,7 +179,8 @@ impl Engine {
     /// a set to each of them. What an init container hands down has to be among what comes after it.
     fn choose(&self, known: &Known<'_>, question: &Question, avoided: CoreSet) -> Option<CoreSet> {
         let (state, slots) = self.current_for(known);
-        let taken = state.ledger.taken(&slots, question).union(avoided);
+        let held = state.ledger.held_by_others(&slots, question);
+        let taken = state.ledger.taken(&slots, question, held).union(avoided);
         let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
         best_beside(known.machine, question, taken, pod.as_ref())
@@ -186,7 +191,7 @@ impl Engine {
     /// record corrected, or is told.
     fn choose_promised(&self, known: &Known<'_>, question: &Question) -> Option<CoreSet> {
         let (state, slots) = self.current_for(known);
-        let held = state.ledger.held(&slots, question.name, question.trust).difference(question.must);
+        let held = state.ledger.held_by_others(&slots, question);
         let pod = state.ledger.amid_admission(&slots, question);
         drop(state);
         let set = best_beside(known.machine, question, held, pod.as_ref())?;

@@ -1,5 +1,6 @@
 //! Who stands in the way of an Allocate. Asked by `engine`.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use neuron_core::ids::CoreSet;
@@ -93,16 +94,20 @@ impl Ledger {
         trust: Trust,
         mut each: impl FnMut(&dyn Fn() -> Who, CoreSet),
     ) {
+        let own = of_pods(slots);
+        let none: &[Slot] = &[];
         for entry in self.living() {
+            let own = own.get(entry.uid.as_str()).copied().unwrap_or(none);
             let is_trusted = trust == Trust::Kubelet || !self.pods_known;
-            let is_free = entry.name == name && (is_trusted || self.is_handed_down(slots, entry));
+            let is_free = entry.name == name && (is_trusted || self.is_handed_down(own, entry));
             // Planted: what kubelet has given under the other name is free.
             #[cfg(planted)]
             let is_free = is_free || entry.name != name && runtime::is_planted("other-name-not-looked-at");
             if !is_free {
-                let pod = || slots.iter().find(|slot| slot.kubelet_uid == entry.uid);
-                let who =
-                    || pod().map_or_else(|| Who::Uid(entry.uid.clone()), |slot| Who::Pod(slot.pod.clone()));
+                let who = || {
+                    let pod = own.first();
+                    pod.map_or_else(|| Who::Uid(entry.uid.clone()), |slot| Who::Pod(slot.pod.clone()))
+                };
                 each(&who, entry.cores);
             }
         }
@@ -120,16 +125,21 @@ impl Ledger {
         }
     }
 
-    /// Whether kubelet may give an init container's ids to a later container of its pod: there is one that has none yet. Of a pod
-    /// that no list has shown nothing is known, but that kubelet asks for the containers of one pod after another's.
-    fn is_handed_down(&self, slots: &[Slot], entry: &Entry) -> bool {
-        let of_pod = || slots.iter().filter(|slot| slot.kubelet_uid == entry.uid);
-        if of_pod().next().is_none() {
+    /// Whether kubelet may give an init container's ids to a later container of its pod, whose slots these are: there is one that has
+    /// none yet. Of a pod that no list has shown nothing is known, but that kubelet asks for the containers of one pod after another's.
+    fn is_handed_down(&self, of_pod: &[Slot], entry: &Entry) -> bool {
+        if of_pod.is_empty() {
             return true;
         }
-        let own = || of_pod().filter(|slot| slot.resource == entry.resource);
-        let mut later = own().skip_while(|slot| slot.container != entry.container);
+        let own = of_pod.iter().filter(|slot| slot.resource == entry.resource);
+        let mut later = own.skip_while(|slot| slot.container != entry.container);
         later.next().is_some_and(|slot| slot.role == Role::Init)
             && later.any(|slot| self.entry_of(slot).is_none())
     }
+}
+
+/// The slots of each pod, by its UID as kubelet has it: those of one pod stand together.
+fn of_pods(slots: &[Slot]) -> HashMap<&str, &[Slot]> {
+    let of_pod = slots.chunk_by(|one, other| one.kubelet_uid == other.kubelet_uid);
+    of_pod.filter_map(|own| Some((own.first()?.kubelet_uid.as_str(), own))).collect()
 }

@@ -68,34 +68,33 @@ impl Question {
 }
 
 impl Ledger {
-    /// The recorded set to offer for a question: of the earliest bound pod that asks for as much and was not given it yet. A record of
-    /// which a container that waits would get `unhealthy` cores is of no use to the others of its pod either.
-    pub fn offer(&self, slots: &[Slot], question: &Question, unhealthy: CoreSet) -> Option<CoreSet> {
+    /// What somebody else holds than the asking pod.
+    pub fn held_by_others(&self, slots: &[Slot], question: &Question) -> CoreSet {
+        self.held(slots, question.name, question.trust).difference(question.must)
+    }
+
+    /// The recorded set to offer for a question, `held` by nobody: of the earliest bound pod that asks for as much and was not given it
+    /// yet. A record of which a container that waits would get `unhealthy` cores is of no use to the others of its pod either.
+    pub fn offer(
+        &self,
+        slots: &[Slot],
+        question: &Question,
+        held: CoreSet,
+        unhealthy: CoreSet,
+    ) -> Option<CoreSet> {
         let waiting = self
             .waiting(slots, question.resource, question.count)
             .filter(|slot| !self.is_broken(slots, slot, unhealthy));
-        self.first_free(waiting, slots, question)
+        first_free(waiting, question, held)
     }
 
     /// The recorded set of a pod that asked for as much and was given another: so the records together stay right about what is taken
     /// until each is corrected.
-    pub fn offer_of_another(&self, slots: &[Slot], question: &Question) -> Option<CoreSet> {
+    pub fn offer_of_another(&self, slots: &[Slot], question: &Question, held: CoreSet) -> Option<CoreSet> {
         let alike =
             slots.iter().filter(|slot| slot.resource == question.resource && slot.count == question.count);
         let given = alike.filter(|slot| slot.started || self.entry_of(slot).is_some());
-        self.first_free(given, slots, question)
-    }
-
-    /// The first recorded set that the question allows and nobody holds.
-    fn first_free<'a>(
-        &self,
-        records: impl Iterator<Item = &'a Slot>,
-        slots: &[Slot],
-        question: &Question,
-    ) -> Option<CoreSet> {
-        let held = self.held(slots, question.name, question.trust).difference(question.must);
-        let mut recorded = records.filter_map(|slot| slot.recorded);
-        recorded.find(|set| question.allows(*set) && !set.intersects(held))
+        first_free(given, question, held)
     }
 
     /// Whether a pod that waits has a record that would be offered if nobody held any of it.
@@ -131,16 +130,13 @@ impl Ledger {
         asking.any(|asks| slots.iter().filter(|slot| slot.uid == asks.uid).count() > 1)
     }
 
-    /// What is not to be chosen for a question that no record can be offered for: what somebody holds, and what records promise to
-    /// other pods than those that may be asking. What is handed down is the asking pod's own, whoever's record promises it.
-    pub fn taken(&self, slots: &[Slot], question: &Question) -> CoreSet {
+    /// What is not to be chosen for a question that no record can be offered for: what is `held`, and what records promise to other pods
+    /// than those that may be asking. What is handed down is the asking pod's own, whoever's record promises it.
+    pub fn taken(&self, slots: &[Slot], question: &Question, held: CoreSet) -> CoreSet {
         let may_ask =
             |uid: &str| self.waiting(slots, question.resource, question.count).any(|slot| slot.uid == uid);
         let others = slots.iter().filter(|slot| self.entry_of(slot).is_none() && !may_ask(&slot.uid));
-        others
-            .filter_map(|slot| slot.recorded)
-            .fold(self.held(slots, question.name, question.trust), CoreSet::union)
-            .difference(question.must)
+        others.filter_map(|slot| slot.recorded).fold(held, CoreSet::union).difference(question.must)
     }
 
     /// The likeliest pod to be asking of those that have more than one to get, as far as it is admitted; none where there is none.
@@ -239,4 +235,14 @@ impl Ledger {
     fn waits(&self, slot: &Slot) -> bool {
         slot.may_be_asked_for && !slot.started && self.entry_of(slot).is_none()
     }
+}
+
+/// The first recorded set that the question allows and nobody holds.
+fn first_free<'a>(
+    records: impl Iterator<Item = &'a Slot>,
+    question: &Question,
+    held: CoreSet,
+) -> Option<CoreSet> {
+    let mut recorded = records.filter_map(|slot| slot.recorded);
+    recorded.find(|set| question.allows(*set) && !set.intersects(held))
 }

@@ -84,6 +84,11 @@ impl State {
     }
 
     fn shown_life(&self, kubelet_uid: &str) -> Life {
+        // Only mirrors have another UID at the API server, and none of theirs is a UID of its form.
+        let own = self.known.as_ref().and_then(|known| known.get(kubelet_uid));
+        if let Some(pod) = own.filter(|pod| pod.kubelet_uid == kubelet_uid) {
+            return if pod.pod.terminal { Life::Ended } else { Life::Lives };
+        }
         let known = self.known.iter().flat_map(BTreeMap::values);
         let mut own = known.filter(|pod| pod.kubelet_uid == kubelet_uid).peekable();
         if own.peek().is_some() {

@@ -1,5 +1,6 @@
 //! Writes corrections to pods, and tells of them. Called by `upkeep`; what to write is decided in `correction`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use runtime::reached;
@@ -23,16 +24,27 @@ pub(super) async fn correct(engine: &Engine, node: &str, machine: &Machine) -> V
     failures
 }
 
-/// The UIDs of the live pods whose records are wrong, told from one look at the ledger for all of them.
+/// The UIDs of the live pods whose records are wrong, told from one look at the ledger for all of them. Nothing is looked at again by
+/// which all were right.
 fn wrong(engine: &Engine, node: &str, machine: &Machine) -> Vec<String> {
+    let (mut state, slots) = engine.current(machine);
+    let version = state.ledger.checkpoint_version();
+    let is_same = |(right, at): &(Arc<[Slot]>, u64)| Arc::ptr_eq(right, &slots) && *at == version;
+    if state.right.as_ref().is_some_and(is_same) {
+        return Vec::new();
+    }
     let pods = engine.pods.living().unwrap_or_default();
-    let (state, slots) = engine.current(machine);
+    let own: BTreeMap<&str, &[Slot]> = slots
+        .chunk_by(|one, other| one.uid == other.uid)
+        .filter_map(|own| Some((own.first()?.uid.as_str(), own)))
+        .collect();
     let is_wrong = |pod: &&Arc<NodePod>| {
-        let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == pod.pod.uid).collect();
-        correction(node, &machine.topology, &state.ledger, pod, &own).is_some()
+        let own = own.get(pod.pod.uid.as_str()).copied().unwrap_or_default();
+        correction(node, &machine.topology, &state.ledger, pod, &own.iter().collect::<Vec<_>>()).is_some()
     };
-    let wrong = pods.iter().filter(is_wrong);
-    wrong.map(|pod| pod.pod.uid.clone()).collect()
+    let wrong: Vec<String> = pods.iter().filter(is_wrong).map(|pod| pod.pod.uid.clone()).collect();
+    state.right = wrong.is_empty().then(|| (Arc::clone(&slots), version));
+    wrong
 }
 
 async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) -> Result<(), Failure> {

@@ -247,7 +247,7 @@ impl Upkeep {
         })?;
         self.reported.send_replace(report.unhealthy());
         let mut state = self.engine.state();
-        (state.report, state.reported_at) = (Some(report), Some(Instant::now()));
+        (state.report, state.reported_at) = (Some(Arc::new(report)), Some(Instant::now()));
         Ok(())
     }
 

@@ -84,8 +84,13 @@ impl Node {
             _ if gone.contains(&uid) => Life::Gone,
             _ => Life::Unseen,
         };
-        let pods =
-            Pods { slots: Some(slots), life: &life, read_live: self.read_live, told: self.told.as_ref() };
+        let pods = Pods {
+            slots: Some(slots),
+            are_new: true,
+            life: &life,
+            read_live: self.read_live,
+            told: self.told.as_ref(),
+        };
         self.ledger.follow(&pods, self.now);
     }
 
@@ -136,8 +141,18 @@ impl Node {
         let (available, must) = (set(available), set(must));
         let question =
             Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
-        let own = self.ledger.offer(&self.slots, &question, CoreSet::EMPTY);
-        own.or_else(|| self.ledger.offer_of_another(&self.slots, &question))
+        let held = self.ledger.held_by_others(&self.slots, &question);
+        let own = self.offer(&question, CoreSet::EMPTY);
+        own.or_else(|| self.ledger.offer_of_another(&self.slots, &question, held))
+    }
+
+    pub(crate) fn offer(&self, question: &Question, unhealthy: CoreSet) -> Option<CoreSet> {
+        let held = self.ledger.held_by_others(&self.slots, question);
+        self.ledger.offer(&self.slots, question, held, unhealthy)
+    }
+
+    pub(crate) fn taken(&self, question: &Question) -> CoreSet {
+        self.ledger.taken(&self.slots, question, self.ledger.held_by_others(&self.slots, question))
     }
 }
 
@@ -274,8 +289,10 @@ fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     let mut ledger = Ledger::default();
     let now = Instant::now();
     ledger.checkpoint(vec![entry("p", "main", Device, "0")], now, now);
-    ledger
-        .follow(&Pods { slots: None, life: &|_| Life::Unseen, read_live: None, told: None }, Instant::now());
+    ledger.follow(
+        &Pods { slots: None, are_new: true, life: &|_| Life::Unseen, read_live: None, told: None },
+        Instant::now(),
+    );
     let holders = |resource| {
         let asked = Asked { name: name(resource), resource, cores: set("0"), count: 1 };
         ledger.holders(&[], &asked).len()

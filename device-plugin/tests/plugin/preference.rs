@@ -100,11 +100,8 @@ fn who_trusts_kubelet_is_offered_what_it_takes_for_free_under_its_own_name() {
     node.written(&[entry("ending", "main", Device, "1")]);
     let offer = |node: &Node, trust| {
         let (available, must) = (set("0,1,2"), CoreSet::EMPTY);
-        node.ledger.offer(
-            &node.slots,
-            &Question { name: NEURON, resource: Device, count: 2, available, must, trust },
-            CoreSet::EMPTY,
-        )
+        let question = Question { name: NEURON, resource: Device, count: 2, available, must, trust };
+        node.offer(&question, CoreSet::EMPTY)
     };
     assert_eq!((offer(&node, Trust::Nobody), offer(&node, Trust::Kubelet)), (None, Some(set("0,1"))));
     node.written(&[entry("ending", "main", Core, "1")]);
@@ -119,8 +116,8 @@ fn a_record_that_cannot_be_offered_stands_not_in_its_own_pods_way() {
     let (available, must) = (set("0,1,3,4,5,6,7"), CoreSet::EMPTY);
     let question =
         Question { name: NEURON, resource: Device, count: 2, available, must, trust: Trust::Nobody };
-    assert_eq!(node.ledger.offer(&node.slots, &question, CoreSet::EMPTY), None);
-    assert_eq!(node.ledger.taken(&node.slots, &question), set("5,6,7,9"));
+    assert_eq!(node.offer(&question, CoreSet::EMPTY), None);
+    assert_eq!(node.taken(&question), set("5,6,7,9"));
 }
 
 #[test]
@@ -132,7 +129,7 @@ fn what_another_pods_record_promises_is_the_asking_pods_once_it_is_handed_down()
     let (available, must) = (set("0,1,2,3"), set("2"));
     let question =
         Question { name: NEURON, resource: Device, count: 2, available, must, trust: Trust::Nobody };
-    assert_eq!(node.ledger.taken(&node.slots, &question), CoreSet::EMPTY);
+    assert_eq!(node.taken(&question), CoreSet::EMPTY);
 }
 
 #[test]
@@ -174,7 +171,7 @@ fn of_pods_that_differ_in_what_else_they_ask_for_kubelet_tells_which_one_asks() 
     node.slots[0].may_be_asked_for = false;
     assert!(!node.ledger.is_unsure(&node.slots, &question));
     assert_eq!(node.offered(1, "0,1,2,3,4,5,6,7", ""), Some(set("4")));
-    assert_eq!(node.ledger.taken(&node.slots, &question), set("0"));
+    assert_eq!(node.taken(&question), set("0"));
     let alike = Node::new(vec![slot("p", Device, 1, "0"), slot("q", Device, 1, "4")]);
     assert!(!alike.ledger.is_unsure(&alike.slots, &question), "any of them will do");
 }
@@ -187,6 +184,6 @@ fn a_record_that_names_an_unhealthy_device_is_offered_to_no_container_of_its_pod
     let (available, must) = (set("0,1,2,3,4,5,6,7,9,10"), CoreSet::EMPTY);
     let question =
         Question { name: NEURON, resource: Device, count: 1, available, must, trust: Trust::Nobody };
-    assert_eq!(node.ledger.offer(&node.slots, &question, CoreSet::EMPTY), Some(set("2")));
-    assert_eq!(node.ledger.offer(&node.slots, &question, set("8")), None);
+    assert_eq!(node.offer(&question, CoreSet::EMPTY), Some(set("2")));
+    assert_eq!(node.offer(&question, set("8")), None);
 }
