@@ -1,6 +1,8 @@
 //! The test in Rust that `docs/fake-hardware.md` shows, as it stands there, and what it tests; `tests/page.rs` holds the two against each
 //! other.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
+
 use fake_neuron::Machine;
 use fake_neuron::fault::{Fault, FaultSpec};
 
