@@ -1,6 +1,6 @@
 //! Who stands in the way of an Allocate. Asked by `engine`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use neuron_core::ids::CoreSet;
@@ -139,7 +139,7 @@ impl Ledger {
 }
 
 /// The slots of each pod, by its UID as kubelet has it: those of one pod stand together.
-fn of_pods(slots: &[Slot]) -> HashMap<&str, &[Slot]> {
+fn of_pods(slots: &[Slot]) -> BTreeMap<&str, &[Slot]> {
     let of_pod = slots.chunk_by(|one, other| one.kubelet_uid == other.kubelet_uid);
     of_pod.filter_map(|own| Some((own.first()?.kubelet_uid.as_str(), own))).collect()
 }
