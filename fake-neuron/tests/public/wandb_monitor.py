@@ -24,6 +24,9 @@ def records(data):
             at += block - at % block
             continue
         _, length, kind = struct.unpack("<IHB", data[at:at + 7])
+        if at + 7 + length > len(data):
+            # Being written at this moment.
+            return
         record += data[at + 7:at + 7 + length]
         at += 7 + length
         if kind in (1, 4):
