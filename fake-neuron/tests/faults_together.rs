@@ -229,7 +229,8 @@ fn any_fault() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    // Few: each makes some five machines on the disk.
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever strikes and is lifted in which order: the files are those of a machine on which only what is in force has struck, and
     /// at last the healthy ones.
