@@ -79,8 +79,6 @@ pub struct State {
     pub ledger: Ledger,
     /// The slots made last.
     slots: SlotCache,
-    /// The slots that the ledger followed last.
-    followed: Option<Arc<[Slot]>>,
     /// The slots and the version of the checkpoint by which every record was right.
     pub(crate) right: Option<(Arc<[Slot]>, u64)>,
     /// The report last written to the node.
@@ -168,22 +166,18 @@ impl Engine {
         let mut state = self.state();
         // Read under the lock, so that two callers cannot bring an older list after a newer one.
         let living = self.pods.living();
-        let State { ledger, slots, followed, report, .. } = &mut *state;
-        let slots = living.map(|living| slots.slots(&self.node, &machine.topology, report.as_ref(), living));
-        let is_same = match (&slots, &followed) {
-            (Some(slots), Some(followed)) => Arc::ptr_eq(slots, followed),
-            _ => false,
-        };
+        let State { ledger, slots, report, .. } = &mut *state;
+        let made = living.map(|living| slots.slots(&self.node, &machine.topology, report.as_ref(), living));
+        let (slots, are_new) = made.unzip();
         let told = self.pods.told();
         let pods = PodsNow {
             slots: slots.as_deref(),
-            are_new: !is_same,
+            are_new: are_new.unwrap_or_default(),
             life: &|uid| self.pods.life(uid),
             read_live: self.pods.last_read_live(),
             told: told.as_ref(),
         };
         ledger.follow(&pods, Instant::now());
-        followed.clone_from(&slots);
         (state, slots.unwrap_or_default())
     }
 

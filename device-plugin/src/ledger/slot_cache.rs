@@ -20,22 +20,22 @@ struct Made {
 }
 
 impl SlotCache {
-    /// The slots of these pods, as [`slots`] has them.
+    /// The slots of these pods, as [`slots`] has them, and whether they were made anew.
     pub fn slots(
         &mut self,
         node: &str,
         topology: &Arc<Topology>,
         report: Option<&Arc<NodeReport>>,
         pods: Vec<Arc<NodePod>>,
-    ) -> Arc<[Slot]> {
+    ) -> (Arc<[Slot]>, bool) {
         if let Some(made) = self.0.as_ref().filter(|made| made.is_of(topology, report, &pods)) {
-            return Arc::clone(&made.slots);
+            return (Arc::clone(&made.slots), false);
         }
         let new = slots(node, topology, report.map(Arc::as_ref), pods.iter().map(Arc::as_ref));
         let slots: Arc<[Slot]> = new.into();
         let (topology, report) = (Arc::clone(topology), report.cloned());
         self.0 = Some(Made { topology, report, pods, slots: Arc::clone(&slots) });
-        slots
+        (slots, true)
     }
 }
 
@@ -87,19 +87,21 @@ mod tests {
         };
         let mut cache = SlotCache::default();
         let (first, machine) = (vec![pod("p", 1), pod("q", 2)], topology());
-        let made = cache.slots("n1", &machine, None, first.clone());
-        let mut again = |machine: &Arc<Topology>, report: Option<&Arc<NodeReport>>, pods: &[Arc<NodePod>]| {
-            cache.slots("n1", machine, report, pods.to_vec())
+        let mut made = |machine: &Arc<Topology>, report: Option<&Arc<NodeReport>>, pods: &[Arc<NodePod>]| {
+            let (slots, is_new) = cache.slots("n1", machine, report, pods.to_vec());
+            (slots.iter().map(|slot| slot.count).collect::<Vec<_>>(), is_new)
         };
-        assert!(Arc::ptr_eq(&made, &again(&machine, None, &first)));
+        assert_eq!(made(&machine, None, &first), (vec![1, 2], true));
+        assert_eq!(made(&machine, None, &first), (vec![1, 2], false));
 
         let changed = [Arc::clone(&first[0]), pod("q", 3)];
-        assert_eq!(again(&machine, None, &changed)[1].count, 3);
-        assert_eq!(again(&machine, None, &first[..1]).len(), 1);
+        assert_eq!(made(&machine, None, &changed), (vec![1, 3], true));
+        assert_eq!(made(&machine, None, &first[..1]), (vec![1], true));
         let with_report = report();
-        let made = again(&machine, Some(&with_report), &first);
-        assert!(Arc::ptr_eq(&made, &again(&machine, Some(&with_report), &first)));
-        assert!(!Arc::ptr_eq(&made, &again(&machine, Some(&report()), &first)));
-        assert!(!Arc::ptr_eq(&made, &again(&topology(), None, &first)));
+        assert!(made(&machine, Some(&with_report), &first).1);
+        assert!(!made(&machine, Some(&with_report), &first).1);
+        assert!(made(&machine, Some(&report()), &first).1);
+        assert!(made(&machine, None, &first).1);
+        assert!(made(&topology(), None, &first).1);
     }
 }

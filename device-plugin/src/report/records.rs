@@ -24,8 +24,8 @@ pub(super) async fn correct(engine: &Engine, node: &str, machine: &Machine) -> V
     failures
 }
 
-/// The UIDs of the live pods whose records are wrong, told from one look at the ledger for all of them. Nothing is looked at again by
-/// which all were right.
+/// The UIDs of the live pods whose records are wrong, told from one look at the ledger for all of them. Where all were right, they are
+/// compared again only once the slots or the checkpoint have changed.
 fn wrong(engine: &Engine, node: &str, machine: &Machine) -> Vec<String> {
     let (mut state, slots) = engine.current(machine);
     let version = state.ledger.checkpoint_version();
