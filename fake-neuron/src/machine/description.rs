@@ -17,7 +17,8 @@ pub struct MachineSpec {
     pub lnc: Option<u8>,
     /// EC2 instance id, 1 to 64 visible ASCII characters. `None`: one that depends on the type's name only.
     pub instance_id: Option<String>,
-    /// The driver's line, such as `2.24`, or the version that it shows, such as `2.24.7.0` ([`Drivers`]). `None`: the newest that serves the type and whose tree is known.
+    /// The driver's line, such as `2.24`, or the version that it shows, such as `2.24.7.0` ([`Drivers`]). `None`: the newest that
+    /// serves the type and whose tree is known.
     pub driver: Option<String>,
 }
 
