@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use neuron_core::names::NEURON;
 use serde_json::Value;
-use simulated_cluster::observer::{ContainerTruth, PodTruth};
+use simulated_cluster::observer::{CHECKPOINT_WRITES, ContainerTruth, PodTruth, UNDONE_WRITES};
 use simulated_cluster::suite::{RefusedPod, Units};
 
 use crate::judge::{counts, recorded_of, units_of_ids};
@@ -72,7 +72,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
             if is_admitted_again(refused) {
                 return None;
             }
-            if is_without_hardware(refused) {
+            if is_without_hardware(refused) || is_known_by_an_edited_record(refused) {
                 return judge_holders(machine, refused, why);
             }
             return Some("ids that nobody holds are refused as held".to_owned());
@@ -138,6 +138,22 @@ fn is_without_hardware(refused: &RefusedPod<'_>) -> bool {
     let mut others = truth.live_on(&pod.node);
     others.any(|other| {
         message.contains(&format!("pod {} holds ", other.name())) && !truth.has_what_it_asks_for(other)
+    })
+}
+
+/// Whether somebody has edited the record of the holder that is named, and kubelet could not write since that started what it has given
+/// it, or the write was undone: the plugin knows no more of it than its record then, and blocks both that and its own answers.
+fn is_known_by_an_edited_record(refused: &RefusedPod<'_>) -> bool {
+    let RefusedPod { truth, pod, message, .. } = refused;
+    let mut others = truth.live_on(&pod.node);
+    others.any(|other| {
+        let runs_for = truth.now.saturating_sub(other.since);
+        let is_unwritten = [CHECKPOINT_WRITES, UNDONE_WRITES]
+            .iter()
+            .any(|part| truth.is_disturbed(part, &pod.node, runs_for + LATELY));
+        truth.edited_pods.contains(&other.uid)
+            && is_unwritten
+            && message.contains(&format!("pod {} holds ", other.name()))
     })
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use neuron_core::names::NEURONCORE;
+use fake_cluster::kubelet::ContainerStart;
+use neuron_core::names::{ALLOCATION, NEURONCORE};
 use serde_json::json;
 use simulated_cluster::observer::{ContainerTruth, PodTruth, Truth};
 use simulated_cluster::plan::NodePlan;
@@ -193,6 +194,42 @@ fn a_pod_whose_containers_a_starting_kubelet_has_ended_is_named_with_reason() {
     assert!(!judged(BTreeMap::new(), "kubelet/n1"));
     let long_ago = BTreeMap::from([(key, (container, NOW - LATELY))]);
     assert!(!judged(long_ago, "kubelet/n1"));
+}
+
+/// Seed 760038.
+#[test]
+fn a_pod_that_kubelet_has_not_written_down_is_known_by_its_record_whoever_has_edited_it() {
+    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+    let machine = Machine::of(&node).unwrap();
+    let record = r#"{"version":1,"containers":{"main":{"devices":[10]}}}"#;
+    let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; ..";
+    let judged = |undone_at: u64, is_edited: bool, message: &str| {
+        let (pod, mut other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
+        let mut object = Value::clone(&other.object);
+        object["spec"]["containers"][0]["resources"]["limits"] = json!({NEURON: "1"});
+        object["metadata"] = json!({"annotations": {ALLOCATION: record}});
+        (other.object, other.since) = (Arc::new(object), NOW - Duration::from_secs(500));
+        let truth = Truth {
+            pods: [(other.uid.clone(), other.clone())].into(),
+            edited_pods: is_edited.then(|| other.uid.clone()).into_iter().collect(),
+            disturbed: [(format!("{UNDONE_WRITES}/n1"), Duration::from_secs(undone_at))].into(),
+            now: NOW,
+            ..Truth::default()
+        };
+        let mut container = container("other", "o", machine.cores_of(3));
+        let mut start = ContainerStart::clone(&container.start);
+        start.ids = [(NEURON.to_owned(), ["neuron3".to_owned()].into())].into();
+        container.start = Arc::new(start);
+        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        let truth = Truth { containers: [(key, container.clone())].into(), ..truth };
+        let (held, books) = (container.units, BTreeMap::new());
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+        judge_refusal(&machine, &refused, &Units::new()).is_none()
+    };
+    assert!(judged(9_500, true, message));
+    assert!(!judged(9_500, false, message), "nobody has edited it");
+    assert!(!judged(9_000, true, message), "the write of a pod before it was undone");
+    assert!(!judged(9_500, true, &message.replace("neuron10", "neuron11")), "its record says otherwise");
 }
 
 /// Seed 750205.

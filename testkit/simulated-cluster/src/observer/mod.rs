@@ -6,7 +6,7 @@ mod truth;
 mod violation;
 
 pub use self::mirror::{Key, Mirror};
-pub(crate) use self::truth::{CHECKPOINT_WRITES, PREFERENCES, why_it_waits};
-pub use self::truth::{ContainerTruth, PodTruth, Truth, UNSEEN};
+pub use self::truth::{CHECKPOINT_WRITES, ContainerTruth, PodTruth, Truth, UNDONE_WRITES, UNSEEN};
+pub(crate) use self::truth::{PREFERENCES, why_it_waits};
 pub(crate) use self::violation::without_numbers;
 pub use self::violation::{Known, Seen, Violation, Violations};

@@ -14,7 +14,9 @@ use crate::units::Units;
 /// By this name [`Truth::disturbed`] has what kubelet makes of plugins' preferences.
 pub(crate) const PREFERENCES: &str = "preferences";
 /// By this name [`Truth::disturbed`] has nodes whose kubelets cannot write their checkpoint.
-pub(crate) const CHECKPOINT_WRITES: &str = "checkpoint";
+pub const CHECKPOINT_WRITES: &str = "checkpoint";
+/// By this name [`Truth::disturbed`] has nodes of whose checkpoint a write was undone.
+pub const UNDONE_WRITES: &str = "undone checkpoint writes";
 /// How long a program's watch may take to show that a pod has ended or gone, in a cluster at rest whose links lose and delay.
 const TOLD: Duration = Duration::from_secs(10);
 /// No watch lags longer.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::node::{KUBELET_DIR, Node};
 use super::{World, locked};
-use crate::observer::CHECKPOINT_WRITES;
+use crate::observer::{CHECKPOINT_WRITES, UNDONE_WRITES};
 use crate::plan::Place;
 use crate::suite::Books;
 
@@ -67,6 +67,10 @@ impl World {
             if !over.is_cancelled() && files.read(&file).is_ok() && files.write(&file, before.clone()).is_ok()
             {
                 locked(&world.older_checkpoints).insert(place, before);
+                if let Some(node) = world.nodes.get(place) {
+                    let part = format!("{UNDONE_WRITES}/{}", node.name);
+                    world.watcher.disturbs(part, world.simulation.elapsed());
+                }
                 *locked(&world.fault_counts).entry("checkpoint older".to_owned()).or_default() += 1;
             }
         });
