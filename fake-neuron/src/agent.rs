@@ -50,6 +50,8 @@ pub enum Report {
     Serving(Container),
     /// A container has ended.
     Ended(Container),
+    /// The agent ends while a container runs: the next one reports it lost.
+    Left(Container),
     /// A container is no longer served although it may run: why.
     Failed(Container, String),
     /// Whoever connected wanted something else: what.
@@ -173,7 +175,7 @@ impl Agent {
         self.report(Report::Serving(container.clone()));
         match self.answer(&container, listener, stop) {
             // The container stays in the list: the next agent shall know.
-            Ok(Served::Stopped) => self.report(Report::Failed(container, "the agent ends".to_owned())),
+            Ok(Served::Stopped) => self.report(Report::Left(container)),
             Ok(Served::ToTheEnd) => {
                 self.containers.remove(&container);
                 self.report(Report::Ended(container));

@@ -23,7 +23,6 @@ pub use crate::machine::tree::KERNEL_LOG;
 pub use changes::{Change, Put};
 pub use error::FaultError;
 pub(crate) use kernel_log::append_record;
-pub use kernel_log::kernel_message;
 pub use kind::{Fault, HardwareError};
 pub use schedule::{Due, Schedule, Stop};
 pub use spec::{FaultSpec, parse_faults, read_faults};

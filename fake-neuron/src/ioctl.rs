@@ -23,6 +23,7 @@ mod opens;
 mod paths;
 mod pods;
 mod reservations;
+mod reserved;
 mod service;
 mod stat;
 mod supervisor;
@@ -34,6 +35,7 @@ pub use command::Command;
 pub(crate) use command::TYPE as COMMAND_TYPE;
 pub use discovered::{Discovered, discover};
 pub use paths::Visible;
+pub use reserved::Reserved;
 pub use supervisor::{Served, Supervisor, SupervisorError};
 
 /// What a filter watches besides opens and the driver's ioctls.

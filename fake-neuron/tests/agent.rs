@@ -208,7 +208,7 @@ fn a_container_that_an_agent_leaves_is_reported_by_the_next_one() {
     assert_eq!(left.first_line(), "open by 1, own 0");
     node.end_agent();
     assert!(matches!(node.next_report(), Report::Serving(_)));
-    assert!(matches!(node.next_report(), Report::Failed(Container { pod, .. }, _) if pod == "left"));
+    assert!(matches!(node.next_report(), Report::Left(Container { pod, .. }) if pod == "left"));
     let refused = node.run("absent", &[0], &["hold"]);
     assert!(!refused.status.success());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -260,7 +260,7 @@ fn the_event_names_the_pod_and_says_what_to_do() {
         name: "main".into(),
         ..Container::default()
     };
-    let event = lost_event(&container, "n1", Timestamp::UNIX_EPOCH);
+    let event = lost_event(&container, "the one that did has ended", "n1", Timestamp::UNIX_EPOCH);
     // A name that begins so is one to the API server: it refuses "train.".
     assert_eq!(event.metadata.generate_name.as_deref(), Some("train-"));
     let regarding = event.regarding.unwrap();
@@ -270,7 +270,7 @@ fn the_event_names_the_pod_and_says_what_to_do() {
     assert_eq!(
         event.note.as_deref(),
         Some(
-            "Container main was answered by a fake-neuron agent that has ended: each open and ioctl in it fails with ENOSYS. Delete the pod."
+            "Each open and ioctl of container main fails with ENOSYS. Delete the pod. No fake-neuron agent answers it: the one that did has ended"
         )
     );
 }

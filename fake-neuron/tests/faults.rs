@@ -8,6 +8,7 @@ mod common;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::time::Duration;
 
 use breaking::{now, torus};
 use common::{modes, place, read, sysfs};
@@ -177,6 +178,13 @@ fn a_hung_device_hangs_in_the_drivers_files_only() {
     assert_eq!(sysfs(machine.root(), 1, "core_count"), "2");
 }
 
+/// A record's number, its microseconds since boot and the time at the start of its text.
+fn parts_of(record: &str) -> (usize, u64, &str) {
+    let (head, text) = record.split_once(';').unwrap();
+    let fields: Vec<&str> = head.split(',').collect();
+    (fields[1].parse().unwrap(), fields[2].parse().unwrap(), text.split(' ').next().unwrap())
+}
+
 #[rstest]
 #[case(HardwareError::SramUncorrectableError, "SRAM_UNCORRECTABLE_ERROR")]
 #[case(HardwareError::NcUncorrectableError, "NC_UNCORRECTABLE_ERROR")]
@@ -196,7 +204,7 @@ fn a_kernel_error_is_a_record_that_the_problem_detector_finds(
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 2);
     let serial = sysfs(&root, 0, "info/serial_number").trim_end().to_owned();
-    for (number, line) in (1..).zip(lines) {
+    for (number, line) in (1..).zip(&lines) {
         let (head, message) = line.split_once(';').unwrap();
         assert!(head.starts_with(&format!("3,{number},")) && head.ends_with(",-"), "{head}");
         // Both detectors' patterns: AWS' own, and that of EKS' agent, which wants blanks around the word.
@@ -205,6 +213,11 @@ fn a_kernel_error_is_a_record_that_the_problem_detector_finds(
         assert!(message.contains(&format!("serial-num={serial} ")), "{message}");
     }
     assert!(machine.faults().unwrap().faults.is_empty());
+    let blueprint = Machine::builder("trn1.2xlarge").instance_id("i-0abc").blueprint().unwrap();
+    let (number, micros, text) = parts_of(lines[1]);
+    let as_value =
+        blueprint.kernel_record(0, kind, number, Duration::from_micros(micros), text.parse().unwrap());
+    assert_eq!(as_value, lines[1]);
     machine.down().unwrap();
     assert!(!root_is_there(&folder), "the log goes with the machine");
 }

@@ -8,8 +8,10 @@ mod program;
 use std::path::Path;
 
 use common::{spec, sysfs};
+use fake_neuron::Machine;
 use fake_neuron::fault::Fault;
 use fake_neuron::host::Host;
+use fake_neuron::ioctl::discover;
 use program::{Bench, Linked, program};
 use rstest::rstest;
 
@@ -39,6 +41,9 @@ fn every_source_shows_the_links_that_are_left(#[case] faults: &[Fault], #[case] 
     let whole = links_by_each_source(&bench, &program);
     let ids: Vec<u32> = faults.iter().map(|fault| bench.strike(fault.clone())).collect();
     let [by_sysfs, by_ioctl, by_ls] = links_by_each_source(&bench, &program);
+    let machine = Machine::builder("trn1.32xlarge").blueprint().unwrap();
+    let as_values = (0..16).map(|device| discover(&machine, device, faults).unwrap().links);
+    assert_eq!(as_values.collect::<Vec<_>>(), by_sysfs);
     assert_eq!(by_sysfs[0], left);
     assert_eq!(by_ioctl, by_sysfs);
     assert_eq!(by_ls, by_sysfs);
@@ -53,6 +58,12 @@ fn a_broken_inf1_device_is_lost_to_all_of_them() {
     let root = bench.machine.root();
     bench.strike(Fault::Unhealthy { device: 2, components: vec!["hbm".to_owned()] });
     assert!(!root.join("sys/class/neuron_device/neuron2").exists());
+    let broken = Fault::Unhealthy { device: 2, components: vec!["hbm".to_owned()] };
+    let blueprint = Machine::builder("inf1.6xlarge").blueprint().unwrap();
+    let as_value = |device, fault: Fault| discover(&blueprint, device, &[fault]).map(|found| found.host_id);
+    assert_eq!((as_value(2, broken.clone()), as_value(1, broken)), (None, Some(1)));
+    assert_eq!(as_value(1, Fault::DeviceLost { device: 1 }), None);
+    assert_eq!(as_value(1, Fault::DriverUnloaded {}), None);
     let listed: Vec<u8> =
         Host::read(root, |_| None).unwrap().devices.iter().map(|device| device.id).collect();
     assert_eq!(listed, [0, 1, 3]);

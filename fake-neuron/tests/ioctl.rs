@@ -9,13 +9,14 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use common::{read, spec};
-use fake_neuron::Blueprint;
 use fake_neuron::fault::Fault;
-use fake_neuron::ioctl::{Visible, Watch, discover};
+use fake_neuron::ioctl::{Reserved, Visible, Watch, discover};
 use fake_neuron::pci::places;
+use fake_neuron::{Blueprint, Machine};
 use neuron_core::catalog::{Catalog, Generation, InstanceType};
 use program::{Bench, Linked, program};
 use rstest::rstest;
+use rustix::io::Errno;
 use testkit_support::within;
 
 /// What the program says of a machine of this type, from the catalog and docs/reference/neuron.md §4.2.
@@ -41,6 +42,14 @@ fn facts(model: &InstanceType) -> String {
     for (device, place) in places(&model.name, model.devices).iter().enumerate() {
         let links: String = model.driver_links[device].iter().map(|id| format!(" {id}")).collect();
         lines.push(format!("neuron{device} arch {architecture} revision 0 links{links}"));
+        // Sizes and addresses are made up; Inf1 alone has a second one.
+        let first = 0xffff_c900_0000_0000_u64 + 0x800_0000 * u64::try_from(device).unwrap();
+        lines.push(format!("neuron{device} bar 0: 0x4000000 bytes at {first:#x}"));
+        let second = first + 0x400_0000;
+        lines.push(match model.generation {
+            Generation::Inf1 => format!("neuron{device} bar 1: 0x4000000 bytes at {second:#x}"),
+            _ => format!("neuron{device} bar 1: 0 bytes at 0"),
+        });
         lines.push(format!("neuron{device} bdf {}", &place.address.to_string()["0000:".len()..]));
         lines.push(format!("neuron{device} bdf_ext {}", place.address));
         lines.push(format!("neuron{device} host id {device}"));
@@ -57,6 +66,7 @@ fn facts(model: &InstanceType) -> String {
     lines.push(format!("pod state 4 type {pod} node -1"));
     lines.push(format!("pod mode 0 of {modes}"));
     lines.push(format!("pod control state {control}"));
+    lines.push(format!("pod control 2 state {control}"));
     lines.join("\n") + "\n"
 }
 
@@ -79,7 +89,7 @@ fn what_is_told_as_values_is_what_the_ioctls_say() {
         let machine = Blueprint::of(&spec(&model.name), Catalog::embedded()).unwrap();
         let told = facts(model);
         for device in 0..model.devices {
-            let found = discover(&machine, device).unwrap();
+            let found = discover(&machine, device, &[]).unwrap();
             let links: String = found.links.iter().map(|id| format!(" {id}")).collect();
             for line in [
                 format!("neuron{device} arch {} revision 0 links{links}", found.architecture),
@@ -89,7 +99,7 @@ fn what_is_told_as_values_is_what_the_ioctls_say() {
                 assert!(told.lines().any(|told| told == line), "{}: {line}", model.name);
             }
         }
-        assert_eq!(discover(&machine, model.devices), None, "{}", model.name);
+        assert_eq!(discover(&machine, model.devices, &[]), None, "{}", model.name);
     }
 }
 
@@ -297,6 +307,31 @@ fn a_core_that_a_fault_holds_is_busy_and_the_drivers_search_skips_what_follows()
     assert_eq!(bench.run(&program, &["reserve", "2", "0", "3"]), "mark: EBUSY\nlongest 1\n");
     assert_eq!(bench.run(&program, &["reserve", "2", "0", "4"]), "marked: 3 4\n");
     assert_eq!(bench.run(&program, &["reserve", "2", "2", "4"]), "marked: 2 3\n");
+}
+
+#[rstest]
+#[case::one(0, "0", "0")]
+#[case::some(0, "2", "3")]
+#[case::of_which_one_is_held(0, "0", "1")]
+#[case::of_another_device(1, "0", "1")]
+#[case::beyond_the_driver(0, "511", "512")]
+#[case::that_wrap_around(1, "4294967294", "4294967295")]
+fn reservations_as_values_end_as_the_ioctls_do(#[case] device: u8, #[case] first: &str, #[case] last: &str) {
+    let Some(program) = program(Linked::Dynamically) else { return };
+    let bench = Bench::new(&spec("trn1.32xlarge"));
+    let held = Fault::CoreHeld { core: 1, pid: 4711 };
+    bench.strike(held.clone());
+    let cores = first.parse::<u32>().unwrap()..=last.parse().unwrap();
+    let count = (cores.end() - cores.start() + 1).to_string();
+    let words = ["reserve", &count, first, last];
+    let visible: Visible = [(0, device)].into_iter().collect();
+    let told = bench.start_with(&program, &words, visible, Watch::default()).finish();
+    let machine = Machine::builder("trn1.32xlarge").blueprint().unwrap();
+    let as_value = match Reserved::of(&machine).reserve("me", device, cores, &[held]) {
+        Ok(()) => "marked:".to_owned(),
+        Err(error) => format!("mark: {}", if error == Errno::BUSY { "EBUSY" } else { "EINVAL" }),
+    };
+    assert!(told.starts_with(&as_value), "{told} is not {as_value}");
 }
 
 #[test]

@@ -3,56 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing helper of a test should say where")]
 
+mod python;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
 
 use neuron_core::catalog::{Catalog, Generation, InstanceType};
+use python::PYTHON;
 use rstest::rstest;
 use serde_json::{Value, json};
-
-/// Python with everything that `public/requirements.txt` names, or why it cannot be had. Kept below the build's folder.
-static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("public-programs");
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    // Other processes of the same test wait for the first.
-    let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
-    install(&folder.join("python"))
-});
-
-fn install(python: &Path) -> Result<PathBuf, String> {
-    let wanted = fs::read_to_string(public("requirements.txt")).map_err(|error| error.to_string())?;
-    let (program, installed) = (python.join("bin/python"), python.join("installed.txt"));
-    if fs::read_to_string(&installed).is_ok_and(|there| there == wanted) {
-        return Ok(program);
-    }
-    let _ = fs::remove_dir_all(python);
-    run(Command::new("python3").args(["-m", "venv"]).arg(python))?;
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--disable-pip-version-check",
-        "--retries=1",
-        "--timeout=20",
-    ];
-    run(Command::new(&program).args(pip).arg("-r").arg(public("requirements.txt")))?;
-    fs::write(installed, wanted).map_err(|error| error.to_string())?;
-    Ok(program)
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last =
-        said.lines().rfind(|line| line.to_lowercase().contains("error")).unwrap_or_else(|| said.trim());
-    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {last}")) }
-}
 
 fn public(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/public").join(name)
@@ -61,7 +21,7 @@ fn public(name: &str) -> PathBuf {
 /// `fake-neuron exec` with these options, and the script and its arguments; none where one of both cannot be had here.
 fn exec(options: &[&str], script: &str, arguments: &[&str]) -> Option<Command> {
     let python = match &*PYTHON {
-        Ok(python) => python,
+        Ok(python) => python.join("python"),
         Err(why) => return skipped("NEURON_REQUIRE_PYPI", why),
     };
     let mut possible = fake_neuron();

@@ -1,7 +1,8 @@
-//! The other end: asks the driver behind an open `/dev/neuronN` what a program that discovers devices asks. Called by `neuron-workload`,
-//! whose report says what its container was answered.
+//! The other end: asks the driver behind an open `/dev/neuronN` what a program that discovers devices asks, and reserves cores as one
+//! that computes does. Called by `neuron-workload`, whose report says what its container was answered.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// A discovery ioctl of the Neuron driver (docs/reference/neuron.md §4.2) whose structure holds no address.
@@ -43,4 +44,29 @@ pub fn ask(file: BorrowedFd<'_>, question: Question) -> io::Result<Vec<u8>> {
     }
     structure.truncate(size);
     Ok(structure)
+}
+
+/// Reserves all of these cores, which are physical and count from the opened device's first one, for this process until it ends; who has
+/// opened the device with `O_WRONLY` gives them back by closing it.
+///
+/// # Errors
+/// `EBUSY`: another process holds one of them; `EINVAL`: there are no such cores; `ENOTTY` where no driver is behind the file.
+pub fn reserve(file: BorrowedFd<'_>, cores: RangeInclusive<u32>) -> io::Result<()> {
+    const COMMAND: u32 = 0x4008_4e55;
+    /// How many cores, the first and the last of those that are looked at, the longest run that was free, and a map of those reserved.
+    #[repr(C)]
+    struct Range {
+        count: u32,
+        first: u32,
+        last: u32,
+        longest: u32,
+        reserved: u64,
+    }
+    let (first, last) = cores.into_inner();
+    let count = last.saturating_sub(first).saturating_add(1);
+    let mut range = Range { count, first, last, longest: 0, reserved: 0 };
+    // SAFETY: the argument is the address of the structure that the driver reads and writes for this command; it lives until the call
+    // returns, and the driver keeps no address.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), libc::Ioctl::from(COMMAND), &raw mut range) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

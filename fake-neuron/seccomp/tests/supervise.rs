@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fake_neuron_seccomp::{
-    Call, Event, Filter, Listener, Notification, Stats, Watched, read_path, receive, send, spawn,
+    Call, Event, Filter, Listener, Notification, Stats, Watched, read_path, receive, reserve, send, spawn,
 };
 
 const WATCHED: Watched = Watched { ioctl_type: 0x4e, stat: Stats::None, connect: false };
@@ -145,6 +145,61 @@ fn a_supervisor_stops_when_told_and_a_killed_caller_is_no_error() {
 fn a_program_that_does_not_exist_is_an_error_and_leaves_nothing() {
     let error = spawn(&Filter::new(WATCHED), Command::new("/no/such/program")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+/// What the test below runs under a supervisor: three reservations through one file.
+fn reserve_three_times() {
+    let file = std::fs::File::open("/nowhere/neuron0").unwrap();
+    for cores in [2..=3, 0..=0, 5..=4] {
+        let told = reserve(file.as_fd(), cores).map_err(|error| error.raw_os_error());
+        println!("reserved: {told:?}");
+    }
+}
+
+#[test]
+fn cores_are_asked_for_in_the_drivers_structure() {
+    if std::env::var_os("SUPERVISED").is_some() {
+        return reserve_three_times();
+    }
+    let program = std::env::current_exe().unwrap();
+    let name = "cores_are_asked_for_in_the_drivers_structure";
+    let script = format!("SUPERVISED=1 '{}' --exact {name} --nocapture", program.display());
+    let mut asked = Vec::new();
+    let (printed, status) = run(&script, WATCHED, |listener, call| match call.call {
+        Call::Ioctl { command: 0x4008_4e55, argument, .. } => {
+            let mut range = [0; 24];
+            fake_neuron_seccomp::read(call.thread, argument, &mut range).unwrap();
+            asked.push(
+                range
+                    .chunks_exact(4)
+                    .map(|part| u32::from_ne_bytes(part.try_into().unwrap()))
+                    .collect::<Vec<_>>(),
+            );
+            match asked.len() {
+                1 => drop(listener.answer(call, 0).unwrap()),
+                2 => listener.refuse(call, libc::EBUSY).unwrap(),
+                _ => listener.refuse(call, libc::EINVAL).unwrap(),
+            }
+        }
+        _ if opened(call).as_deref() == Some("/nowhere/neuron0") => {
+            listener.answer_with_file(call, file("").as_fd(), true).unwrap();
+        }
+        _ => listener.pass_on(call).unwrap(),
+    });
+    assert!(status.success(), "{printed}");
+    let told: Vec<&str> = printed.lines().filter(|line| line.contains("reserved: ")).collect();
+    let expected = ["reserved: Ok(())".to_owned(), refused(libc::EBUSY), refused(libc::EINVAL)];
+    assert_eq!(told.len(), 3, "{printed}");
+    assert!(
+        told.iter().zip(&expected).all(|(told, expected)| told.ends_with(expected.as_str())),
+        "{printed}"
+    );
+    // How many, the first, the last, room for the longest free run and a map of 64 bits.
+    assert_eq!(asked, [[2, 2, 3, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 5, 4, 0, 0, 0]]);
+}
+
+fn refused(error: i32) -> String {
+    format!("reserved: Err(Some({error}))")
 }
 
 #[test]

@@ -8,10 +8,10 @@ use kube::api::ObjectMeta;
 
 use super::Container;
 
-/// The event (events.k8s.io/v1) about the pod of a container that an earlier agent on `node` has left, at this time.
-pub fn lost_event(container: &Container, node: &str, time: Timestamp) -> Event {
+/// The event (events.k8s.io/v1) about the pod of a container on `node` that nobody answers any more, at this time; `why` follows a colon.
+pub fn lost_event(container: &Container, why: &str, node: &str, time: Timestamp) -> Event {
     let note = format!(
-        "Container {} was answered by a fake-neuron agent that has ended: each open and ioctl in it fails with ENOSYS. Delete the pod.",
+        "Each open and ioctl of container {} fails with ENOSYS. Delete the pod. No fake-neuron agent answers it: {why}",
         container.name
     );
     Event {

@@ -118,14 +118,24 @@ async fn tell(mut reports: UnboundedReceiver<Report>, client: Option<(Client, St
             Report::Ended(Container { namespace, pod, name, .. }) => {
                 tracing::info!(pod = format!("{namespace}/{pod}"), container = name, "a container has ended");
             }
+            Report::Left(Container { namespace, pod, name, .. }) => {
+                tracing::warn!(
+                    pod = format!("{namespace}/{pod}"),
+                    container = name,
+                    "the agent ends: a container's opens and ioctls fail from now on"
+                );
+            }
             Report::Failed(container, reason) => {
                 let pod = format!("{}/{}", container.namespace, container.pod);
                 tracing::error!(
                     pod,
                     container = container.name,
                     reason,
-                    "a container's opens and ioctls fail from now on"
+                    "a container's opens and ioctls fail from now on; delete the pod"
                 );
+                if let Some((client, node)) = &client {
+                    write_event(client, node, &container, &reason).await;
+                }
             }
             Report::NotUnderstood(reason) => {
                 tracing::warn!(reason, "a request to serve a container was not understood");
@@ -138,7 +148,7 @@ async fn tell(mut reports: UnboundedReceiver<Report>, client: Option<(Client, St
                     "an agent that has ended served this container: its opens and ioctls fail; delete the pod"
                 );
                 if let Some((client, node)) = &client {
-                    write_event(client, node, &container).await;
+                    write_event(client, node, &container, "the one that did has ended").await;
                 }
             }
         }
@@ -146,9 +156,9 @@ async fn tell(mut reports: UnboundedReceiver<Report>, client: Option<(Client, St
 }
 
 /// An event that cannot be written is logged, and nothing waits for it.
-async fn write_event(client: &Client, node: &str, container: &Container) {
+async fn write_event(client: &Client, node: &str, container: &Container, why: &str) {
     let api: Api<Event> = Api::namespaced(client.clone(), &container.namespace);
-    let (event, parameters) = (lost_event(container, node, Timestamp::now()), PostParams::default());
+    let (event, parameters) = (lost_event(container, why, node, Timestamp::now()), PostParams::default());
     let written = tokio::time::timeout(API_TIMEOUT, api.create(&parameters, &event)).await;
     let reason = match written {
         Ok(Ok(_)) => return,

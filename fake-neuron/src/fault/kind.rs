@@ -175,6 +175,14 @@ impl Fault {
         }
     }
 
+    /// The process that holds this physical core, counted over the host from 0, by this fault.
+    pub fn holds(&self, core: u16) -> Option<u32> {
+        match self {
+            Fault::CoreHeld { core: held, pid } if *held == core => Some(*pid),
+            _ => None,
+        }
+    }
+
     /// What it is about, such as `device 3`; empty for the driver.
     pub fn subject(&self) -> String {
         match self {

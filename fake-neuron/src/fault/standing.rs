@@ -152,10 +152,7 @@ impl Faults {
 
     /// The process that holds this physical core, counted over the host from 0.
     pub fn holder_of(&self, core: u16) -> Option<u32> {
-        self.in_force().find_map(|fault| match fault {
-            Fault::CoreHeld { core: held, pid } if *held == core => Some(*pid),
-            _ => None,
-        })
+        self.in_force().find_map(|fault| fault.holds(core))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::hardware::Hardware;
 use crate::Blueprint;
+use crate::fault::Fault;
 use crate::pci::PciAddress;
 
 /// The answers of [`super::Command::DEVICE_INFO`], [`super::Command::DEVICE_BDF_EXT`] and [`super::Command::HOST_DEVICE_ID`] to who has
@@ -18,12 +19,18 @@ pub struct Discovered {
     pub address: PciAddress,
 }
 
-/// What the driver of a healthy machine answers of the device; none where there is no such device.
-pub fn discover(machine: &Blueprint, device: u8) -> Option<Discovered> {
+/// What the driver answers of the device (0 to 63) while these faults are in force; none where there is no such device or no driver.
+pub fn discover(machine: &Blueprint, device: u8, faults: &[Fault]) -> Option<Discovered> {
     const MOST_LINKS: usize = 8;
     let hardware = Hardware::of(machine.description());
+    let is_gone =
+        |fault: &Fault| *fault == Fault::DriverUnloaded {} || fault.takes_away(device, hardware.generation);
+    if faults.iter().any(is_gone) {
+        return None;
+    }
     let place = usize::from(device);
     let mut links = hardware.links.get(place)?.clone();
+    links.retain(|other| !faults.iter().any(|fault| fault.breaks_link(device, *other)));
     links.truncate(MOST_LINKS);
     Some(Discovered {
         host_id: device,

@@ -201,8 +201,8 @@ impl Driver {
             let bit = core.checked_sub(offset).and_then(|bit| usize::try_from(bit).ok());
             bit.is_some_and(|bit| asked.get(16 + bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
         };
-        self.reservations.unmark(request.process, (0..CORES).filter(is_asked_for));
-        if self.reservations.cores_of(request.process).next().is_none() {
+        self.reservations.unmark(&request.process, (0..CORES).filter(is_asked_for));
+        if self.reservations.cores_of(&request.process).next().is_none() {
             self.opens.forget_reservation(request.process);
         }
         self.after_release();
@@ -217,7 +217,7 @@ impl Driver {
     /// Takes note of what processes have closed: see [`Opens::refresh`].
     pub(crate) fn refresh(&mut self) {
         for process in self.opens.refresh() {
-            self.reservations.release(process);
+            self.reservations.release(&process);
         }
         self.after_release();
     }
@@ -225,14 +225,14 @@ impl Driver {
     /// Takes note of a process' end.
     pub(crate) fn let_go(&mut self, process: Process) {
         self.opens.let_go(process);
-        self.reservations.release(process);
+        self.reservations.release(&process);
         self.after_release();
     }
 
     /// Who has devices open for use or cores reserved.
     pub(crate) fn processes(&self) -> impl Iterator<Item = NeuronProcess> {
         self.opens.processes().into_iter().map(|(process, devices)| {
-            let cores = self.reservations.cores_of(process).filter_map(|core| u16::try_from(core).ok());
+            let cores = self.reservations.cores_of(&process).filter_map(|core| u16::try_from(core).ok());
             NeuronProcess { pid: process.id, command: process.command(), devices, cores: cores.collect() }
         })
     }

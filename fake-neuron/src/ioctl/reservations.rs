@@ -1,4 +1,5 @@
-//! Which process has reserved which core: the driver's own bookkeeping, with its own search. Pure: called by [`super::driver`].
+//! Who has reserved which core: the driver's own bookkeeping, with its own search. Pure: called by [`super::driver`] for processes, and
+//! by [`super::reserved`].
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,15 @@ use super::caller::Process;
 pub(crate) const CORES: u32 = 512;
 
 /// Who holds which core.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reservations {
-    holders: BTreeMap<u32, Process>,
+#[derive(Clone, Debug)]
+pub(crate) struct Reservations<H = Process> {
+    holders: BTreeMap<u32, H>,
+}
+
+impl<H> Default for Reservations<H> {
+    fn default() -> Self {
+        Self { holders: BTreeMap::new() }
+    }
 }
 
 /// Why no cores could be reserved.
@@ -26,7 +33,7 @@ pub(crate) enum Refusal {
     },
 }
 
-impl Reservations {
+impl<H: Clone + PartialEq> Reservations<H> {
     /// Reserves the first `count` consecutive free cores from `first` to `last`; which ones.
     ///
     /// The driver's search is taken as it is: after a run that is too short it goes on two cores behind the taken one, and so can miss a
@@ -36,7 +43,7 @@ impl Reservations {
     /// The range is none, or no run is free.
     pub(crate) fn mark(
         &mut self,
-        process: Process,
+        holder: H,
         count: u32,
         first: u32,
         last: u32,
@@ -58,7 +65,7 @@ impl Reservations {
             if run >= count {
                 let cores: Vec<u32> =
                     (start..=end).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
-                self.holders.extend(cores.iter().map(|core| (*core, process)));
+                self.holders.extend(cores.iter().map(|core| (*core, holder.clone())));
                 return Ok(cores);
             }
             longest = longest.max(run);
@@ -67,23 +74,23 @@ impl Reservations {
         Err(Refusal::Busy { longest })
     }
 
-    /// Gives back those of `cores` that the process holds.
-    pub(crate) fn unmark(&mut self, process: Process, cores: impl IntoIterator<Item = u32>) {
+    /// Gives back those of `cores` that it holds.
+    pub(crate) fn unmark(&mut self, holder: &H, cores: impl IntoIterator<Item = u32>) {
         for core in cores {
-            if self.holders.get(&core) == Some(&process) {
+            if self.holders.get(&core) == Some(holder) {
                 self.holders.remove(&core);
             }
         }
     }
 
-    /// Gives back everything that the process holds.
-    pub(crate) fn release(&mut self, process: Process) {
-        self.holders.retain(|_, holder| *holder != process);
+    /// Gives back everything that it holds.
+    pub(crate) fn release(&mut self, holder: &H) {
+        self.holders.retain(|_, of| of != holder);
     }
 
-    /// What the process holds, in order.
-    pub(crate) fn cores_of(&self, process: Process) -> impl Iterator<Item = u32> {
-        self.holders.iter().filter(move |(_, holder)| **holder == process).map(|(core, _)| *core)
+    /// What it holds, in order.
+    pub(crate) fn cores_of(&self, holder: &H) -> impl Iterator<Item = u32> {
+        self.holders.iter().filter(move |(_, of)| *of == holder).map(|(core, _)| *core)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

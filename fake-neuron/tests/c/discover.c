@@ -115,6 +115,10 @@ static void print_device(int device, int file) {
         printf("neuron%d arch %u revision %u links", device, info.basic.architecture, info.basic.revision);
         for (unsigned place = 0; place < info.count; place++) printf(" %u", info.connected[place]);
         printf("\n");
+        for (unsigned place = info.count; place < 8; place++)
+            if (info.connected[place] != 0) printf("neuron%d: a link too many at %u\n", device, place);
+        for (int bar = 0; bar < 2; bar++)
+            printf("neuron%d bar %d: %#lx bytes at %#lx\n", device, bar, (unsigned long)info.bar_size[bar], (unsigned long)info.bar_address[bar]);
     }
     if (ask(file, "bdf", BDF, &bdf)) printf("neuron%d bdf %02x:%02x.%x\n", device, bdf.bus, bdf.slot, bdf.function);
     if (ask(file, "bdf_ext", BDF_EXT, &ext))
@@ -156,11 +160,13 @@ static void print_pod(int file) {
     struct pod_status status = {.size = sizeof status};
     struct pod_status_2 second = {.first.size = sizeof second};
     struct pod_control control = {.size = sizeof control, .control = 1};
+    struct pod_control_2 control_2 = {.first = {.size = sizeof control_2, .control = 1}};
     if (ask(file, "pod_info", POD_INFO, &info)) printf("pod type %u nodes %u\n", info.type, info.nodes);
     if (ask(file, "pod_status", POD_STATUS, &status))
         printf("pod state %u type %u node %d\n", status.state, status.type, status.node);
     if (ask(file, "pod_status_2", POD_STATUS_2, &second)) printf("pod mode %u of %#x\n", second.mode, second.modes);
     if (ask(file, "pod_control", POD_CONTROL, &control)) printf("pod control state %u\n", control.state);
+    if (ask(file, "pod_control_2", POD_CONTROL_2, &control_2)) printf("pod control 2 state %u\n", control_2.first.state);
 }
 
 static int facts(int devices) {
