@@ -2,6 +2,8 @@
 //! driver answers. Called by `main`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::{env, fs, io};
@@ -43,6 +45,29 @@ fn driver_answers(path: &str) -> Option<DriverAnswers> {
     ioctl::answers(path, device).ok()
 }
 
+/// Reserves these cores of the report's first device as the runtime does, by a file that is open for nothing else, and notes in the report
+/// what came of that. Whoever holds the file holds the cores; none where they were refused.
+pub fn reserve(report: &mut Report, cores: &RangeInclusive<u32>) -> Option<OwnedFd> {
+    let reserved = report.devices.first().map_or(Err(Errno::NOENT), |path| {
+        let device = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let refused = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        fake_neuron_seccomp::reserve(device.as_fd(), cores.clone()).map_err(refused)?;
+        Ok(device)
+    });
+    report.reserved = Some(reservation(cores, reserved.as_ref().err().copied()));
+    reserved.ok()
+}
+
+/// What a report says of a reservation of these cores that was refused with this error, or not.
+pub fn reservation(cores: &RangeInclusive<u32>, refused: Option<Errno>) -> String {
+    let (first, last) = (cores.start(), cores.end());
+    match refused {
+        Some(error) => name_of(error),
+        None if first == last => first.to_string(),
+        None => format!("{first}-{last}"),
+    }
+}
+
 /// What is at `path`, and the result of opening it.
 pub fn node(path: &str) -> DeviceNode {
     let stat = rustix::fs::stat(Path::new(path));
@@ -81,6 +106,9 @@ fn name_of(error: Errno) -> String {
         (Errno::NOENT, "ENOENT"),
         (Errno::ISDIR, "EISDIR"),
         (Errno::IO, "EIO"),
+        (Errno::INVAL, "EINVAL"),
+        (Errno::NOSYS, "ENOSYS"),
+        (Errno::NOTTY, "ENOTTY"),
     ];
     let found = known.iter().find(|(errno, _)| *errno == error);
     found.map_or_else(|| error.to_string(), |(_, name)| (*name).to_owned())
@@ -98,5 +126,16 @@ mod tests {
             ("character", 1, 3, "opened")
         );
         assert_eq!(node("/dev/neuron-that-is-not-there").open, "ENOENT");
+    }
+
+    #[test]
+    fn cores_of_no_driver_are_refused_and_the_report_says_so() {
+        let mut report = Report::default();
+        assert!(reserve(&mut report, &(0..=1)).is_none());
+        assert_eq!(report.reserved.as_deref(), Some("ENOENT"));
+        report.devices = vec!["/dev/null".to_owned()];
+        assert!(reserve(&mut report, &(0..=1)).is_none());
+        assert_eq!(report.reserved.as_deref(), Some("ENOTTY"));
+        assert_eq!([reservation(&(2..=2), None), reservation(&(0..=1), None)], ["2", "0-1"]);
     }
 }

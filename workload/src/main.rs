@@ -25,7 +25,10 @@ async fn run(workload: &Workload) -> io::Result<()> {
     // container, is not ended by a signal that it does not wait for.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let line = serde_json::to_string(&container::report()?)?;
+    let mut report = container::report()?;
+    // Held until the end.
+    let _reserved = workload.reserve.as_ref().and_then(|cores| container::reserve(&mut report, cores));
+    let line = serde_json::to_string(&report)?;
     writeln!(io::stdout(), "{line}")?;
     let asked = async {
         match workload.ends_after {

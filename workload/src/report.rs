@@ -19,6 +19,10 @@ pub struct Report {
     /// `fake-neuron agent` answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ioctls: Vec<DriverAnswers>,
+    /// The cores that it has reserved, as `0` or `0-3`, or the system's name of the refusal, such as `EBUSY`; none where it was not to
+    /// reserve any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<String>,
 }
 
 /// What a driver says of one device by ioctl (docs/reference/neuron.md §4.2).

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
 
 use crate::files::FileSystem;
 use crate::machine::Machine;
@@ -44,6 +45,16 @@ impl Host {
     /// Its files, without a process: for those who make the machine.
     pub fn files(&self) -> &FileSystem {
         &self.machine.files
+    }
+
+    /// Time since the simulation began, which is when its kernel booted.
+    pub fn since_boot(&self) -> Duration {
+        self.shared.clock.elapsed()
+    }
+
+    /// The time of a wall clock that is right.
+    pub fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.shared.clock.wall(0)
     }
 
     /// Starts a process. `part` names what it does, such as `extender`: what is counted and drawn goes by it.

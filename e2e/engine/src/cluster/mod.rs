@@ -69,6 +69,9 @@ pub trait Cluster {
     /// Makes exactly these faults be in force on a node's fake hardware, all of which begin at once and last.
     fn set_faults(&self, node: usize, faults: &[FaultSpec]) -> impl Future<Output = anyhow::Result<()>>;
 
+    /// What a node's fake hardware has written to its kernel log.
+    fn kernel_log(&self, node: usize) -> impl Future<Output = anyhow::Result<String>>;
+
     /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up; where it is the
     /// extender that leads, once another one does.
     fn restart(&self, part: Part, node: usize) -> impl Future<Output = anyhow::Result<()>>;

@@ -121,6 +121,10 @@ impl Cluster for Embedded {
         self.node(node)?.set_faults(faults)
     }
 
+    async fn kernel_log(&self, node: usize) -> anyhow::Result<String> {
+        Ok(self.node(node)?.kernel_log())
+    }
+
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             // Killed, so that they cannot tidy up.

@@ -33,7 +33,7 @@ pub(super) struct EmbeddedNode {
     kubelet_config: KubeletConfig,
     spec: NodeSpec,
     catalog: Option<PathBuf>,
-    machine: SimulatedMachine,
+    machine: Arc<SimulatedMachine>,
     runtime: Arc<WorkloadRuntime>,
     kubelet: RefCell<Option<(Process, Kubelet)>>,
     plugin: Cell<Option<Program>>,
@@ -50,7 +50,7 @@ impl EmbeddedNode {
         options: Options,
     ) -> anyhow::Result<Self> {
         let name = host.name().to_owned();
-        let machine = blueprint(&host, spec, catalog)?;
+        let machine = Arc::new(SimulatedMachine::new(&host, blueprint(&host, spec, catalog)?));
         let label = spec.label.clone().unwrap_or_else(|| spec.instance_type.clone());
         let labels = [(names::INSTANCE_TYPE_LABEL.to_owned(), label)];
         let node = EmbeddedNode {
@@ -67,8 +67,8 @@ impl EmbeddedNode {
             },
             spec: spec.clone(),
             catalog: catalog_on(&host, catalog)?,
-            runtime: Arc::new(WorkloadRuntime::new(machine.clone())),
-            machine: SimulatedMachine::new(&host, machine),
+            runtime: Arc::new(WorkloadRuntime::new(Arc::clone(&machine))),
+            machine,
             host,
             kubelet: RefCell::default(),
             plugin: Cell::default(),
@@ -159,10 +159,16 @@ impl EmbeddedNode {
         self.machine.set_faults(faults).with_context(|| format!("faults of {}", self.name()))
     }
 
+    /// What its hardware's kernel log holds.
+    pub(super) fn kernel_log(&self) -> String {
+        self.machine.kernel_log()
+    }
+
     /// Ends everything on the node and starts it again, in the order of a machine that boots. Its containers are gone.
     pub(super) async fn reboot(&self, hardware_anew: bool) -> anyhow::Result<()> {
         self.lose_power();
         self.host.files().remove_all(&self.kubelet_config.containers_file());
+        self.runtime.lose_all();
         if hardware_anew {
             // What is broken stays broken, whatever files there are.
             let faults = self.machine.faults();

@@ -79,6 +79,7 @@ impl ExpectedSets {
             devices: report.env.get(names::VISIBLE_DEVICES).cloned(),
             nodes: (!numbers.is_empty()).then(|| numbers.join(",")),
             ioctls: (!answered.is_empty()).then(|| answered.join(",")),
+            reserved: report.reserved.clone(),
         }
     }
 }
@@ -90,6 +91,7 @@ impl fmt::Display for ExpectedSets {
             ("devices", &self.devices),
             ("device nodes", &self.nodes),
             ("ioctls", &self.ioctls),
+            ("reserved", &self.reserved),
         ];
         let parts = parts.into_iter().filter_map(|(name, ids)| Some(format!("{name} {}", ids.as_ref()?)));
         let parts: Vec<String> = parts.collect();

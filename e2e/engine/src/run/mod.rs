@@ -56,6 +56,7 @@ pub async fn run<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result
         gone: BTreeMap::new(),
         stopped: HashSet::new(),
         created: Vec::new(),
+        logged: BTreeMap::new(),
         reports: Reports::default(),
     };
     let finished = run.carry_out().await;
@@ -78,6 +79,8 @@ struct Run<'a, C> {
     stopped: HashSet<(Part, usize)>,
     /// Objects of the whole cluster that a step has created.
     created: Vec<Created>,
+    /// Bytes of each node's kernel log before its last step `faults`.
+    logged: BTreeMap<usize, usize>,
     reports: Reports,
 }
 

@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch as ApiPatch, PatchParams};
 
 use super::Run;
 use crate::cluster::Cluster;
+use crate::cluster::wait::until;
 use crate::observe::{is_bound, phase};
-use crate::scenario::{DeviceStep, FaultsStep, Part, Patch, Reboot, Step, Target, Unlisted};
+use crate::scenario::{DeviceStep, FaultsStep, KernelLogStep, Part, Patch, Reboot, Step, Target, Unlisted};
 
 impl<C: Cluster> Run<'_, C> {
     /// Carries a step out, and waits until its effect is visible.
@@ -75,9 +76,12 @@ impl<C: Cluster> Run<'_, C> {
                 self.device_reported(self.scenario.place_of(node)?, *device, *becomes).await?;
             }
             Step::Faults(FaultsStep { node, in_force }) => {
-                self.cluster.set_faults(self.scenario.place_of(node)?, in_force).await?;
+                let place = self.scenario.place_of(node)?;
+                self.logged.insert(place, self.cluster.kernel_log(place).await?.len());
+                self.cluster.set_faults(place, in_force).await?;
             }
             Step::Allocatable(step) => self.allocatable(step).await?,
+            Step::KernelLog(step) => self.kernel_log(step).await?,
             Step::Hold(hold) => self.hold(hold).await?,
             Step::ForceDelete(names) => {
                 for name in names {
@@ -99,6 +103,18 @@ impl<C: Cluster> Run<'_, C> {
             }
         }
         Ok(())
+    }
+
+    async fn kernel_log(&self, KernelLogStep { node, contains }: &KernelLogStep) -> anyhow::Result<()> {
+        let place = self.scenario.place_of(node)?;
+        let what = format!("the kernel log of {node} to hold {contains:?}");
+        let before = self.logged.get(&place).copied().unwrap_or_default();
+        until(self.cluster, &what, async || {
+            let log = self.cluster.kernel_log(place).await?;
+            let new = log.get(before..).unwrap_or_default();
+            if new.contains(contains.as_str()) { Ok(true) } else { bail!("since then it holds {new:?}") }
+        })
+        .await
     }
 
     async fn patch_node(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {

@@ -41,4 +41,7 @@ pub struct ExpectedSets {
     /// The devices of which a driver answers by ioctl, by their ids on the host.
     #[serde(default)]
     pub ioctls: Option<String>,
+    /// The cores that it has reserved, as `0` or `0-3`, or the system's name of the refusal: `EBUSY`.
+    #[serde(default)]
+    pub reserved: Option<String>,
 }

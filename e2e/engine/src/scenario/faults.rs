@@ -44,6 +44,17 @@ pub struct AllocatableStep {
     pub stays: u64,
 }
 
+/// What the kernel log of a node's hardware must hold.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelLogStep {
+    /// The node, n1 if not given.
+    #[serde(default = "first_node")]
+    pub node: String,
+    /// A part of one of the records written since the last step `faults` on that node.
+    pub contains: String,
+}
+
 fn a_look() -> u64 {
     5
 }
@@ -55,5 +66,26 @@ fn lasting<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<FaultSpec>,
             "{fault}: leave `after`, `for` and `probability` out, for a scenario's steps say when a fault is in force"
         ))),
         None => Ok(faults),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use fake_neuron::fault::Fault;
+
+    use crate::scenario::{FaultsStep, Step, library};
+
+    #[test]
+    fn every_fault_has_a_scenario_that_says_what_must_be_done_about_it() {
+        let scenarios = library::all(&Default::default()).unwrap();
+        let steps = scenarios.iter().flat_map(|scenario| scenario.all_steps());
+        let in_force = steps.filter_map(|step| match step {
+            Step::Faults(FaultsStep { in_force, .. }) => Some(in_force),
+            _ => None,
+        });
+        let broken: BTreeSet<&str> = in_force.flatten().map(|spec| spec.fault.name()).collect();
+        assert_eq!(broken, BTreeSet::from(Fault::NAMES));
     }
 }

@@ -24,7 +24,7 @@ pub use self::catalog::{CatalogFileError, CatalogSource};
 pub use self::churn::Churn;
 pub use self::error::ScenarioError;
 pub use self::expected::{Expected, ExpectedSets};
-pub use self::faults::{AllocatableStep, FaultsStep};
+pub use self::faults::{AllocatableStep, FaultsStep, KernelLogStep};
 pub use self::hold::{Hold, Moment, Verb};
 pub use self::node::NodeSpec;
 pub use self::only::Only;

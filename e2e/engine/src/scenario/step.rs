@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::churn::Churn;
-use super::faults::{AllocatableStep, FaultsStep};
+use super::faults::{AllocatableStep, FaultsStep, KernelLogStep};
 use super::hold::Hold;
 use super::part::{DeviceState, Part};
 
@@ -57,6 +57,8 @@ pub enum Step {
     Faults(FaultsStep),
     /// Waits until a node offers so many devices and cores, and looks whether it stays so.
     Allocatable(AllocatableStep),
+    /// Waits until the kernel log of a node's hardware holds a text, written since the last step `faults`.
+    KernelLog(KernelLogStep),
     /// Applies pods, holds the scheduler's call before it reaches the extender, the extender's answer before it reaches the
     /// scheduler, or its Binding before the API server carries it out; carries the inner steps out, then lets it go on.
     Hold(Hold),
@@ -127,6 +129,7 @@ impl Step {
             Step::Device(_) => "device",
             Step::Faults(_) => "faults",
             Step::Allocatable(_) => "allocatable",
+            Step::KernelLog(_) => "kernel-log",
             Step::Hold(_) => "hold",
             Step::ForceDelete(_) => "force-delete",
             Step::During(_) => "during",

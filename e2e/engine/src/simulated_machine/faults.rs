@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 
-use fake_neuron::fault::{Change, Fault, FaultSpec, Put};
+use fake_neuron::fault::{Change, Fault, FaultSpec, HardwareError, KERNEL_LOG, Put};
+use jiff::Timestamp;
 
 use super::{SimulatedMachine, SimulatedMachineError, in_root};
 
@@ -24,7 +25,7 @@ pub(super) struct InForce {
 
 impl SimulatedMachine {
     /// Makes exactly these faults be in force, whatever their times say: those that are not among them are lifted, and those that are
-    /// stay as they are. Who prints to the kernel log is not simulated: an error there is noted and no more.
+    /// stay as they are. An error in the kernel log is written there when it strikes, and stays.
     ///
     /// # Errors
     /// A fault that the machine cannot have, or that contradicts another one; nothing is changed then.
@@ -32,7 +33,7 @@ impl SimulatedMachine {
         let mut in_force = self.in_force();
         let mut faults = in_force.faults.clone();
         faults.retain(|(_, spec)| wanted.contains(spec));
-        let mut last_id = in_force.last_id;
+        let (mut last_id, known) = (in_force.last_id, faults.len());
         for spec in wanted {
             if !faults.iter().any(|(_, standing)| standing == spec) {
                 last_id += 1;
@@ -48,6 +49,11 @@ impl SimulatedMachine {
         for new in changes.iter().filter(|change| !before.contains(change)) {
             self.carry_out(new)?;
         }
+        for (_, spec) in &faults[known..] {
+            if let Fault::KernelError { device, kind } = &spec.fault {
+                self.log_error(*device, *kind)?;
+            }
+        }
         *in_force = InForce { last_id, faults, changes };
         Ok(())
     }
@@ -55,6 +61,23 @@ impl SimulatedMachine {
     /// The faults in force, in the order in which they struck.
     pub fn faults(&self) -> Vec<FaultSpec> {
         self.in_force().faults.iter().map(|(_, spec)| spec.clone()).collect()
+    }
+
+    /// The fake kernel log, oldest record first; empty before the first one.
+    pub fn kernel_log(&self) -> String {
+        let log = self.files().read(&in_root(KERNEL_LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    fn log_error(&self, device: u8, kind: HardwareError) -> Result<(), SimulatedMachineError> {
+        let mut log = self.kernel_log();
+        let when = Timestamp::try_from(self.host.now()).unwrap_or_default();
+        let number = log.lines().count() + 1;
+        log.push_str(&self.blueprint.kernel_record(device, kind, number, self.host.since_boot(), when));
+        log.push('\n');
+        let path = in_root(KERNEL_LOG);
+        let written = self.files().write(&path, log);
+        written.map_err(|source| SimulatedMachineError::File { path, source })
     }
 
     fn carry_out(&self, Change { path: below, put }: &Change) -> Result<(), SimulatedMachineError> {

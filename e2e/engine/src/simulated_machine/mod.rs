@@ -53,6 +53,11 @@ impl SimulatedMachine {
         Self { host: host.clone(), blueprint, in_force: Mutex::default() }
     }
 
+    /// What it is to be.
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
     /// Writes every file of it, in place of what is there.
     ///
     /// # Errors

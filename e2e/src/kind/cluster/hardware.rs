@@ -1,7 +1,7 @@
 //! Gives a node other hardware between scenarios: its label, the fake machine behind it, and the plugin started anew.
 
 use anyhow::{Context as _, bail};
-use fake_neuron::fault::FaultSpec;
+use fake_neuron::fault::{FaultSpec, KERNEL_LOG};
 use fake_neuron::node::{APPLIED, Applied};
 use futures::future::try_join_all;
 use jiff::Timestamp;
@@ -13,6 +13,9 @@ use neuron_e2e_engine::scenario::{DeviceState, NodeSpec};
 
 use super::KindCluster;
 use super::plugin::PLUGIN_LABEL;
+
+/// Where the machine stands on its node (deploy/fake-neuron.yml).
+const ROOT: &str = "/var/lib/fake-neuron";
 
 // What fake-neuron reads of its node and answers (deploy/fake-neuron.yml).
 const INSTANCE_TYPE: &str = "neuron-e2e/instance-type";
@@ -129,6 +132,12 @@ impl KindCluster {
         let node = self.workers().get(place).with_context(|| format!("there is no worker {place}"))?;
         let text = if faults.is_empty() { None } else { Some(serde_json::to_string(faults)?) };
         self.ask_hardware(node, FAULTS, text).await
+    }
+
+    /// What the worker's machine has written to its kernel log; empty before the first record.
+    pub(crate) async fn kernel_log(&self, place: usize) -> anyhow::Result<String> {
+        let node = self.workers().get(place).with_context(|| format!("there is no worker {place}"))?;
+        self.driver.exec(node, &format!("cat {ROOT}/{KERNEL_LOG} 2>/dev/null || true")).await
     }
 
     /// Changes one annotation of the node (`None`: takes it away) and waits until its machine is so.

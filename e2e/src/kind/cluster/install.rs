@@ -3,6 +3,7 @@
 use futures::future::try_join_all;
 
 use super::KindCluster;
+use super::ioctl_agent::{AGENT_LABEL, agent_switch};
 use super::plugin::{PLUGIN_LABEL, plugin_switch};
 
 pub(super) const EXTENDER: &str = include_str!("../../../../deploy/k8s-neuron-scheduler-eks.yml");
@@ -23,7 +24,7 @@ pub(crate) const PLUGIN_DAEMON_SET: &str = "neuron-device-plugin";
 const PARTS: [&str; 3] = ["deployment/k8s-neuron-scheduler", "deployment/my-scheduler", FAKE];
 const FAKE: &str = "daemonset/fake-neuron";
 /// The DaemonSet that answers ioctls, whose pods are updated by deleting them.
-const AGENT: &str = "fake-neuron-agent";
+pub(super) const AGENT: &str = "fake-neuron-agent";
 /// What finds the extender by its name.
 pub(super) const DNS: &str = "deployment/coredns";
 /// The image of my-scheduler without a tag.
@@ -52,17 +53,22 @@ impl KindCluster {
     /// restarted. The device plugin runs on no node before one is given hardware.
     pub(super) async fn install(&self, used_again: bool) -> anyhow::Result<()> {
         let (fake, off) = (format!("{FAKE_LABEL}=true"), format!("{PLUGIN_LABEL}=off"));
+        let answered = format!("{AGENT_LABEL}-");
         self.driver.workers_have_joined().await?;
         let workers = self.workers().iter().map(String::as_str);
-        let label: Vec<&str> =
-            ["label", "--overwrite", "node"].into_iter().chain(workers).chain([&*fake, &*off]).collect();
+        let label: Vec<&str> = ["label", "--overwrite", "node"]
+            .into_iter()
+            .chain(workers)
+            .chain([&*fake, &*off, &*answered])
+            .collect();
         self.driver.kubectl(&label, "").await?;
         let manifests = of_release(&manifests(), &self.driver.release().await?);
         self.driver.kubectl(&["apply", "-f", "-"], &manifests).await?;
         let patch = ["-n", SYSTEM, "patch", "daemonset", PLUGIN_DAEMON_SET, "--patch", FAKE_ROOT_PATCH];
         self.driver.kubectl(&patch, "").await?;
-        // The one thing that tests add: a node whose plugin is stopped.
+        // What tests add: nodes whose plugin or whose agent is stopped.
         plugin_switch().install(&self.driver).await?;
+        agent_switch().install(&self.driver).await?;
         if used_again {
             let restart = ["-n", SYSTEM, "rollout", "restart", "daemonset/neuron-device-plugin"];
             self.driver.kubectl(&[&restart[..], &PARTS[..]].concat(), "").await?;

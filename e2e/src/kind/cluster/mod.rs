@@ -9,6 +9,7 @@ mod healing;
 mod held_bindings;
 mod https;
 pub(crate) mod install;
+mod ioctl_agent;
 mod leader;
 pub(crate) mod plugin;
 mod plugin_policy;

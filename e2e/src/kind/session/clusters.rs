@@ -90,13 +90,8 @@ impl<'s> Running<'s> {
         let cluster = self.up(&options, images).await?;
         let mut member = Member { cluster, options, images, in_vain: 0 };
         let mut rows = self.serve(&mut member, place).await?;
-        if let Some((_, last)) = rows.last_mut().filter(|_| place == 0 && member.in_vain < GIVES_UP_AFTER)
-            && let Err(error) = member.cluster.holds_plugin_to_its_node().await
-        {
-            let why = format!("the rights of the device plugin, tried after this scenario: {error:#}");
-            print::progress(&why);
-            last.failures.push(why);
-            last.failures.push(member.cluster.evidence("plugin-policy").await);
+        if let Some((_, last)) = rows.last_mut().filter(|_| place == 0 && member.in_vain < GIVES_UP_AFTER) {
+            last.failures.extend(checked(&member.cluster).await);
         }
         let (name, began) = (member.cluster.name().to_owned(), Instant::now());
         let is_deleted = !member.options.keep;
@@ -210,6 +205,21 @@ impl<'s> Running<'s> {
         member.cluster = cluster.context("making the cluster anew")?;
         Ok(())
     }
+}
+
+/// What is wrong with the parts that are looked at once in a run, after its scenarios.
+async fn checked(cluster: &KindCluster) -> Vec<String> {
+    let (rights, agent) = tokio::join!(cluster.holds_plugin_to_its_node(), cluster.tells_pods_of_its_agent());
+    let checks =
+        [("the rights of the device plugin", rights), ("the end of the agent that answers ioctls", agent)];
+    let failed = checks.into_iter().filter_map(|(what, came_to)| Some((what, came_to.err()?)));
+    let mut failures: Vec<String> =
+        failed.map(|(what, error)| format!("{what}, tried after this scenario: {error:#}")).collect();
+    if !failures.is_empty() {
+        failures.iter().for_each(print::progress);
+        failures.push(cluster.evidence("checks").await);
+    }
+    failures
 }
 
 /// Why the cluster's release of Kubernetes cannot run the scenario; `None` if it can.

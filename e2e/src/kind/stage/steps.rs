@@ -94,6 +94,10 @@ impl Cluster for Stage<'_> {
         self.cluster.set_faults(node, faults).await
     }
 
+    async fn kernel_log(&self, node: usize) -> anyhow::Result<String> {
+        self.cluster.kernel_log(node).await
+    }
+
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {
         match part {
             Part::Containerd => self.cluster.restart_containerd(self.node_name(node)?).await,
