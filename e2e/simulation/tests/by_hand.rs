@@ -169,3 +169,19 @@ fn nobody_is_blamed_for_a_record_that_is_edited_beside_an_older_checkpoint() {
     let summary = run("trn1.32xlarge", events);
     assert_eq!((summary.placed, summary.faults["checkpoint older"]), (1, 1));
 }
+
+/// Seed 760083: of two equal pods kubelet admitted the second first, and its file lost what it had given both.
+#[test]
+fn a_record_is_not_judged_of_a_pod_that_an_older_checkpoint_does_not_name() {
+    let frozen = What::Freeze { part: "kubelet".to_owned(), on: Place::Node(0), seconds: 30 };
+    let events = vec![
+        (60, pod("before", 2)),
+        (90, frozen),
+        (100, pod("first", 8)),
+        (101, pod("second", 8)),
+        (110, What::CheckpointOlder { node: 0, seconds: 300 }),
+    ];
+    let summary = run("trn1.32xlarge", events);
+    assert_eq!((summary.placed, summary.faults["checkpoint older"]), (3, 1));
+    assert_eq!(summary.judged["pods of which kubelet's file names not all"], 2);
+}

@@ -247,9 +247,8 @@ impl World {
             let text = format!("{} on {} does not start", pod.name(), pod.node);
             return violation("liveness", "a bound pod does not start", text);
         }
-        // Who puts a record right knows what kubelet names.
-        if truth.edited_pods.contains(&pod.uid) && !self.names_all_of(pod) {
-            self.watcher.state().judged("edited pods of which kubelet names not all", 1);
+        if self.is_unknowable(truth, pod) {
+            self.watcher.state().judged("pods of which kubelet's file names not all", 1);
             return None;
         }
         let (cause, text) = self.suite.judge_pod(truth, node, pod)?;
@@ -261,11 +260,23 @@ impl World {
         self.watcher.names_all_of(pod) && !self.is_checkpoint_older(&pod.node)
     }
 
+    /// Whether nobody can tell what a pod has whose record may say something else, as kubelet was free to choose and somebody to edit: who
+    /// puts a record right goes by what kubelet's books and the file name.
+    fn is_unknowable(&self, truth: &Truth, pod: &PodTruth) -> bool {
+        let place = self.nodes.iter().position(|node| node.name == pod.node);
+        let older = place.filter(|_| self.is_checkpoint_older(&pod.node));
+        let on_disk = older.map(|place| self.books_on_disk(place, &self.nodes[place]).unwrap_or_default());
+        match on_disk {
+            Some(books) => !pod.asking().all(|name| books.contains_key(&(pod.uid.clone(), name.to_owned()))),
+            None => truth.edited_pods.contains(&pod.uid) && !self.watcher.names_all_of(pod),
+        }
+    }
+
     /// Whether a Node says of itself what is so.
     fn judge_node(&self, truth: &Truth, node: &super::Node, object: &serde_json::Value) -> Option<Violation> {
         let is_settled = |pod: &&PodTruth| {
             let waited = truth.now.saturating_sub(pod.since);
-            let is_known = !truth.edited_pods.contains(&pod.uid) || self.names_all_of(pod);
+            let is_known = !self.is_unknowable(truth, pod);
             pod.phase == "Running" && !pod.is_deleting() && waited >= ON_ITS_WAY && is_known
         };
         let settled: Vec<&PodTruth> = truth.live_on(&node.name).filter(is_settled).collect();
