@@ -6,8 +6,9 @@
 //!
 //! **Absent**, no container with the profile starts: the runtime finds nobody at the socket, and kubelet says so in the pod's events
 //! and tries again. **Ended** while containers run, every open and ioctl of those containers fails with `ENOSYS`, and nobody can take
-//! them over: the kernel ends a listener with its last holder. The agent that comes next finds them in a file beside its socket
-//! and reports each ([`Report::Lost`]). Other pods never notice.
+//! them over: the kernel ends a listener with its last holder. An agent that is asked to end reports each ([`Report::Left`]); so does the
+//! next one ([`Report::Lost`]), which finds them in a file beside its socket, for the one before it may have been killed. Other pods never
+//! notice.
 
 mod containers;
 mod event;
@@ -50,7 +51,7 @@ pub enum Report {
     Serving(Container),
     /// A container has ended.
     Ended(Container),
-    /// The agent ends while a container runs: the next one reports it lost.
+    /// The agent ends while a container runs.
     Left(Container),
     /// A container is no longer served although it may run: why.
     Failed(Container, String),

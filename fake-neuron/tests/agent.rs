@@ -17,6 +17,7 @@ use common::{place, spec, up};
 use fake_neuron::DRIVER_MAJOR;
 use fake_neuron::agent::{Agent, Container, Report, install, lost_event, profile};
 use fake_neuron::pci::places;
+use fake_neuron_seccomp::send;
 use k8s_openapi::jiff::Timestamp;
 use program::{Linked, program};
 use serde_json::{Value, json};
@@ -123,9 +124,13 @@ impl Running {
         String::from_utf8(line).unwrap()
     }
 
-    fn finish(mut self) {
+    /// What else it prints until it ends, which it does when its input ends.
+    fn finish(mut self) -> String {
         drop(self.child.stdin.take());
+        let mut printed = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
         self.child.wait().unwrap();
+        printed
     }
 }
 
@@ -204,8 +209,8 @@ fn cores_that_one_container_holds_are_busy_for_another() {
 #[test]
 fn a_container_that_an_agent_leaves_is_reported_by_the_next_one() {
     let Some(mut node) = Node::new("trn1.2xlarge") else { return };
-    let mut left = node.start("left", &[0], &["hold"]);
-    assert_eq!(left.first_line(), "open by 1, own 0");
+    let mut left = node.start("left", &[0], &["outlive"]);
+    assert_eq!(left.first_line(), "host id: 0");
     node.end_agent();
     assert!(matches!(node.next_report(), Report::Serving(_)));
     assert!(matches!(node.next_report(), Report::Left(Container { pod, .. }) if pod == "left"));
@@ -215,7 +220,7 @@ fn a_container_that_an_agent_leaves_is_reported_by_the_next_one() {
     assert!(said.contains("agent.sock"), "{said}");
     node.start_agent();
     assert!(matches!(node.next_report(), Report::Lost(Container { pod, .. }) if pod == "left"));
-    left.finish();
+    assert_eq!(left.finish(), "host id: ENOSYS\n");
     node.end_agent();
     node.start_agent();
     printed(&node.run("next", &[0], &["facts", "1"]));
@@ -245,7 +250,15 @@ fn a_request_that_is_none_is_reported_and_hurts_nobody() {
     assert!(said("hello").starts_with("the request is no state of a container's process: "));
     let state = r#"{"ociVersion": "1.0.2", "fds": ["other"], "pid": 1, "state": {"id": "c"}}"#;
     assert_eq!(said(state), "the request names no descriptor seccompFd");
-    assert_eq!(said(&state.replace("other", "seccompFd")), "no listener came with the request");
+    let state = state.replace("other", "seccompFd");
+    assert_eq!(said(&state), "no listener came with the request");
+    // A descriptor that is none of the kernel's listeners: who waits for a call there gets an error.
+    let (no_listener, mut writes) = UnixStream::pair().unwrap();
+    writes.write_all(b"no call").unwrap();
+    send(UnixStream::connect(&socket).unwrap(), state.as_bytes(), no_listener.as_fd()).unwrap();
+    assert!(matches!(reports.blocking_recv().unwrap(), Report::Serving(Container { id, .. }) if id == "c"));
+    let Report::Failed(Container { id, .. }, reason) = reports.blocking_recv().unwrap() else { panic!() };
+    assert_eq!((id.as_str(), reason.is_empty()), ("c", false));
     drop(stop);
     serving.join().unwrap();
     assert!(!socket.exists());

@@ -118,12 +118,17 @@ async fn tell(mut reports: UnboundedReceiver<Report>, client: Option<(Client, St
             Report::Ended(Container { namespace, pod, name, .. }) => {
                 tracing::info!(pod = format!("{namespace}/{pod}"), container = name, "a container has ended");
             }
-            Report::Left(Container { namespace, pod, name, .. }) => {
-                tracing::warn!(
-                    pod = format!("{namespace}/{pod}"),
-                    container = name,
-                    "the agent ends: a container's opens and ioctls fail from now on"
+            Report::Left(container) => {
+                let pod = format!("{}/{}", container.namespace, container.pod);
+                tracing::error!(
+                    pod,
+                    container = container.name,
+                    "the agent ends: a container's opens and ioctls fail from now on; delete the pod"
                 );
+                // There may be no next agent to say so.
+                if let Some((client, node)) = &client {
+                    write_event(client, node, &container, "the one that did ends").await;
+                }
             }
             Report::Failed(container, reason) => {
                 let pod = format!("{}/{}", container.namespace, container.pod);

@@ -371,6 +371,18 @@ static int hold(void) {
     return 0;
 }
 
+/* Asks before and after its input has ended, when whoever answers may be gone. */
+static int outlive(void) {
+    int file = open_device(0, O_RDWR);
+    char byte;
+    if (file < 0) return 3;
+    print_id("host id", file);
+    fflush(stdout);
+    while (read(0, &byte, 1) > 0) {}
+    print_id("host id", file);
+    return 0;
+}
+
 static int print_and_reset(void) {
     struct print print = {"2026 NEURON_HW_ERR=DMA_ERROR", 29, 0};
     struct reset reset = {0xffffffff, 0};
@@ -411,6 +423,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "paths")) return paths();
     if (!strcmp(what, "types")) return types();
     if (!strcmp(what, "hold")) return hold();
+    if (!strcmp(what, "outlive")) return outlive();
     if (!strcmp(what, "print-and-reset")) return print_and_reset();
     if (!strcmp(what, "metadata")) return metadata();
     fprintf(stderr, "discover: say what to ask\n");

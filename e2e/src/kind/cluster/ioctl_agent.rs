@@ -33,8 +33,8 @@ pub(super) fn agent_switch() -> DaemonSetSwitch {
 }
 
 impl KindCluster {
-    /// Kills the agent of a node while a pod with its profile runs there beside one without, then keeps it away while another pod with the
-    /// profile is to start. A pod with the profile runs on another node, where there is one.
+    /// Kills the agent of a node while a pod with its profile runs there beside one without, then ends the next agent while another such pod
+    /// runs, and keeps it away while a third is to start. A pod with the profile runs on another node, where there is one.
     ///
     /// # Errors
     /// A pod with the profile was not told, or did not start when the agent was back; another pod was touched. The pods stay then.
@@ -42,8 +42,9 @@ impl KindCluster {
         let node = self.workers().last().context("the cluster has no worker")?;
         let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
         let checked = self.agent_comes_and_goes(node, &pods).await;
-        agent_switch().switch_on(&self.driver, node).await?;
+        let back = agent_switch().switch_on(&self.driver, node).await;
         checked?;
+        back?;
         let of_check = ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1));
         pods.delete_collection(&DeleteParams::default().grace_period(0), &of_check).await?;
         Ok(())
@@ -67,7 +68,10 @@ impl KindCluster {
         self.driver.kill_pods(SYSTEM, AGENT_PODS, Some(node)).await?;
         self.is_told(&answered, "its agent has ended", is_of_lost).await?;
 
+        let left = create("check-left", node, true).await?;
+        self.runs(pods, &left).await?;
         agent_switch().take_off(&self.driver, node).await?;
+        self.is_told(&left, "its agent ends", is_of_lost).await?;
         let waits = create("check-waits", node, true).await?;
         let is_of_socket =
             |event: &Event| event.note.as_deref().is_some_and(|note| note.contains("agent.sock"));
