@@ -95,7 +95,10 @@ fn what_is_wrong_with_a_command_is_told(#[case] arguments: &[&str], #[case] told
 
 #[rstest]
 #[case::other_version(r#"{"v": 99}"#, "this plan is of version 99; this release runs version 2")]
-#[case::trace("neuron-e2e trace v2 of ..\n", "it is a trace (v2), which tells what happened")]
+#[case::trace(
+    "neuron-e2e trace v2 of ..\n",
+    "it is a trace (v2; this release writes v1), which tells what happened"
+)]
 #[case::no_plan("pods: 3", "this is no plan: expected")]
 #[case::field(r#"{"v": 2}"#, "this is no plan: missing field `seed` at line 1")]
 #[case::part(&with(r#"{"at": 5, "do": "kill", "part": "extendr", "on": "control"}"#), "event at 5: there is no \"extendr\" at control")]
@@ -138,7 +141,10 @@ fn kills_are_added_to_a_plan_and_counted_and_a_trace_says_what_it_is() {
     let output = simulate(PROGRAM, &["--replay", "trace.txt"], folder.path());
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("the plan trace.txt cannot be run: it is a trace (v1)"), "{text}");
+    assert!(
+        text.contains("the plan trace.txt cannot be run: it is a trace (v1; this release writes v1)"),
+        "{text}"
+    );
 }
 
 /// A plan of one node in which this happens.

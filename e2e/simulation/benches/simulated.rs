@@ -27,11 +27,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAYS: u32 = 3;
 const DAY: u64 = 86_400;
 
-/// What `--check` demands of simulated time over real time: half of what a slow core has, and 25 on 500 nodes.
-const LEAST_ON_20_NODES: f64 = 250.0;
+/// What `--check` demands of simulated time over real time: somewhat less than a slow core has, where one of today has 500 and more, and 25
+/// on 500 nodes.
+const LEAST_ON_20_NODES: f64 = 300.0;
 const LEAST_ON_500_NODES: f64 = 25.0;
-/// How much more memory there may be after the last day than after the first, as a factor.
-const MOST_GROWTH: f64 = 1.2;
+/// How much more memory there may be after the last day than after the fourth, as a factor.
+const MOST_GROWTH: f64 = 1.1;
 
 fn main() -> ExitCode {
     let mut figures = Map::new();
@@ -55,8 +56,9 @@ fn main() -> ExitCode {
     for (day, mebibytes) in (1..).zip(&memory) {
         note(&format!("MiB after day {day}, 3 nodes"), *mebibytes);
     }
-    // A day alone tells nothing of growth.
+    // What programs and allocator keep for good they have by the fourth day. A day alone tells nothing of growth.
     let growth = match memory.as_slice() {
+        [_, _, _, fourth, .., last] => last / fourth,
         [first, .., last] => last / first,
         _ => f64::NAN,
     };
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
                 on_500,
                 LEAST_ON_500_NODES..=f64::INFINITY,
             ),
-            check("memory after the last day over that after the first", growth, 0.0..=MOST_GROWTH),
+            check("memory after the last day over that after the fourth", growth, 0.0..=MOST_GROWTH),
         ];
         if checks.contains(&false) {
             return ExitCode::FAILURE;

@@ -131,6 +131,10 @@ const RARE: &[(&str, &str)] = &[
         "the plugin ends between kubelet's look at it and its call",
     ),
     (
+        "cluster: devices of a plugin long gone are allocatable",
+        "a plugin is away for more than five minutes, and the one status that says so is not written; a test has a plan for it",
+    ),
+    (
         "extender: node of a bind unknown",
         "the node is deleted between a filter and its bind, milliseconds apart",
     ),

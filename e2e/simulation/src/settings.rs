@@ -32,6 +32,18 @@ pub(crate) fn draw(draws: &mut Rng) -> BTreeMap<String, u64> {
     .into()
 }
 
+/// What is wrong with a value: a time of none has a program ask without end, but for [`LEASE_SECONDS`] and the time that a handover may take.
+pub(crate) fn problem(name: &str, value: u64) -> Option<String> {
+    let most = match name {
+        WHOLE_NODES => 1,
+        HANDOVER => 2,
+        LEASE_SECONDS | "handoverLimit" => return None,
+        _ if value > 0 => return None,
+        _ => return Some("it is 1 or more".to_owned()),
+    };
+    (value > most).then(|| format!("it is 0 to {most}"))
+}
+
 /// A time that is set in milliseconds; none where the plan does not say it.
 pub(crate) fn milliseconds(settings: &Settings, name: &str) -> Option<Duration> {
     settings.programs.get(name).copied().map(Duration::from_millis)
@@ -53,5 +65,25 @@ pub(crate) fn handover(settings: &Settings) -> HandoverMode {
         None | Some(0) => HandoverMode::Wait,
         Some(1) => HandoverMode::Off,
         Some(_) => HandoverMode::Mark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use simulator::random::stream;
+
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_is_no_problem_and_what_no_program_can_run_with_is_told() {
+        for seed in 0..100 {
+            let drawn = draw(&mut stream(seed, "settings"));
+            let told: Vec<_> = drawn.iter().filter_map(|(name, value)| problem(name, *value)).collect();
+            assert_eq!(told, [""; 0], "{drawn:?}");
+        }
+        assert_eq!(problem("poll", 0).as_deref(), Some("it is 1 or more"));
+        assert_eq!(problem(HANDOVER, 9).as_deref(), Some("it is 0 to 2"));
+        assert_eq!(problem(WHOLE_NODES, 2).as_deref(), Some("it is 0 to 1"));
+        assert_eq!(problem(LEASE_SECONDS, 0), None);
     }
 }

@@ -196,6 +196,10 @@ impl Suite for Neuron {
         settings::draw(draws)
     }
 
+    fn problem_of_setting(&self, name: &str, value: u64) -> Option<String> {
+        settings::problem(name, value)
+    }
+
     fn node_labels(&self, node: &NodePlan) -> BTreeMap<String, String> {
         let instance_type = Machine::of(node).map(|machine| machine.model.name.clone()).unwrap_or_default();
         BTreeMap::from([(INSTANCE_TYPE_LABEL.to_owned(), instance_type)])

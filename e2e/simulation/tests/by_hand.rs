@@ -3,15 +3,21 @@
 
 use std::time::Duration;
 
-use neuron_e2e_simulation::{Neuron, known, run_plan};
+use neuron_e2e_simulation::{Neuron, known, reached, run_plan};
 use serde_json::{Value, json};
 use simulated_cluster::plan::{Event, Place, Plan, What};
 use simulated_cluster::profile::Profile;
 use simulated_cluster::{RunOptions, Seeded, Summary};
 
 /// Runs a plan for one machine, in which this happens, each at its second, with a rest at the end.
-fn run(machine: &str, mut events: Vec<(u64, What)>) -> Summary {
-    let plan = Seeded::new(1, Profile::Calm, [machine], Duration::from_secs(3400)).plan(&Neuron::default());
+fn run(machine: &str, events: Vec<(u64, What)>) -> Summary {
+    run_on(&[machine], events)
+}
+
+/// As [`run`], for several machines.
+fn run_on(machines: &[&str], mut events: Vec<(u64, What)>) -> Summary {
+    let plan = Seeded::new(1, Profile::Calm, machines.iter().copied(), Duration::from_secs(3400))
+        .plan(&Neuron::default());
     events.push((2400, What::Rest { seconds: 900 }));
     let events = events.into_iter().map(|(second, what)| Event { at: second * 1000, what });
     let plan = Plan { events: events.collect(), ..plan };
@@ -184,4 +190,25 @@ fn a_record_is_not_judged_of_a_pod_that_an_older_checkpoint_does_not_name() {
     let summary = run("trn1.32xlarge", events);
     assert_eq!((summary.placed, summary.faults["checkpoint older"]), (3, 1));
     assert_eq!(summary.judged["pods of which kubelet's file names not all"], 2);
+}
+
+/// docs/reference/kubernetes.md §7: kubelet tells once, five minutes after a plugin's end, that its devices are gone. Where that is not
+/// written it offers them all, until it starts again.
+#[test]
+fn a_node_that_offers_the_devices_of_a_plugin_long_gone_is_given_no_pod_until_the_plugin_is_back() {
+    let events = vec![
+        // All of the other node, whose plugin's Lease tells that those of others would be seen.
+        (40, pod("elsewhere", 24)),
+        (60, pod("before", 2)),
+        (90, What::Away { part: "plugin".to_owned(), on: Place::Node(0), seconds: Some(900) }),
+        (385, What::ApiDown { seconds: 30 }),
+        (600, pod("too-early", 2)),
+        (900, What::Delete { pod: "too-early".to_owned(), grace: None }),
+        (1100, pod("after", 2)),
+    ];
+    let summary = run_on(&["trn1.32xlarge", "inf2.48xlarge"], events);
+    let offered = "cluster: devices of a plugin long gone are allocatable";
+    let reached = reached(std::slice::from_ref(&summary));
+    assert!(reached.get(offered).copied() > Some(0), "{:?}", summary.branches);
+    assert_eq!((summary.created, summary.placed, summary.refused), (4, 3, 0));
 }

@@ -42,6 +42,7 @@ pub const BRANCHES: &[&str] = &[
     "cluster: an extender's filter failed",
     "cluster: an outage ended a watch",
     "cluster: containers were ended that no pod knew",
+    "cluster: devices of a plugin long gone are allocatable",
     "cluster: devices were allocated as their container started",
     "cluster: ids were given out again while their container ran",
     "cluster: kubelet chose among ids that were handed down",

@@ -54,8 +54,14 @@ impl Plan {
     fn problem_of_settings(&self, suite: &dyn Suite) -> Option<String> {
         // A suite draws every setting that it has.
         let known = suite.draw_settings(&mut stream(self.seed, "names of settings"));
-        let wrong = self.settings.programs.keys().find(|name| !known.contains_key(*name))?;
-        Some(format!("settings: the programs have no {wrong:?}; {}", there_is(known.keys())))
+        if let Some(wrong) = self.settings.programs.keys().find(|name| !known.contains_key(*name)) {
+            return Some(format!("settings: the programs have no {wrong:?}; {}", there_is(known.keys())));
+        }
+        let mut settings = self.settings.programs.iter();
+        settings.find_map(|(name, value)| {
+            let problem = suite.problem_of_setting(name, *value)?;
+            Some(format!("settings: {name} is {value}; {problem}"))
+        })
     }
 
     fn problem_of_event(&self, event: &Event, suite: &dyn Suite) -> Option<String> {

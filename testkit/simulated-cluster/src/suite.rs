@@ -189,6 +189,11 @@ pub trait Suite: Send + Sync + 'static {
         BTreeMap::new()
     }
 
+    /// What is wrong with a setting of this name that it has: none where the program can run with it.
+    fn problem_of_setting(&self, _name: &str, _value: u64) -> Option<String> {
+        None
+    }
+
     /// Labels of the node.
     fn node_labels(&self, _node: &NodePlan) -> BTreeMap<String, String> {
         BTreeMap::new()

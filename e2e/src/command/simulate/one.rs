@@ -76,7 +76,7 @@ fn read(path: &Path, kills: &[(String, u64)]) -> anyhow::Result<Plan> {
     let text = std::fs::read_to_string(path).context("cannot read it")?;
     if let Some(version) = text.strip_prefix(TRACE).and_then(|text| text.split_whitespace().next()) {
         bail!(
-            "it is a trace (v{version}), which tells what happened; plans are in the folder of --keep-failures"
+            "it is a trace (v{version}; this release writes v{TRACE_VERSION}), which tells what happened; plans are in the folder of --keep-failures"
         );
     }
     let mut plan = Plan::parse(&text)?;

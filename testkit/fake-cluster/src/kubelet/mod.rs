@@ -142,6 +142,20 @@ impl Kubelet {
         locked(&self.shared.panic_reason).clone()
     }
 
+    /// Comes when the kubelet stops by itself, with why: as [`Kubelet::panic_reason`].
+    pub fn panicked(&self) -> impl Future<Output = String> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            shared.stopping.cancelled().await;
+            let reason = locked(&shared.panic_reason).clone();
+            match reason {
+                Some(reason) => reason,
+                // It was stopped.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Injects a fault: with `true` a plugin that registers is accepted but its list is not read, until called with `false`.
     pub fn hold_device_lists(&self, hold: bool) {
         self.shared.hold_lists.send_replace(hold);

@@ -76,6 +76,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             for (resource, shown) in &written.capacity {
                 let count = if forgotten.contains(resource) { 0 } else { *shown };
                 if !totals.capacity.contains_key(resource) {
+                    if count > 0 {
+                        reached("cluster: devices of a plugin long gone are allocatable");
+                    }
                     totals.capacity.insert(resource.clone(), count);
                     totals.allocatable.insert(resource.clone(), count);
                 }

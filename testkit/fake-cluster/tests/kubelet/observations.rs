@@ -90,6 +90,7 @@ async fn a_list_while_an_allocate_is_open_is_harmless_when_no_pod_has_ended() {
 async fn an_id_that_vanishes_during_its_own_allocate_panics_kubelet() {
     let node = TestNode::new();
     let kubelet = node.kubelet().await;
+    let panicked = kubelet.panicked();
     let plugin = TestPlugin::registered(&node, 1).await;
     plugin.script.allocate_may_end.send_replace(false);
     node.bind("p", widgets(1)).await;
@@ -97,7 +98,9 @@ async fn an_id_that_vanishes_during_its_own_allocate_panics_kubelet() {
     plugin.script.devices.send_replace(Vec::new());
     node.shows("0", "0").await;
     plugin.script.allocate_may_end.send_replace(true);
-    assert!(panic_reason(&kubelet).await.starts_with("w0 of example.com/widget vanished"));
+    let reason = panicked.await;
+    assert!(reason.starts_with("w0 of example.com/widget vanished"), "{reason}");
+    assert_eq!(panic_reason(&kubelet).await, reason);
     node.phase("p", "Pending").await;
 }
 

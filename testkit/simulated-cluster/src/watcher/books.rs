@@ -14,11 +14,6 @@ impl Watcher {
         locked(&self.kubelets).insert(node.to_owned(), kubelet);
     }
 
-    /// Why a node's kubelet has panicked, if it has.
-    pub(crate) fn kubelet_panic(&self, node: &str) -> Option<String> {
-        locked(&self.kubelets).get(node)?.panic_reason()
-    }
-
     /// Has a node's kubelet, and those that come after it, give other ids than plugins prefer, or no longer. Whether it has one.
     pub(crate) fn ignore_preferences(&self, node: &str, ignore: bool) -> bool {
         let mut ignored = locked(&self.preferences_ignored);

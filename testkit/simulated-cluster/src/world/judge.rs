@@ -290,10 +290,6 @@ impl World {
     /// Whether kubelet's checkpoint says of every running container what it has.
     fn judge_books(&self, truth: &Truth, place: usize, node: &super::Node) -> Vec<Violation> {
         let mut found = Vec::new();
-        if let Some(reason) = self.watcher.kubelet_panic(&node.name) {
-            let cause = format!("kubelet panics: {}", without_numbers(&reason));
-            found.push(Violation { invariant: "runs", cause, text: reason, pods: Vec::new() });
-        }
         if self.is_checkpoint_older(&node.name) {
             self.watcher.state().judged("checkpoints that are older until kubelet writes again", 1);
             return found;

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::World;
 use super::parts::PartStart;
 use crate::api::Whose;
+use crate::observer::{Violation, without_numbers};
 use crate::plan::{NodePlan, Place, node_name};
 
 /// kubelet's folder on every node.
@@ -70,9 +71,13 @@ impl World {
             match Kubelet::start(&process.system(), client, &self.api, config.clone(), runtime).await {
                 Ok(kubelet) => {
                     disturbs(self.simulation.elapsed());
+                    let panicked = kubelet.panicked();
                     self.watcher.kubelet_starts(&node.name, kubelet);
-                    // Nothing ends it but what ends its process.
-                    std::future::pending::<()>().await;
+                    // Nothing else ends it but what ends its process.
+                    let reason = panicked.await;
+                    let cause = format!("kubelet panics: {}", without_numbers(&reason));
+                    let text = format!("{}: {reason}", node.name);
+                    self.watcher.violation(Violation { invariant: "runs", cause, text, pods: Vec::new() });
                 }
                 // systemd starts it again.
                 Err(error) => tracing::warn!(node = node.name, reason = %error, "kubelet does not start"),
