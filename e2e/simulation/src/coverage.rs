@@ -47,7 +47,6 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "a bind follows its filter within milliseconds, and an extender starts later",
     ),
     ("extender: bind panicked", "it would be a violation: the extender has no such mistake"),
-    ("extender: bind while stopping", "an extender that is asked to end has mostly no bind to wait for"),
     ("extender: bind broke off", "an extender that ends waits longer for its binds than they may take"),
     (
         "extender: binds cut off at the end",
@@ -58,10 +57,6 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: call not received", "a call about so few nodes arrives whole or not at all"),
     ("extender: call not understood", "only kube-scheduler calls, and it knows how"),
     ("extender: call without a certificate", "the simulated extender serves HTTP"),
-    (
-        "extender: devices shared",
-        "kubelet gives nothing twice but after the loss of its checkpoint, and the plugin refuses that",
-    ),
     ("extender: event held back by the rate", "fewer pods wait than events are sent at once"),
     ("extender: event note shortened", "what is said of so few nodes is short"),
     ("extender: filter of a pod with a claim refused", "pods have no claims"),
@@ -78,10 +73,6 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ),
     ("extender: no room for a body", "only kube-scheduler calls, about few nodes"),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
-    (
-        "extender: pod bound without a record",
-        "a record would have to be edited between a bind and its repetition",
-    ),
     ("extender: preemption would not help on a node", "all pods of seeds have one priority"),
     ("extender: refused, the search was given up", "pods that fit have five containers at most"),
     ("extender: victims added to those of kube-scheduler", "all pods of seeds have one priority"),
@@ -131,8 +122,25 @@ const RARE: &[(&str, &str)] = &[
         "the plugin ends between kubelet's look at it and its call",
     ),
     (
+        "cluster: admission refused, its devices are unhealthy",
+        "kubelet admits a pod again, or starts a container again, whose devices have broken since, while others are healthy",
+    ),
+    (
+        "cluster: admission refused, too few devices are free",
+        "kubelet holds what the extender counts as free, and as much as the pod asks for was free when it was bound",
+    ),
+    (
         "cluster: devices of a plugin long gone are allocatable",
         "a plugin is away for more than five minutes, and the one status that says so is not written; a test has a plan for it",
+    ),
+    ("extender: bind while stopping", "an extender that is asked to end has mostly no bind to wait for"),
+    (
+        "extender: devices shared",
+        "a plugin that does not wait for processes gives what a pod deleted by force still has, and both are seen",
+    ),
+    (
+        "extender: pod bound without a record",
+        "a record is edited between a bind and its repetition, seconds apart",
     ),
     (
         "extender: node of a bind unknown",
