@@ -1,6 +1,6 @@
 //! Who holds what on this node. Three sources say it, and none of them guesses: kubelet's checkpoint, as far as its pods live; the
-//! records of containers that may run and that the checkpoint does not name; and this plugin's own answers that the
-//! checkpoint does not name yet. Which pod an answer was for is never asked. Pure; `engine` feeds it. Who stands in the way of a
+//! records of containers that may run and that the checkpoint does not name, or what it said of them last (`said`); and this plugin's own
+//! answers that the checkpoint does not name yet. Which pod an answer was for is never asked. Pure; `engine` feeds it. Who stands in the way of a
 //! request is in `holders`, what to prefer for one in `preference`, what gone pods have had in `past`, what containers run with though
 //! kubelet has given them something else in `runs`.
 
@@ -9,6 +9,7 @@ pub mod holders;
 pub mod past;
 pub mod preference;
 mod runs;
+mod said;
 pub mod slot;
 pub mod slot_cache;
 pub mod told;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use crate::ledger::answer::Answer;
 use crate::ledger::past::Past;
 use crate::ledger::runs::Runs;
+use crate::ledger::said::Said;
 use crate::ledger::slot::Slot;
 use crate::ledger::told::Told;
 
@@ -105,6 +107,8 @@ pub struct Ledger {
     past: Past,
     /// What running containers have had since they started.
     runs: Runs,
+    /// What the checkpoint said last of each container.
+    said_last: Said,
     /// What the checkpoint said first of each pod's name, container and resource.
     #[cfg(planted)]
     said: BTreeMap<(String, String, Resource), CoreSet>,
@@ -132,6 +136,7 @@ impl Ledger {
             self.of_pod.entry(entry.uid.clone()).or_default().push(place);
         }
         self.given.retain(|uid, _| self.of_pod.contains_key(uid));
+        self.said_last.note(&entries);
         self.entries = entries;
         self.version += 1;
         self.checkpoint_known = true;
@@ -183,11 +188,12 @@ impl Ledger {
         self.pods_known = true;
         if pods.are_new {
             self.runs.follow(slots, now);
+            self.said_last.retain(slots, |uid| self.of_pod.contains_key(uid));
         }
         self.follow_running(slots, pods, now);
         for slot in slots.iter().filter(|slot| slot.started) {
             if self.entry_of(slot).is_none() {
-                self.past.note(&slot.kubelet_uid, slot.recorded.unwrap_or_default());
+                self.past.note(&slot.kubelet_uid, self.unnamed(slot).unwrap_or_default());
             }
         }
         #[cfg(planted)]
@@ -226,7 +232,7 @@ impl Ledger {
         });
     }
 
-    /// Whether a container may run that the checkpoint does not name, of a pod that kubelet has: its record says what it holds.
+    /// Whether a container may run that the checkpoint does not name, of a pod that kubelet has: [`Ledger::unnamed`] says what it holds.
     pub(crate) fn holds_by_record(&self, slot: &Slot) -> bool {
         slot.may_run && self.entry_of(slot).is_none() && !self.forgotten.contains(&slot.kubelet_uid)
     }
@@ -290,10 +296,10 @@ impl Ledger {
         own.map(|entry| entry.cores).reduce(CoreSet::union)
     }
 
-    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by the record of a container that may run and
-    /// that a kubelet without its checkpoint does not name any more.
+    /// The cores that a slot has, as far as anybody says: by the checkpoint, or by what that said last, or the record, of a container that
+    /// may run and that kubelet does not name any more.
     pub fn cores_of(&self, slot: &Slot) -> Option<CoreSet> {
-        self.entry_of(slot).or(slot.recorded.filter(|_| slot.may_run))
+        self.entry_of(slot).or_else(|| self.unnamed(slot).filter(|_| slot.may_run))
     }
 }
 

@@ -82,7 +82,7 @@ impl Ledger {
             entries.map(|entry| entry.cores).fold(CoreSet::EMPTY, CoreSet::union)
         };
         let lost = slots.iter().filter(|slot| slot.resource != unit && self.holds_by_record(slot));
-        let lost = lost.filter_map(|slot| slot.recorded).fold(CoreSet::EMPTY, CoreSet::union);
+        let lost = lost.filter_map(|slot| self.unnamed(slot)).fold(CoreSet::EMPTY, CoreSet::union);
         named(false).union(lost).difference(named(true))
     }
 
@@ -112,7 +112,7 @@ impl Ledger {
             }
         }
         for slot in slots.iter().filter(|slot| self.holds_by_record(slot)) {
-            each(&|| Who::Pod(slot.pod.clone()), slot.recorded.unwrap_or_default());
+            each(&|| Who::Pod(slot.pod.clone()), self.unnamed(slot).unwrap_or_default());
         }
         for slot in slots {
             let more = self.runs_on_with(slot);

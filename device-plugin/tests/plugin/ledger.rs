@@ -240,7 +240,7 @@ fn a_pod_takes_over_the_ids_of_its_own_init_container_while_another_container_wa
 }
 
 #[test]
-fn a_lost_checkpoint_leaves_the_records_of_what_has_started() {
+fn a_lost_checkpoint_leaves_what_it_said_last_of_what_has_started() {
     let mut node = Node::new(vec![
         started(slot("runs", Device, 1, "0")),
         slot("waits", Device, 1, "1"),
@@ -252,7 +252,26 @@ fn a_lost_checkpoint_leaves_the_records_of_what_has_started() {
     assert_eq!(node.asked(Core, "0"), "pod default/runs has 0");
     assert_eq!(node.asked(Core, "1"), "given", "a record of what has not started only steers");
     let said: Vec<_> = node.slots.iter().map(|slot| node.ledger.cores_of(slot)).collect();
-    assert_eq!(said, [Some(set("0")), None, None], "the report goes on to say what has started");
+    assert_eq!(said, [Some(set("0")), None, Some(set("2"))], "the report goes on to say what has started");
+}
+
+/// Seed 760038: an older state overwrites kubelet's write, and the pod's author edits its record.
+#[test]
+fn what_an_older_checkpoint_no_longer_names_is_held_whatever_the_record_says_by_then() {
+    let mut node = Node::new(vec![started(slot("holds", Device, 2, "0,1")), slot("asks", Core, 2, "0,1")]);
+    node.written(&[entry("holds", "main", Device, "0,1")]);
+    node.written(&[]);
+    node.slots[0].recorded = Some(set("2,3"));
+    node.after(1);
+    assert_eq!(node.asked(Core, "0"), "pod default/holds has 0");
+    assert_eq!(
+        node.asked(Core, "2,3"),
+        "given",
+        "nobody holds what only a record says that its author has edited"
+    );
+    assert_eq!(node.ledger.cores_of(&node.slots[0]), Some(set("0,1")));
+    node.ends("holds");
+    assert_eq!(node.asked(Core, "0"), "given");
 }
 
 #[test]

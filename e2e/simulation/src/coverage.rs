@@ -133,6 +133,10 @@ const RARE: &[(&str, &str)] = &[
         "cluster: devices of a plugin long gone are allocatable",
         "a plugin is away for more than five minutes, and the one status that says so is not written; a test has a plan for it",
     ),
+    (
+        "plugin: checkpoint of before believed over a record",
+        "a record is edited while an older state of kubelet's checkpoint hides its pod",
+    ),
     ("extender: bind while stopping", "an extender that is asked to end has mostly no bind to wait for"),
     (
         "extender: devices shared",

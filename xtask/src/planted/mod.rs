@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long = "for", default_value = "24h", value_name = "TIME")]
     time: String,
     /// Seeds to try for each bug, one after the other, from 0.
-    #[arg(long, default_value_t = 8, value_name = "N")]
+    #[arg(long, default_value_t = 24, value_name = "N")]
     seeds: u64,
     /// The nodes.
     #[arg(long, default_value = "trn1.32xlarge=2,inf2.48xlarge=1", value_name = "TYPE=NUMBER,..")]
