@@ -22,7 +22,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `faults`, `allocatable`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `faults`, `allocatable`, `kernel-log`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
 )]
 #[case::step_amid(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{amid: {bound: 1, apply: [], steps: []}}]",
