@@ -80,29 +80,20 @@ impl Bench {
             if replaced {
                 replace(&self.checkpoint);
             }
-            let began = Instant::now();
-            self.call(call).await;
-            spent += began.elapsed().as_secs_f64();
+            spent += self.call(call).await;
         }
         spent * 1e6 / CALLS as f64
     }
 
-    async fn call(&mut self, call: Call) {
+    /// Seconds that a call takes.
+    async fn call(&mut self, call: Call) -> f64 {
+        let (allocate, preferred) = (allocate_request(), preferred_request());
+        let began = Instant::now();
         match call {
             Call::Empty => drop(self.plugin.get_device_plugin_options(Empty {}).await.expect("options")),
-            Call::Allocate => {
-                let container = ContainerAllocateRequest { devices_ids: vec![id(PODS)] };
-                let request = AllocateRequest { container_requests: vec![container] };
-                drop(self.plugin.allocate(request).await.expect("an answer to Allocate"));
-            }
+            Call::Allocate => drop(self.plugin.allocate(allocate).await.expect("an answer to Allocate")),
             Call::Preferred => {
-                let container = ContainerPreferredAllocationRequest {
-                    available_device_i_ds: (PODS..CORES).map(id).collect(),
-                    must_include_device_i_ds: Vec::new(),
-                    allocation_size: 1,
-                };
-                let request = PreferredAllocationRequest { container_requests: vec![container] };
-                let answer = self.plugin.get_preferred_allocation(request).await.expect("a preference");
+                let answer = self.plugin.get_preferred_allocation(preferred).await.expect("a preference");
                 assert_eq!(answer.into_inner().container_responses[0].device_i_ds, [id(PODS)]);
             }
             Call::FirstList => {
@@ -111,7 +102,21 @@ impl Bench {
                 assert_eq!(list.devices.len(), usize::from(CORES));
             }
         }
+        began.elapsed().as_secs_f64()
     }
+}
+
+fn allocate_request() -> AllocateRequest {
+    AllocateRequest { container_requests: vec![ContainerAllocateRequest { devices_ids: vec![id(PODS)] }] }
+}
+
+fn preferred_request() -> PreferredAllocationRequest {
+    let container = ContainerPreferredAllocationRequest {
+        available_device_i_ds: (PODS..CORES).map(id).collect(),
+        must_include_device_i_ds: Vec::new(),
+        allocation_size: 1,
+    };
+    PreferredAllocationRequest { container_requests: vec![container] }
 }
 
 fn id(core: u8) -> String {

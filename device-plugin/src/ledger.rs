@@ -71,6 +71,8 @@ pub struct Pods<'a> {
     pub slots: Option<&'a [Slot]>,
     /// Whether these may be other slots than at the last call.
     pub are_new: bool,
+    /// Another number after each change of the pods at the API server.
+    pub version: u64,
     /// What they say of a UID.
     pub life: &'a dyn Fn(&str) -> Life,
     /// When the last list began that the API server answered live.
@@ -88,6 +90,8 @@ pub struct Ledger {
     /// Places among the entries by UID.
     of_pod: BTreeMap<String, Vec<usize>>,
     answers: Vec<Answer>,
+    /// The versions of the pods and of the checkpoint that were followed last, if nothing but another one of them changes what followed.
+    followed: Option<(u64, u64)>,
     /// Whether the node's pods were ever read. Before, every UID of the checkpoint lives, and kubelet's word for what is free counts
     /// under its own name.
     pods_known: bool,
@@ -111,7 +115,7 @@ pub struct Ledger {
     said_last: Said,
     /// What the checkpoint said first of each pod's name, container and resource.
     #[cfg(planted)]
-    said: BTreeMap<(String, String, Resource), CoreSet>,
+    said_first: BTreeMap<(String, String, Resource), CoreSet>,
 }
 
 impl Ledger {
@@ -157,9 +161,19 @@ impl Ledger {
 
     /// Follows the node's pods: which UIDs of the checkpoint live, and which answers nobody can have got.
     pub fn follow(&mut self, pods: &Pods<'_>, now: Instant) {
+        let versions = Some((pods.version, self.version));
+        if pods.told.is_some() || pods.are_new || self.followed != versions {
+            self.follow_entries(pods, now);
+            self.follow_slots(pods, now);
+            let is_pending = !self.unseen.is_empty() || self.just_given_until(now).is_some();
+            self.followed = versions.filter(|_| pods.told.is_none() && !is_pending);
+        }
+        self.end_answers(pods, now);
+    }
+
+    fn follow_entries(&mut self, pods: &Pods<'_>, now: Instant) {
         self.unseen.retain(|uid, _| self.of_pod.contains_key(uid) && (pods.life)(uid) == Life::Unseen);
         self.ended.clear();
-        let just_given = |at: Instant| now < at + JUST_GIVEN_LIVES;
         for uid in self.of_pod.keys() {
             let given = self.given.get(uid).copied();
             let is_forgotten = pods.told.is_some_and(|told| told.has_forgotten(uid, given));
@@ -169,7 +183,7 @@ impl Ledger {
                     self.ended.insert(uid.clone());
                 }
                 Life::Lives => {}
-                Life::Gone | Life::Unseen if self.given.get(uid).copied().is_some_and(just_given) => {
+                Life::Gone | Life::Unseen if given.is_some_and(|at| is_just(at, now)) => {
                     reached("plugin: pod that is gone was just given something");
                 }
                 Life::Ended | Life::Gone => drop(self.ended.insert(uid.clone())),
@@ -184,6 +198,9 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    fn follow_slots(&mut self, pods: &Pods<'_>, now: Instant) {
         let Some(slots) = pods.slots else { return };
         self.pods_known = true;
         if pods.are_new {
@@ -193,19 +210,24 @@ impl Ledger {
         self.follow_running(slots, pods, now);
         for slot in slots.iter().filter(|slot| slot.started) {
             if self.entry_of(slot).is_none() {
-                self.past.note(&slot.kubelet_uid, self.unnamed(slot).unwrap_or_default());
+                self.past.note(&slot.kubelet_uid, self.last_known(slot).unwrap_or_default());
             }
         }
         #[cfg(planted)]
         for slot in slots {
             if let Some(now) = self.entry_of(slot) {
-                self.said.entry((slot.pod.clone(), slot.container.clone(), slot.resource)).or_insert(now);
+                let key = (slot.pod.clone(), slot.container.clone(), slot.resource);
+                self.said_first.entry(key).or_insert(now);
             }
         }
+    }
+
+    fn end_answers(&mut self, pods: &Pods<'_>, now: Instant) {
+        let Some(slots) = pods.slots else { return };
         let mut answers = std::mem::take(&mut self.answers);
         let unwritten = slots.iter().filter(|slot| self.entry_of(slot).is_none());
         answers.retain(|answer| {
-            let can_be_had = just_given(answer.at)
+            let can_be_had = is_just(answer.at, now)
                 || pods.read_live.is_none_or(|read| read <= answer.at)
                 || unwritten.clone().any(|slot| answer.suits(slot));
             if !can_be_had {
@@ -232,8 +254,8 @@ impl Ledger {
         });
     }
 
-    /// Whether a container may run that the checkpoint does not name, of a pod that kubelet has: [`Ledger::unnamed`] says what it holds.
-    pub(crate) fn holds_by_record(&self, slot: &Slot) -> bool {
+    /// Whether a container may run that the checkpoint does not name, of a pod that kubelet has: [`Ledger::last_known`] says what it holds.
+    pub(crate) fn holds_unnamed(&self, slot: &Slot) -> bool {
         slot.may_run && self.entry_of(slot).is_none() && !self.forgotten.contains(&slot.kubelet_uid)
     }
 
@@ -299,7 +321,7 @@ impl Ledger {
     /// The cores that a slot has, as far as anybody says: by the checkpoint, or by what that said last, or the record, of a container that
     /// may run and that kubelet does not name any more.
     pub fn cores_of(&self, slot: &Slot) -> Option<CoreSet> {
-        self.entry_of(slot).or_else(|| self.unnamed(slot).filter(|_| slot.may_run))
+        self.entry_of(slot).or_else(|| self.last_known(slot).filter(|_| slot.may_run))
     }
 }
 
@@ -308,9 +330,14 @@ impl Ledger {
     /// What the checkpoint said first of a pod of this name.
     pub(crate) fn said_first(&self, slot: &Slot) -> Option<CoreSet> {
         let now = self.entry_of(slot)?;
-        let first = self.said.get(&(slot.pod.clone(), slot.container.clone(), slot.resource));
+        let first = self.said_first.get(&(slot.pod.clone(), slot.container.clone(), slot.resource));
         first.copied().filter(|first| first.len() == now.len()).or(Some(now))
     }
+}
+
+/// Whether something was given so lately that its pod counts as living.
+fn is_just(given: Instant, now: Instant) -> bool {
+    now < given + JUST_GIVEN_LIVES
 }
 
 /// Whether what was so since then has been so for longer than what no list shows counts as living.

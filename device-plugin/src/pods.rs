@@ -95,6 +95,11 @@ impl Pods {
         self.state().read_live
     }
 
+    /// Another number after each change of what the API server shows.
+    pub fn version(&self) -> u64 {
+        self.state().version
+    }
+
     /// Changes with every change of the pods.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()

@@ -75,6 +75,9 @@ struct World {
     ledger: Ledger,
     now: Instant,
     read_live: Option<Instant>,
+    /// The slots and what was seen of every pod when the ledger followed last, and how often either has changed.
+    followed: (Vec<Slot>, Vec<Option<State>>),
+    version: u64,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -109,7 +112,16 @@ fn union(sets: impl Iterator<Item = CoreSet>) -> CoreSet {
 impl World {
     fn new() -> Self {
         let (now, ledger) = (Instant::now(), Ledger::default());
-        Self { pods: vec![], memory: vec![], file: vec![], ledger, now, read_live: None }
+        Self {
+            pods: Vec::new(),
+            memory: Vec::new(),
+            file: Vec::new(),
+            ledger,
+            now,
+            read_live: None,
+            followed: Default::default(),
+            version: 0,
+        }
     }
 
     fn carry_out(&mut self, event: &Event) {
@@ -136,6 +148,7 @@ impl World {
                 // kubelet writes with a plugin's first list.
                 self.file = self.memory.clone();
                 self.ledger = Ledger::default();
+                (self.followed, self.version) = Default::default();
                 self.read_live = None;
                 self.pods.iter_mut().for_each(|pod| pod.seen = Some(pod.told));
                 self.read_live();
@@ -267,8 +280,18 @@ impl World {
             Some(_) => Life::Lives,
             None => Life::Unseen,
         };
-        let now =
-            Pods { slots: Some(&slots), are_new: true, life: &life, read_live: self.read_live, told: None };
+        let seen = pods.iter().map(|pod| pod.seen).collect();
+        let (are_new, is_other) = (slots != self.followed.0, seen != self.followed.1);
+        self.version += u64::from(are_new || is_other);
+        self.followed = (slots.clone(), seen);
+        let now = Pods {
+            slots: Some(&slots),
+            are_new: are_new || self.version == 0,
+            version: self.version,
+            life: &life,
+            read_live: self.read_live,
+            told: None,
+        };
         self.ledger.follow(&now, self.now);
         slots
     }

@@ -173,6 +173,7 @@ impl Engine {
         let pods = PodsNow {
             slots: slots.as_deref(),
             are_new: are_new.unwrap_or_default(),
+            version: self.pods.version(),
             life: &|uid| self.pods.life(uid),
             read_live: self.pods.last_read_live(),
             told: told.as_ref(),

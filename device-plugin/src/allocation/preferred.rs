@@ -123,11 +123,12 @@ impl Engine {
     fn recorded(&self, known: &Known<'_>, question: &Question) -> (Option<CoreSet>, bool) {
         let (state, slots) = self.current_for(known);
         let unhealthy = known.machine.topology.cores_of(known.machine.unhealthy());
-        let held = state.ledger.held_by_others(&slots, question);
+        let held = state.ledger.available_held_by_others(&slots, question);
         let own = state.ledger.offer(&slots, question, held, unhealthy);
         if own.is_some() {
             return (own, false);
         }
+        let held = state.ledger.held_by_others(&slots, question);
         let of_another = state.ledger.offer_of_another(&slots, question, held);
         let pod = of_another.and_then(|_| state.ledger.amid_admission(&slots, question));
         let taken = state.ledger.taken(&slots, question, held);

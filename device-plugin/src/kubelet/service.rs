@@ -15,6 +15,7 @@ use kubelet_api::deviceplugin::v1beta1::{
 };
 use neuron_core::ids::{CoreSet, KubeletId};
 use neuron_core::names::Resource;
+use neuron_core::topology::Topology;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_stream::wrappers::WatchStream;
@@ -102,13 +103,15 @@ impl DevicePlugin for Service {
         let withdrawn = WatchStream::new(engine.withdrawn.subscribe()).map(drop);
         let lists = select(machine, withdrawn)
             .filter_map(move |()| {
-                let machine = engine.machine();
-                let list = machine.map(|machine| devices(&machine, unit, engine.withdrawn_from(name)));
-                let news = list.filter(|list| last.as_ref() != Some(list));
+                let says = engine.machine().map(|machine| {
+                    let unhealthy = unhealthy_cores(&machine, engine.withdrawn_from(name));
+                    (Arc::clone(&machine.topology), unhealthy)
+                });
+                let news = says.filter(|says| last.as_ref() != Some(says));
                 if news.is_some() {
                     last.clone_from(&news);
                 }
-                futures::future::ready(news)
+                futures::future::ready(news.map(|(topology, unhealthy)| devices(&topology, unit, unhealthy)))
             })
             .map(|devices| {
                 let unhealthy = devices.iter().filter(|device| device.health == UNHEALTHY).count();
@@ -170,11 +173,13 @@ impl DevicePlugin for Service {
     }
 }
 
-/// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health. Of a loss the node report is told
-/// first.
-fn devices(machine: &Machine, unit: Resource, withdrawn: CoreSet) -> Vec<Device> {
-    let topology = &machine.topology;
-    let unhealthy = topology.cores_of(machine.withheld).union(withdrawn);
+/// The cores whose ids kubelet is told to be unhealthy. Of a loss the node report is told first.
+fn unhealthy_cores(machine: &Machine, withdrawn: CoreSet) -> CoreSet {
+    machine.topology.cores_of(machine.withheld).union(withdrawn)
+}
+
+/// Every id of a resource. None ever leaves the list, whoever holds it and whatever its health.
+fn devices(topology: &Topology, unit: Resource, unhealthy: CoreSet) -> Vec<Device> {
     let device = |(id, cores): (KubeletId, CoreSet)| Device {
         id: id.to_string(),
         health: if cores.intersects(unhealthy) { UNHEALTHY } else { HEALTHY }.to_owned(),
@@ -186,7 +191,7 @@ fn devices(machine: &Machine, unit: Resource, withdrawn: CoreSet) -> Vec<Device>
 
 /// Numbers of the healthy and of the unhealthy ids that kubelet is told of.
 pub fn listed(machine: &Machine, unit: Resource, withdrawn: CoreSet) -> [usize; 2] {
-    let devices = devices(machine, unit, withdrawn);
+    let devices = devices(&machine.topology, unit, unhealthy_cores(machine, withdrawn));
     let healthy = devices.iter().filter(|device| device.health == HEALTHY).count();
     [healthy, devices.len() - healthy]
 }

@@ -1,5 +1,6 @@
 //! Who stands in the way of an Allocate. Asked by `engine`.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -56,9 +57,8 @@ impl Ledger {
     /// `List` amid an Allocate, kubelet offers what is held.
     pub fn holders(&self, slots: &[Slot], asked: &Asked) -> Vec<Holder> {
         let mut holders: Vec<Holder> = Vec::new();
-        self.each_held(slots, asked.name, Trust::Nobody, |who, held| {
-            let cores = held.intersection(asked.cores);
-            let who = if cores.is_empty() { return } else { who() };
+        self.each_held(slots, asked.name, Trust::Nobody, Some(asked.cores), |who, held| {
+            let (who, cores) = (who(), held.intersection(asked.cores));
             match holders.iter_mut().find(|holder| holder.who == who) {
                 Some(holder) => holder.cores = holder.cores.union(cores),
                 None => holders.push(Holder { who, cores }),
@@ -67,10 +67,10 @@ impl Ledger {
         holders
     }
 
-    /// Every core that somebody holds, so that nothing may be answered for it under this name.
-    pub fn held(&self, slots: &[Slot], name: &str, trust: Trust) -> CoreSet {
+    /// Every core that somebody holds, so that nothing may be answered for it under this name; or of who holds one of the cores `among`.
+    pub(crate) fn held(&self, slots: &[Slot], name: &str, trust: Trust, among: Option<CoreSet>) -> CoreSet {
         let mut all = CoreSet::EMPTY;
-        self.each_held(slots, name, trust, |_, held| all = all.union(held));
+        self.each_held(slots, name, trust, among, |_, held| all = all.union(held));
         all
     }
 
@@ -81,23 +81,26 @@ impl Ledger {
             let entries = self.living().filter(move |entry| (entry.name == name) == is_own);
             entries.map(|entry| entry.cores).fold(CoreSet::EMPTY, CoreSet::union)
         };
-        let lost = slots.iter().filter(|slot| slot.resource != unit && self.holds_by_record(slot));
-        let lost = lost.filter_map(|slot| self.unnamed(slot)).fold(CoreSet::EMPTY, CoreSet::union);
+        let lost = slots.iter().filter(|slot| slot.resource != unit && self.holds_unnamed(slot));
+        let lost = lost.filter_map(|slot| self.last_known(slot)).fold(CoreSet::EMPTY, CoreSet::union);
         named(false).union(lost).difference(named(true))
     }
 
-    /// What stands in the way of a request under this name, piece by piece, and how to tell who has it.
+    /// What stands in the way of a request under this name, piece by piece, and how to tell who has it: of what has one of the cores
+    /// `among`, or of everything.
     fn each_held(
         &self,
         slots: &[Slot],
         name: &str,
         trust: Trust,
+        among: Option<CoreSet>,
         mut each: impl FnMut(&dyn Fn() -> Who, CoreSet),
     ) {
-        let own = of_pods(slots);
-        let none: &[Slot] = &[];
-        for entry in self.living() {
-            let own = own.get(entry.uid.as_str()).copied().unwrap_or(none);
+        let matters = |cores: CoreSet| among.is_none_or(|among| cores.intersects(among));
+        let by_pod = OnceCell::new();
+        for entry in self.living().filter(|entry| matters(entry.cores)) {
+            let by_pod = by_pod.get_or_init(|| of_pods(slots));
+            let own = by_pod.get(entry.uid.as_str()).copied().unwrap_or_default();
             let is_trusted = trust == Trust::Kubelet || !self.pods_known;
             let is_free = entry.name == name && (is_trusted || self.is_handed_down(own, entry));
             // Planted: what kubelet has given under the other name is free.
@@ -111,16 +114,20 @@ impl Ledger {
                 each(&who, entry.cores);
             }
         }
-        for slot in slots.iter().filter(|slot| self.holds_by_record(slot)) {
-            each(&|| Who::Pod(slot.pod.clone()), self.unnamed(slot).unwrap_or_default());
+        for slot in slots.iter().filter(|slot| self.holds_unnamed(slot)) {
+            let cores = self.last_known(slot).unwrap_or_default();
+            if matters(cores) {
+                each(&|| Who::Pod(slot.pod.clone()), cores);
+            }
         }
         for slot in slots {
             let more = self.runs_on_with(slot);
-            if !more.is_empty() {
+            if !more.is_empty() && matters(more) {
                 each(&|| Who::Pod(slot.pod.clone()), more);
             }
         }
-        for answer in self.answers().iter().filter(|answer| answer.name != name) {
+        let unwritten = self.answers().iter().filter(|answer| answer.name != name && matters(answer.cores));
+        for answer in unwritten {
             each(&|| Who::Unwritten, answer.cores);
         }
     }

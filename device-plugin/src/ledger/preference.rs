@@ -70,7 +70,13 @@ impl Question {
 impl Ledger {
     /// What somebody else holds than the asking pod.
     pub fn held_by_others(&self, slots: &[Slot], question: &Question) -> CoreSet {
-        self.held(slots, question.name, question.trust).difference(question.must)
+        self.held(slots, question.name, question.trust, None).difference(question.must)
+    }
+
+    /// As [`Ledger::held_by_others`], as far as it has cores that kubelet takes for free: mostly nothing, which costs less to tell.
+    pub fn available_held_by_others(&self, slots: &[Slot], question: &Question) -> CoreSet {
+        let held = self.held(slots, question.name, question.trust, Some(question.available));
+        held.difference(question.must)
     }
 
     /// The recorded set to offer for a question, `held` by nobody: of the earliest bound pod that asks for as much and was not given it

@@ -11,17 +11,17 @@ use tokio::time::Instant;
 use crate::ledger::slot::Slot;
 use crate::ledger::{Entry, Ledger};
 
-/// A pod's UID as kubelet has it, a container and a resource.
-type Key = (String, String, Resource);
-
-/// The running containers.
+/// The running containers, by their pod's UID as kubelet has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
-    running: BTreeMap<Key, Run>,
+    running: BTreeMap<String, Vec<Run>>,
 }
 
+/// What a running container has of one resource.
 #[derive(Clone, Debug)]
 struct Run {
+    container: String,
+    resource: Resource,
     /// The container's id, another one for each run.
     id: String,
     /// Since when it is known.
@@ -33,23 +33,35 @@ struct Run {
 impl Runs {
     /// Follows which containers run, as the pods say.
     pub(super) fn follow(&mut self, slots: &[Slot], now: Instant) {
-        let mut before = std::mem::take(&mut self.running);
+        let before = std::mem::take(self);
         for slot in slots {
             let Some(id) = &slot.run else { continue };
-            let key = (slot.kubelet_uid.clone(), slot.container.clone(), slot.resource);
-            let known = before.remove(&key).filter(|run| run.id == *id);
-            let run = known.unwrap_or_else(|| Run { id: id.clone(), seen: now, has: None });
-            self.running.insert(key, run);
+            let run = before.of(slot).cloned().unwrap_or_else(|| Run {
+                container: slot.container.clone(),
+                resource: slot.resource,
+                id: id.clone(),
+                seen: now,
+                has: None,
+            });
+            self.running.entry(slot.kubelet_uid.clone()).or_default().push(run);
         }
+    }
+
+    /// The present run of the slot's container, if it is known.
+    fn of(&self, slot: &Slot) -> Option<&Run> {
+        let (id, of_pod) = (slot.run.as_ref()?, self.running.get(&slot.kubelet_uid)?);
+        of_pod
+            .iter()
+            .find(|run| run.id == *id && run.container == slot.container && run.resource == slot.resource)
     }
 
     /// Takes over the checkpoint as it was at some time after `began`. kubelet writes down what a container gets before it starts it, so
     /// that a container that ran by then has what it says; one that may have started since may have something newer.
     pub(super) fn confirm(&mut self, entries: &[Entry], began: Instant) {
-        for ((uid, container, resource), run) in &mut self.running {
-            if run.has.is_none() && run.seen < began {
+        for (uid, runs) in &mut self.running {
+            for run in runs.iter_mut().filter(|run| run.has.is_none() && run.seen < began) {
                 let own = entries.iter().filter(|entry| {
-                    entry.uid == *uid && entry.container == *container && entry.resource == *resource
+                    entry.uid == *uid && entry.container == run.container && entry.resource == run.resource
                 });
                 run.has = own.map(|entry| entry.cores).reduce(CoreSet::union);
             }
@@ -61,9 +73,7 @@ impl Ledger {
     /// The cores that a slot's container runs with and that the checkpoint does not give it any more, of a pod that kubelet has: they are
     /// held until it ends.
     pub(crate) fn runs_on_with(&self, slot: &Slot) -> CoreSet {
-        let key = (slot.kubelet_uid.clone(), slot.container.clone(), slot.resource);
-        let run = self.runs.running.get(&key).filter(|run| slot.run.as_ref() == Some(&run.id));
-        let Some(has) = run.and_then(|run| run.has) else { return CoreSet::EMPTY };
+        let Some(has) = self.runs.of(slot).and_then(|run| run.has) else { return CoreSet::EMPTY };
         let more = has.difference(self.entry_of(slot).unwrap_or_default());
         if more.is_empty() || self.forgotten.contains(&slot.kubelet_uid) {
             return CoreSet::EMPTY;

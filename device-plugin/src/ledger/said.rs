@@ -49,7 +49,7 @@ impl Said {
 
 impl Ledger {
     /// What a slot has that the checkpoint does not name: what it said last, or else the slot's record.
-    pub(crate) fn unnamed(&self, slot: &Slot) -> Option<CoreSet> {
+    pub(crate) fn last_known(&self, slot: &Slot) -> Option<CoreSet> {
         let said = self.said_last.of(slot);
         if said.is_some() && said != slot.recorded {
             reached("plugin: checkpoint of before believed over a record");

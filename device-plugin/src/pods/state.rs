@@ -17,6 +17,8 @@ const MOST_GONE: usize = 1024;
 pub(super) struct State {
     /// Pods by UID; none until they were read once.
     pub(super) known: Option<BTreeMap<String, Arc<NodePod>>>,
+    /// Another number after each change of what is known.
+    pub(super) version: u64,
     /// Pods that a relist has shown so far, by UID.
     pub(super) starting: Option<BTreeMap<String, Arc<NodePod>>>,
     /// When the last live read began that was answered.
@@ -74,6 +76,7 @@ impl State {
             return;
         }
         known.insert(pod.pod.uid.clone(), pod);
+        self.version += 1;
     }
 
     /// What is known of a pod, by its UID as kubelet has it. A mirror that is gone says nothing of its static pod, which may run on
@@ -103,6 +106,7 @@ impl State {
             known.remove(uid);
         }
         self.remember(uid.to_owned());
+        self.version += 1;
     }
 
     fn remember(&mut self, uid: String) {
@@ -135,6 +139,7 @@ impl State {
             self.remember(uid);
         }
         self.known = Some(known);
+        self.version += 1;
         now.into_values().for_each(|pod| self.keep(pod));
     }
 }

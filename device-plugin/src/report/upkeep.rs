@@ -130,6 +130,8 @@ impl Upkeep {
                 Ok(()) = machine.changed() => {}
                 () = self.checkpoint_changed(&mut folder) => {}
             }
+            // What woke this may be an answer to kubelet, which goes out first.
+            tokio::task::yield_now().await;
             let done = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,

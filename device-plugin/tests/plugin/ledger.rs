@@ -2,159 +2,16 @@
 
 use std::time::Duration;
 
-use neuron_core::ids::CoreSet;
-use neuron_core::names::Resource::{self, Core, Device};
-use neuron_core::names::{NEURON, NEURONCORE};
-use neuron_core::request::Role;
+use neuron_core::names::Resource::{Core, Device};
 use neuron_device_plugin::ledger::answer::Asked;
-use neuron_device_plugin::ledger::holders::Trust;
-use neuron_device_plugin::ledger::preference::Question;
 use neuron_device_plugin::ledger::slot::Slot;
-use neuron_device_plugin::ledger::told::Told;
-use neuron_device_plugin::ledger::{Entry, Ledger, Life, Pods};
+use neuron_device_plugin::ledger::{Ledger, Life, Pods};
 use tokio::time::Instant;
+
+use crate::ledger_node::{Node, entry, init, name, set, slot, started};
 
 /// A UID that kubelet makes of a static pod's manifest.
 const STATIC: &str = "0123456789abcdef0123456789abcdef";
-
-pub(crate) fn set(ids: &str) -> CoreSet {
-    ids.parse().unwrap()
-}
-
-fn name(resource: Resource) -> &'static str {
-    match resource {
-        Device => NEURON,
-        Core => NEURONCORE,
-    }
-}
-
-/// A slot of a pod with one core for each device, so that both names count alike.
-pub(crate) fn slot(pod: &str, resource: Resource, count: u32, recorded: &str) -> Slot {
-    Slot {
-        uid: pod.to_owned(),
-        kubelet_uid: pod.to_owned(),
-        pod: format!("default/{pod}"),
-        container: "main".to_owned(),
-        role: Role::App,
-        resource,
-        count,
-        recorded: (!recorded.is_empty()).then(|| set(recorded)),
-        started: false,
-        may_run: false,
-        may_be_asked_for: true,
-        run: None,
-    }
-}
-
-pub(crate) fn init(pod: &str, resource: Resource, count: u32, recorded: &str) -> Slot {
-    Slot { container: "init".to_owned(), role: Role::Init, ..slot(pod, resource, count, recorded) }
-}
-
-pub(crate) fn started(slot: Slot) -> Slot {
-    Slot { started: true, may_run: true, ..slot }
-}
-
-pub(crate) fn entry(pod: &str, container: &str, resource: Resource, cores: &str) -> Entry {
-    let (uid, container) = (pod.to_owned(), container.to_owned());
-    Entry { uid, container, name: name(resource), resource, cores: set(cores) }
-}
-
-/// A ledger, the node's pods and the time.
-pub(crate) struct Node {
-    pub(crate) ledger: Ledger,
-    pub(crate) slots: Vec<Slot>,
-    gone: Vec<&'static str>,
-    now: Instant,
-    read_live: Option<Instant>,
-    told: Option<Told>,
-}
-
-impl Node {
-    pub(crate) fn new(slots: Vec<Slot>) -> Self {
-        let (ledger, now) = (Ledger::default(), Instant::now());
-        let mut node = Self { ledger, slots, gone: vec![], now, read_live: None, told: None };
-        node.follow();
-        node
-    }
-
-    fn follow(&mut self) {
-        let (slots, gone) = (&self.slots, &self.gone);
-        let life = |uid: &str| match uid {
-            _ if slots.iter().any(|slot| slot.kubelet_uid == uid) => Life::Lives,
-            _ if gone.contains(&uid) => Life::Gone,
-            _ => Life::Unseen,
-        };
-        let pods = Pods {
-            slots: Some(slots),
-            are_new: true,
-            life: &life,
-            read_live: self.read_live,
-            told: self.told.as_ref(),
-        };
-        self.ledger.follow(&pods, self.now);
-    }
-
-    pub(crate) fn after(&mut self, seconds: u64) {
-        self.now += Duration::from_secs(seconds);
-        self.follow();
-    }
-
-    /// The pods are read live, a moment later.
-    pub(crate) fn read_live(&mut self) {
-        self.now += Duration::from_millis(1);
-        self.read_live = Some(self.now);
-        self.follow();
-    }
-
-    /// kubelet tells, a moment later, that it has no pod at all.
-    fn kubelet_has_none(&mut self) {
-        self.now += Duration::from_millis(1);
-        self.told = Some(Told::new(self.now, Vec::new()));
-        self.follow();
-    }
-
-    pub(crate) fn written(&mut self, entries: &[Entry]) {
-        self.ledger.checkpoint(entries.to_vec(), self.now, self.now);
-        self.follow();
-    }
-
-    pub(crate) fn ends(&mut self, pod: &'static str) {
-        self.slots.retain(|slot| slot.uid != pod);
-        self.gone.push(pod);
-        self.follow();
-    }
-
-    /// Answers an Allocate, or says who stands in the way.
-    pub(crate) fn asked(&mut self, resource: Resource, cores: &str) -> String {
-        let cores = set(cores);
-        let asked = Asked { name: name(resource), resource, cores, count: cores.len() };
-        let holders = self.ledger.holders(&self.slots, &asked);
-        if holders.is_empty() {
-            self.ledger.answer(&asked, self.now);
-            return "given".to_owned();
-        }
-        let texts = holders.iter().map(|holder| format!("{} has {}", holder.who, holder.cores));
-        texts.collect::<Vec<_>>().join(", ")
-    }
-
-    pub(crate) fn offered(&self, count: u32, available: &str, must: &str) -> Option<CoreSet> {
-        let (available, must) = (set(available), set(must));
-        let question =
-            Question { name: NEURON, resource: Device, count, available, must, trust: Trust::Nobody };
-        let held = self.ledger.held_by_others(&self.slots, &question);
-        let own = self.offer(&question, CoreSet::EMPTY);
-        own.or_else(|| self.ledger.offer_of_another(&self.slots, &question, held))
-    }
-
-    pub(crate) fn offer(&self, question: &Question, unhealthy: CoreSet) -> Option<CoreSet> {
-        let held = self.ledger.held_by_others(&self.slots, question);
-        self.ledger.offer(&self.slots, question, held, unhealthy)
-    }
-
-    pub(crate) fn taken(&self, question: &Question) -> CoreSet {
-        self.ledger.taken(&self.slots, question, self.ledger.held_by_others(&self.slots, question))
-    }
-}
 
 #[test]
 fn what_kubelet_has_written_down_is_held_under_both_names_until_its_pod_has_ended() {
@@ -309,7 +166,14 @@ fn before_the_pods_were_read_every_uid_lives_under_the_other_name() {
     let now = Instant::now();
     ledger.checkpoint(vec![entry("p", "main", Device, "0")], now, now);
     ledger.follow(
-        &Pods { slots: None, are_new: true, life: &|_| Life::Unseen, read_live: None, told: None },
+        &Pods {
+            slots: None,
+            are_new: true,
+            version: 0,
+            life: &|_| Life::Unseen,
+            read_live: None,
+            told: None,
+        },
         Instant::now(),
     );
     let holders = |resource| {

@@ -17,6 +17,7 @@ mod health;
 mod injection;
 mod lease;
 mod ledger;
+mod ledger_node;
 mod legacy;
 mod logs;
 mod manual_kubelet;

@@ -14,7 +14,7 @@ use neuron_device_plugin::ledger::preference::Question;
 use neuron_device_plugin::ledger::slot::Slot;
 use rstest::rstest;
 
-use crate::ledger::{Node, entry, init, set, slot, started};
+use crate::ledger_node::{Node, entry, init, set, slot, started};
 
 #[rstest]
 #[case::earliest_first("0,1,2,3", "", Some("0,1"))]
