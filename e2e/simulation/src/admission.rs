@@ -269,7 +269,9 @@ fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Unit
     for pod in truth.live_on(node).chain([*pod]).filter(|pod| pod.name() == name) {
         let books = refused.books.iter().filter(|((uid, _), _)| *uid == pod.uid);
         units.extend(books.flat_map(|(_, units)| units));
-        units.extend(recorded_of(machine, &pod.object));
+        // The plugin may not have read yet what somebody has made of the record.
+        let records = [Some(&pod.object), pod.as_bound.as_ref()].into_iter().flatten();
+        units.extend(records.flat_map(|object| recorded_of(machine, object)));
     }
     units
 }

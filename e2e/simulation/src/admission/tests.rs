@@ -232,6 +232,33 @@ fn a_pod_that_kubelet_has_not_written_down_is_known_by_its_record_whoever_has_ed
     assert!(!judged(9_500, true, &message.replace("neuron10", "neuron11")), "its record says otherwise");
 }
 
+#[test]
+fn a_pod_without_hardware_is_known_by_the_record_that_it_was_bound_with() {
+    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+    let machine = Machine::of(&node).unwrap();
+    let record = r#"{"version":1,"containers":{"main":{"devices":[10,11]}}}"#;
+    let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; ..";
+    let judged = |is_recorded: bool, message: &str| {
+        let (pod, mut other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
+        let mut bound = Value::clone(&other.object);
+        bound["metadata"] = json!({"annotations": {ALLOCATION: record}});
+        other.as_bound = is_recorded.then(|| Arc::new(bound));
+        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        let truth = Truth {
+            pods: [(other.uid.clone(), other)].into(),
+            containers: [(key, container("other", "o", Units::new()))].into(),
+            now: NOW,
+            ..Truth::default()
+        };
+        let (held, books) = (Units::new(), BTreeMap::new());
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+        judge_refusal(&machine, &refused, &Units::new()).is_none()
+    };
+    assert!(judged(true, message));
+    assert!(!judged(false, message), "nobody ever recorded it");
+    assert!(!judged(true, &message.replace("neuron10", "neuron9")), "it was bound with others");
+}
+
 /// Seed 750205.
 #[test]
 fn a_holder_may_have_ended_while_the_refusal_was_on_its_way() {
