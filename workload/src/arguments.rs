@@ -71,6 +71,7 @@ mod tests {
             "{wrong}"
         );
     }
+
     #[test]
     fn arguments_say_which_cores_it_reserves() {
         let reserve =

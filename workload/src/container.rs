@@ -58,6 +58,13 @@ pub fn reserve(report: &mut Report, cores: &RangeInclusive<u32>) -> Option<Owned
     reserved.ok()
 }
 
+/// Keeps the report's devices open, as a job does from its start to its end. Without their contents: no driver need stand behind a node.
+pub fn hold(report: &Report) -> Vec<OwnedFd> {
+    let open = |path| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // One that is gone, or is not this container's, is in the report already.
+    report.devices.iter().filter_map(|path| open(path).ok()).collect()
+}
+
 /// What a report says of a reservation of these cores that was refused with this error, or not.
 pub fn reservation(cores: &RangeInclusive<u32>, refused: Option<Errno>) -> String {
     let (first, last) = (cores.start(), cores.end());
@@ -116,6 +123,8 @@ fn name_of(error: Errno) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]
@@ -126,6 +135,15 @@ mod tests {
             ("character", 1, 3, "opened")
         );
         assert_eq!(node("/dev/neuron-that-is-not-there").open, "ENOENT");
+    }
+
+    #[test]
+    fn devices_are_kept_open_while_what_is_given_lives() {
+        let report =
+            Report { devices: vec!["/dev/null".to_owned(), "/dev/gone".to_owned()], ..Report::default() };
+        let held = hold(&report);
+        let open = |fd: &OwnedFd| fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap();
+        assert_eq!(held.iter().map(open).collect::<Vec<_>>(), [Path::new("/dev/null")]);
     }
 
     #[test]

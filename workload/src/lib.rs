@@ -1,6 +1,6 @@
 //! `neuron-workload`, the container that scenarios run in place of a training job. It prints as one line of JSON what its
 //! container got (the environment and the device nodes in `/dev`), then runs until SIGTERM or for as long as its arguments
-//! ask, with cores of its first device reserved if they ask for that.
+//! ask, with its devices open, and cores of the first one reserved if they ask for that.
 //!
 //! The image's `main` looks at the real files ([`container`]). The embedded cluster has no containers, so it makes the same
 //! report from a container's arguments and what kubelet would give it:

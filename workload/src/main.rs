@@ -26,7 +26,8 @@ async fn run(workload: &Workload) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut report = container::report()?;
-    // Held until the end.
+    // Both are held until the end.
+    let _held = container::hold(&report);
     let _reserved = workload.reserve.as_ref().and_then(|cores| container::reserve(&mut report, cores));
     let line = serde_json::to_string(&report)?;
     writeln!(io::stdout(), "{line}")?;

@@ -4,6 +4,7 @@
 mod evidence;
 mod extender;
 mod faults;
+mod handover;
 mod hardware;
 mod healing;
 mod held_bindings;

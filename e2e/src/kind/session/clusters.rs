@@ -210,8 +210,13 @@ impl<'s> Running<'s> {
 /// What is wrong with the parts that are looked at once in a run, after its scenarios.
 async fn checked(cluster: &KindCluster) -> Vec<String> {
     let (rights, agent) = tokio::join!(cluster.holds_plugin_to_its_node(), cluster.tells_pods_of_its_agent());
-    let checks =
-        [("the rights of the device plugin", rights), ("the end of the agent that answers ioctls", agent)];
+    // It has the plugin's pods replaced, whose rights were looked at.
+    let handover = cluster.waits_for_processes().await;
+    let checks = [
+        ("the rights of the device plugin", rights),
+        ("the end of the agent that answers ioctls", agent),
+        ("the device of a pod deleted by force", handover),
+    ];
     let failed = checks.into_iter().filter_map(|(what, came_to)| Some((what, came_to.err()?)));
     let mut failures: Vec<String> =
         failed.map(|(what, error)| format!("{what}, tried after this scenario: {error:#}")).collect();

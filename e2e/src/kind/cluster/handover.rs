@@ -1,0 +1,111 @@
+//! Whether the device plugin with `deploy/handover-patch.yml` gives nobody a device that a process of a pod deleted by force still has
+//! open, on a real kubelet and by the host's own `/proc`. Called once in each run on kind, on the first cluster.
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kind_driver::WAIT;
+use kind_driver::status::phase;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use neuron_core::names::NEURON;
+use neuron_e2e_engine::cluster::NAMESPACE;
+use neuron_e2e_engine::scenario::NodeSpec;
+use serde_json::json;
+
+use super::KindCluster;
+use super::install::{PLUGIN_DAEMON_SET, SYSTEM};
+use crate::kind::WORKLOAD;
+
+const PATCH: &str = include_str!("../../../../deploy/handover-patch.yml");
+/// A type with one device.
+const INSTANCE_TYPE: &str = "inf2.xlarge";
+/// Label of this check's own pods.
+const OURS: (&str, &str) = ("neuron-e2e/check", "handover");
+/// How long a container goes on after its pod was deleted, in seconds: longer than the plugin waits for it.
+const GOES_ON: u32 = 20;
+
+impl KindCluster {
+    /// Deletes a pod by force whose container goes on, and has others ask for its device: the first is refused, and one that comes after
+    /// the process has ended runs.
+    ///
+    /// # Errors
+    /// The device was given while the process had it open, the refusal does not name the process, or nobody got the device afterwards.
+    /// The pods stay then.
+    pub(in crate::kind) async fn waits_for_processes(&self) -> anyhow::Result<()> {
+        let plugin = format!("daemonset/{PLUGIN_DAEMON_SET}");
+        self.become_node(0, &NodeSpec::of(INSTANCE_TYPE)).await?;
+        self.driver.kubectl(&["-n", SYSTEM, "patch", &plugin, "--patch", PATCH], "").await?;
+        let checked = self.device_is_waited_for(&plugin).await;
+        let undone = self.driver.kubectl(&["-n", SYSTEM, "rollout", "undo", &plugin], "").await;
+        checked?;
+        undone?;
+        self.driver.rolled_out(SYSTEM, &plugin).await?;
+        let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
+        let of_check = ListParams::default().labels(&format!("{}={}", OURS.0, OURS.1));
+        pods.delete_collection(&DeleteParams::default().grace_period(0), &of_check).await?;
+        Ok(())
+    }
+
+    async fn device_is_waited_for(&self, plugin: &str) -> anyhow::Result<()> {
+        let node = self.workers().first().context("the cluster has no worker")?;
+        self.driver.rolled_out(SYSTEM, plugin).await?;
+        self.serves(node, None).await?;
+        let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
+        let create = async |name: &str| {
+            let pod = pod(name, node)?;
+            pods.create(&PostParams::default(), &pod).await.with_context(|| format!("making pod {name}"))
+        };
+        let has_come_to = async |name: &str, phases: &[&str]| {
+            WAIT.until(&format!("pod {name} to be {}", phases.join(" or ")), async || {
+                Ok(phases.contains(&phase(&pods.get(name).await?)))
+            })
+            .await?;
+            pods.get(name).await.with_context(|| format!("reading pod {name}"))
+        };
+
+        let first = create("check-goes-on").await?;
+        has_come_to("check-goes-on", &["Running"]).await?;
+        pods.delete("check-goes-on", &DeleteParams::default().grace_period(0)).await?;
+
+        create("check-too-early").await?;
+        let refused = has_come_to("check-too-early", &["Running", "Failed"]).await?;
+        let message =
+            refused.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default();
+        let uid = first.metadata.uid.as_deref().unwrap_or_default();
+        let is_named =
+            [uid, "(neuron-workload)", "has /dev/neuron0 open"].iter().all(|word| message.contains(word));
+        ensure!(
+            phase(&refused) == "Failed" && is_named,
+            "the device of pod check-goes-on, whose process goes on, was to be refused to pod check-too-early, which is {}: {message:?}",
+            phase(&refused)
+        );
+
+        WAIT.until("a pod to get the device once the process has ended", async || {
+            create("check-in-time").await?;
+            let pod = has_come_to("check-in-time", &["Running", "Failed"]).await?;
+            if phase(&pod) == "Running" {
+                return Ok(true);
+            }
+            pods.delete("check-in-time", &DeleteParams::default().grace_period(0)).await?;
+            Ok(false)
+        })
+        .await
+    }
+}
+
+/// A pod for this node, which no scheduler places, with the node's only device.
+fn pod(name: &str, node: &str) -> anyhow::Result<Pod> {
+    let pod = json!({
+        "metadata": {"name": name, "labels": {OURS.0: OURS.1}},
+        "spec": {
+            "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{
+                "name": "main",
+                "image": WORKLOAD,
+                "resources": {"limits": {NEURON: "1"}},
+                "lifecycle": {"preStop": {"sleep": {"seconds": GOES_ON}}},
+            }],
+        },
+    });
+    Ok(serde_json::from_value(pod)?)
+}
