@@ -72,6 +72,7 @@ impl Shown {
             lnc: machine.as_ref().map(|machine| machine.topology.lnc()),
             unwritten: state.ledger.answers().len(),
             checkpoint_age,
+            checkpoint_unreadable: state.checkpoint_problem.is_some(),
             report_age: state.reported_at.map(|at| at.elapsed()),
         }
     }

@@ -30,6 +30,7 @@
 //! a hash map, so that a simulation sees the same run again. [`BRANCHES`] are what it should reach, [`Probe`] what it may watch.
 
 pub mod allocation;
+mod arguments;
 mod branches;
 pub mod config;
 pub mod events;
@@ -49,6 +50,7 @@ pub mod status;
 
 pub use allocation::cross_resource::CrossResource;
 pub use allocation::injection::DeviceInjection;
+pub use arguments::Arguments;
 pub use branches::BRANCHES;
 pub use config::{Config, HealthOptions, Numbering, UnknownHealth};
 pub use handover::mode::HandoverMode;

@@ -329,4 +329,47 @@ mod tests {
         let forged = asked(&[neuron, neuroncore], json!({"neuron-scheduler/allocation": record}));
         assert_eq!(forged, Some((1, 1)), "the record says that the plugin was asked");
     }
+
+    const HASH: &str = "0123456789abcdef0123456789abcdef";
+
+    /// What is kept of a pod with this UID and these annotations that asks for a device.
+    fn kept(uid: &str, phase: &str, annotations: &Value) -> NodePod {
+        let limits = json!({"aws.amazon.com/neuron": "1"});
+        let pod = json!({
+            "metadata": {"name": "p", "uid": uid, "annotations": annotations},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"limits": limits}}]},
+            "status": {"phase": phase},
+        });
+        node_pod(&serde_json::from_value(pod).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_mirror_is_of_the_static_pod_that_kubelet_has_by_its_hash_and_nothing_else_is() {
+        let other = "8c7a1a3e-0000-4000-8000-000000000001";
+        for (annotations, kubelet_uid) in [
+            (json!({MIRROR: HASH, CONFIG_HASH: HASH}), HASH),
+            (json!({CONFIG_HASH: HASH}), "u"),
+            (json!({MIRROR: HASH, CONFIG_HASH: other}), "u"),
+            (json!({}), "u"),
+        ] {
+            assert_eq!(kept("u", "Running", &annotations).kubelet_uid, kubelet_uid, "{annotations}");
+        }
+    }
+
+    #[test]
+    fn a_static_pod_lives_while_one_of_its_mirrors_has_not_ended_and_may_when_all_are_gone() {
+        let mirror = json!({MIRROR: HASH, CONFIG_HASH: HASH});
+        let mut state = State::default();
+        state.known = Some(BTreeMap::new());
+        assert_eq!(state.life(HASH), Life::Unseen, "it has no mirror before its admission");
+        state.keep(Arc::new(kept("m1", "Running", &mirror)));
+        assert_eq!((state.life(HASH), state.life("m1")), (Life::Lives, Life::Unseen));
+        state.keep(Arc::new(kept("m1", "Failed", &mirror)));
+        assert_eq!(state.life(HASH), Life::Ended);
+        state.keep(Arc::new(kept("m2", "Pending", &mirror)));
+        assert_eq!(state.life(HASH), Life::Lives);
+        state.forget("m1");
+        state.forget("m2");
+        assert_eq!(state.life(HASH), Life::Unseen, "somebody deleted its mirrors, and kubelet makes another");
+    }
 }

@@ -155,7 +155,7 @@ impl Engine {
             }
             reached("plugin: live read for an allocation");
             changes.mark_unchanged();
-            doubt = Some(match self.read_pods(doubt.is_none(), deadline).await {
+            doubt = Some(match self.read_pods(Call::Allocate, doubt.is_none(), deadline).await {
                 Ok(()) => String::new(),
                 Err(error) => {
                     reached("plugin: pods not read");

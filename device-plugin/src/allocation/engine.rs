@@ -91,6 +91,8 @@ pub struct State {
     pub offered: Option<CoreSet>,
     /// Why kubelet's checkpoint says nothing, if it does not.
     pub checkpoint_problem: Option<String>,
+    /// Whether there is none: then nobody has anything, and kubelet writes one as soon as it has a list of devices.
+    pub checkpoint_missing: bool,
     /// The kubelet socket seen last; another one means that kubelet has restarted.
     pub kubelet: Option<FileStatus>,
     /// The last answer: for which pod and how many ids it was, and when it was given.
@@ -188,11 +190,13 @@ impl Engine {
         let began = Instant::now();
         let was_read = self.checkpoint.read(&machine.topology, |read| {
             let offered = read.as_ref().ok().map(Checkpoint::offered);
+            let is_missing = read.as_ref().is_ok_and(|checkpoint| !checkpoint.is_there);
             let Checkpoint { entries, unknown, .. } = read.unwrap_or_else(|error| {
                 problem = Some(error);
                 Checkpoint::default()
             });
             let mut state = self.state();
+            state.checkpoint_missing = is_missing;
             state.offered = offered;
             state.ledger.checkpoint(entries, began, Instant::now());
             state.ignored = unknown;
@@ -234,15 +238,23 @@ impl Engine {
         }
     }
 
-    /// Reads the pods as they are now: `from_kubelet` where kubelet tells them, else from the API server. kubelet waits for an answer
-    /// until `deadline` meanwhile, and does nothing else: a read is not waited for much longer.
+    /// Reads the pods as they are now for a call: `from_kubelet` where kubelet tells them, else from the API server. kubelet waits for
+    /// an answer until `deadline` meanwhile, and does nothing else: a read is not waited for much longer.
     ///
     /// # Errors
     /// kubelet does not tell them, and the API server is away, slow or refuses.
-    pub(super) async fn read_pods(&self, from_kubelet: bool, deadline: Instant) -> Result<(), PodsError> {
+    pub(super) async fn read_pods(
+        &self,
+        call: Call,
+        from_kubelet: bool,
+        deadline: Instant,
+    ) -> Result<(), PodsError> {
+        let began = Instant::now();
         let read =
             async { if from_kubelet { self.pods.read_now().await } else { self.pods.read_live().await } };
-        timeout_at(deadline.max(Instant::now()) + LAST_READ, read).await.unwrap_or(Err(PodsError::Late))
+        let read = timeout_at(deadline.max(began) + LAST_READ, read).await;
+        self.metrics.holder_wait(call, began.elapsed());
+        read.unwrap_or(Err(PodsError::Late))
     }
 
     /// Waits until the pods have changed, and not for long.

@@ -76,7 +76,7 @@ impl Engine {
             // The watch may lag the Binding, and the end of a pod whose devices kubelet offers.
             reached("plugin: live read for a preference");
             changes.mark_unchanged();
-            let read = self.read_pods(!is_live, deadline).await;
+            let read = self.read_pods(Call::GetPreferredAllocation, !is_live, deadline).await;
             is_read |= read.is_ok();
             if let Err(error) = read {
                 reached("plugin: pods not read");
@@ -105,7 +105,10 @@ impl Engine {
             return None;
         }
         reached("plugin: kubelet asked whose question it is");
-        timeout(LAST_READ, self.pods.ask_kubelet()).await.unwrap_or_default()
+        let began = Instant::now();
+        let told = timeout(LAST_READ, self.pods.ask_kubelet()).await;
+        self.metrics.holder_wait(Call::GetPreferredAllocation, began.elapsed());
+        told.unwrap_or_default()
     }
 
     /// The ledger with the slots, of which those wait that kubelet may be asking for.

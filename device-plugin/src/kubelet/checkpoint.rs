@@ -35,6 +35,8 @@ pub struct Checkpoint {
     pub entries: Vec<Entry>,
     /// Ids that are none of this machine's, by pod UID and container.
     pub unknown: Vec<(String, String, UnknownId)>,
+    /// Whether the file is there.
+    pub is_there: bool,
     /// What kubelet offers: the healthy ids that it was told of, as cores, by the resource's name; none where it said nothing.
     pub offered: BTreeMap<&'static str, CoreSet>,
 }
@@ -209,7 +211,7 @@ impl Checkpoint {
     /// It is not of the form that is known.
     pub fn parse(topology: &Topology, bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let file: File = serde_json::from_slice(bytes)?;
-        let mut checkpoint = Self::default();
+        let mut checkpoint = Self { is_there: true, ..Self::default() };
         for pod in file.data.pod_device_entries.into_iter().flatten() {
             let own = advertised(true).into_iter().find(|resource| resource.name == pod.resource);
             let Some(own) = own else { continue };

@@ -23,8 +23,9 @@ use crate::resource::AdvertisedResource;
 
 /// How long a plugin may take to answer its own call.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a server may take to end: an Allocate in flight may wait for the API server.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server may take to end: an Allocate in flight may wait for a holder's end, for the API server, for files and for processes.
+/// Shorter than the 30 s that a pod has to end by default.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why a resource is not served.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +124,7 @@ impl SocketServer {
         }
     }
 
-    /// Ends the streams, answers the calls in flight, ends the server and removes the socket. Takes seven seconds at most.
+    /// Ends the streams, answers the calls in flight, ends the server and removes the socket. Takes 22 seconds at most.
     pub async fn close(&mut self, folder: &PluginFolder) {
         self.closing.cancel();
         if !self.task.is_finished() {

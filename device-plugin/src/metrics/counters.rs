@@ -73,7 +73,7 @@ impl Counters {
         );
         registry.register_with_unit(
             "holder_wait",
-            "Time that calls have waited for the end of a pod whose devices kubelet offers",
+            "Time that calls have waited for the end of a pod whose devices kubelet offers, and for lists of pods",
             Unit::Seconds,
             self.holder_waits.clone(),
         );

@@ -105,7 +105,7 @@ impl Metrics {
         self.counters.preferred.get_or_create(&OfOutcome { resource, result }).observe(took.as_secs_f64());
     }
 
-    /// A call has waited so long for the end of a pod whose devices kubelet offers.
+    /// A call has waited so long for the end of a pod whose devices kubelet offers, or for what tells of it.
     pub fn holder_wait(&self, call: Call, waited: Duration) {
         let call = counters::name(call);
         self.counters.holder_waits.get_or_create(&OfCall { call }).inc_by(waited.as_secs_f64());

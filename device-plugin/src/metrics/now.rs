@@ -22,6 +22,8 @@ pub struct Now {
     pub unwritten: usize,
     /// How long ago kubelet's checkpoint was written; none if it is not there.
     pub checkpoint_age: Option<Duration>,
+    /// Whether it says nothing, as it cannot be read or is of another form.
+    pub checkpoint_unreadable: bool,
     /// How long ago the node report was written; none if it was not yet.
     pub report_age: Option<Duration>,
 }
@@ -36,6 +38,7 @@ pub(super) struct Gauges {
     unwritten: Gauge,
     /// Not a number where there is none.
     checkpoint_age: Gauge<f64, AtomicU64>,
+    checkpoint_unreadable: Gauge,
     report_age: Gauge<f64, AtomicU64>,
 }
 
@@ -54,6 +57,11 @@ impl Gauges {
             "Time since kubelet wrote its checkpoint",
             Unit::Seconds,
             self.checkpoint_age.clone(),
+        );
+        registry.register(
+            "checkpoint_unreadable",
+            "Whether kubelet's checkpoint says nothing",
+            self.checkpoint_unreadable.clone(),
         );
         registry.register_with_unit(
             "report_age",
@@ -79,6 +87,7 @@ impl Gauges {
         self.lnc.set(now.lnc.unwrap_or_default().into());
         let seconds = |age: Option<Duration>| age.map_or(f64::NAN, |age| age.as_secs_f64());
         self.checkpoint_age.set(seconds(now.checkpoint_age));
+        self.checkpoint_unreadable.set(now.checkpoint_unreadable.into());
         self.report_age.set(seconds(now.report_age));
     }
 }

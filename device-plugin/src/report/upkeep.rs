@@ -276,10 +276,11 @@ impl Upkeep {
     fn judge_absences(&self) {
         let (reported_at, problem) = {
             let state = self.engine.state();
-            (state.reported_at, state.checkpoint_problem.clone())
+            let missing = state.checkpoint_missing.then(|| "kubelet has written none".to_owned());
+            (state.reported_at, state.checkpoint_problem.clone().or(missing))
         };
         let (now, limit) = (Instant::now(), self.absence_limit);
-        let is_unwritten = reported_at.is_none_or(|at| now > at + self.report_interval * 2);
+        let is_unwritten = reported_at.is_none_or(|at| now > at + self.report_interval);
         let [api_server, checkpoint] = {
             let mut absences = self.absences.lock().unwrap_or_else(PoisonError::into_inner);
             [
@@ -294,7 +295,7 @@ impl Upkeep {
         }
         match problem {
             Some(problem) if checkpoint => {
-                self.status.problem(CHECKPOINT, &format!("it could not be read for {limit:?}: {problem}"));
+                self.status.problem(CHECKPOINT, &format!("it has said nothing for {limit:?}: {problem}"));
             }
             _ => self.status.fine(CHECKPOINT),
         }

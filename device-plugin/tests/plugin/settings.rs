@@ -1,0 +1,30 @@
+//! What a deployer reads of the flags.
+
+use clap::CommandFactory as _;
+use neuron_device_plugin::Arguments;
+
+#[test]
+fn every_flag_has_a_variable_and_a_row_with_its_default_in_the_table() {
+    let document = include_str!("../../../docs/deploy.md");
+    let (_, table) = document.split_once("## Settings of the device plugin\n").unwrap();
+    let mut command = Arguments::command();
+    command.build();
+    for argument in command.get_arguments() {
+        let Some(flag) = argument.get_long().filter(|flag| !matches!(*flag, "help" | "version")) else {
+            continue;
+        };
+        let variable = argument.get_env().unwrap_or_else(|| panic!("--{flag} has no variable"));
+        let row = format!("| `--{flag}` | `{}` | ", variable.to_str().unwrap());
+        let rest = table.lines().find_map(|line| line.strip_prefix(&*row));
+        let rest = rest.unwrap_or_else(|| panic!("docs/deploy.md has no row that begins with {row}"));
+        let default: Vec<_> =
+            argument.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+        let stated = rest.split_once('|').unwrap().0.trim().trim_matches('`');
+        let is_switch = argument.get_action().takes_values();
+        assert_eq!(
+            stated,
+            if is_switch { default.concat() } else { "false".to_owned() },
+            "the default of --{flag}"
+        );
+    }
+}
