@@ -2,9 +2,12 @@
 //! asked with the token of a plugin's pod, as somebody would who has taken it over. Called once in each run on kind, on the first cluster.
 
 use anyhow::{Context as _, bail, ensure};
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kind_driver::WAIT;
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -97,6 +100,17 @@ impl KindCluster {
                 patched(&pods, &far, &annotation).await,
             ),
             (
+                "labelling a pod of its node",
+                Some("the device plugin may only annotate pods".to_owned()),
+                patched(&pods, &near, &label).await,
+            ),
+            ("telling an event of its node", None, told(client, node).await),
+            (
+                "telling an event of another node",
+                may_not(format!("an event about node {other}")),
+                told(client, other).await,
+            ),
+            (
                 "making another node's Lease",
                 may_not(format!("Lease {far_lease}")),
                 made(&leases, &far_lease).await,
@@ -130,6 +144,20 @@ where
 {
     let tried = PatchParams { dry_run: true, ..PatchParams::default() };
     api.patch(name, &tried, &Patch::Merge(patch)).await.map(drop)
+}
+
+/// Tells an event of a node.
+async fn told(client: &Client, node: &str) -> kube::Result<()> {
+    let event = json!({
+        "metadata": {"generateName": "policy-"},
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": node},
+        "eventTime": MicroTime(Timestamp::now()),
+        "type": "Normal", "reason": "Checked", "action": "Checking", "note": "nothing has happened",
+        "reportingController": "neuron-device-plugin", "reportingInstance": node,
+    });
+    let event: Event = serde_json::from_value(event).map_err(kube::Error::SerdeError)?;
+    let tried = PostParams { dry_run: true, ..PostParams::default() };
+    Api::<Event>::default_namespaced(client.clone()).create(&tried, &event).await.map(drop)
 }
 
 async fn made(leases: &Api<Lease>, name: &str) -> kube::Result<()> {
