@@ -108,7 +108,7 @@ pub async fn serve(
     let end = CancellationToken::new();
     let _end = end.clone().drop_guard();
     let metrics = Arc::new(Metrics::default());
-    let (leadership, mut election) = elected(&system, &client, config.leader_election.clone());
+    let (leadership, mut election) = elected(&system, &client, config.leader_election.clone(), &cluster);
     let (tenures_ended, deposed) = watch::channel(0);
     tasks.spawn(events::explain(
         system.clone(),
@@ -180,8 +180,11 @@ pub async fn serve(
         if timeout(config.bind_deadline, binder.finish()).await.is_err() {
             reached("extender: binds cut off at the end");
             warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
+        } else if listed.read(Index::has_unclear_reservations) {
+            reached("extender: lease kept for an unclear binding");
+            info!("it is open what became of a Binding; the next leader waits until the Lease is over");
         } else if let Some(election) = election {
-            // A Binding that was cut off may still be carried out: then the next leader waits until the Lease is over.
+            // A Binding that was cut off may still be carried out: then, too, the next leader waits.
             election.step_down().await;
         }
         closing.cancel();
@@ -195,11 +198,14 @@ fn elected(
     system: &System,
     client: &Client,
     settings: Option<LeaderElection>,
+    cluster: &Arc<Cluster>,
 ) -> (Arc<Leadership>, Option<Election>) {
     match settings {
         Some(settings) => {
             let leadership = Arc::new(Leadership::elected());
-            let election = Election::new(system, client.clone(), settings, leadership.clone());
+            let cluster = cluster.clone();
+            let hears = move || cluster.read(Index::too_long_silent).is_none();
+            let election = Election::new(system, client.clone(), settings, leadership.clone(), hears);
             (leadership, Some(election))
         }
         None => (Arc::new(Leadership::alone()), None),

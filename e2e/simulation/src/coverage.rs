@@ -154,10 +154,18 @@ const RARE: &[(&str, &str)] = &[
         "extender: pod of a reservation looked for",
         "a pod is bound and deleted between the beginning of a list and its reading",
     ),
+    (
+        "extender: lease kept for an unclear binding",
+        "an extender is asked to end within a minute after a Binding of which it is not known what became of it",
+    ),
+    (
+        "extender: lease not renewed, a watch is silent",
+        "a watch tells nothing for half a minute while the same extender reaches the API server",
+    ),
     ("extender: refusals forgotten", "an extender that is not killed for long refuses very many pods"),
     (
-        "extender: reservation of unhealthy devices replaced",
-        "devices fail between an unclear Binding and the next bind of its pod to the same node",
+        "extender: reservation replaced",
+        "devices fail, or another leader gives them away, between an unclear Binding and the next bind of its pod to the same node",
     ),
     (
         "plugin: container runs on with what it had before",

@@ -3,16 +3,25 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use neuron_core::holders::Holding;
+use neuron_core::ids::CoreSet;
+use neuron_core::names::Resource;
 use neuron_core::placement::EqualNodes;
-use neuron_core::request::PodRequest;
+use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::index::Index;
 
 /// Choices of pods that are tried: an event is not worth more.
 const MOST_TRIES: usize = 300;
 
+/// Moves that all searches together may take, some 20 ms: no call of kube-scheduler gets a turn meanwhile.
+const MOST_MOVES: u32 = 200_000;
+
 /// Containers of a pod that is tried for: with more each try may take long.
 const MOST_CONTAINERS: usize = 4;
+
+/// Pods that are named: an event has little room.
+const MOST_NAMED: usize = 5;
 
 /// The pods whose end would let a pod fit.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,49 +31,129 @@ pub(super) struct Freeing {
     pods: Vec<String>,
 }
 
-/// A pod that holds devices, by its UID and as `namespace/name`.
-type Holder<'i> = (&'i str, &'i str);
+/// A pod that holds devices.
+#[derive(Clone, Copy)]
+struct Holder<'i> {
+    uid: &'i str,
+    /// As `namespace/name`.
+    pod: &'i str,
+    cores: CoreSet,
+    priority: Option<i32>,
+}
 
-/// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first: one pod or two; none if
-/// more have to end, or if it takes too many tries to tell.
+/// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first: however many for a pod
+/// with one set to get, one pod or two for others; none if more have to end, or if it takes too much to tell.
 pub(super) fn fewest_that_free(index: &Index, nodes: &[String], request: &PodRequest) -> Option<Freeing> {
-    if request.containers.len() > MOST_CONTAINERS {
+    let mut pod = EqualNodes::new(request);
+    let found = match *request.containers.as_slice() {
+        [ContainerRequest { devices, cores: 0, .. }] => of_one_set(index, nodes, Resource::Device, devices),
+        [ContainerRequest { devices: 0, cores, .. }] => of_one_set(index, nodes, Resource::Core, cores),
+        _ => return one_or_two(index, nodes, &mut pod),
+    };
+    found.filter(|choice| choice.helps(index, &mut pod)).map(|choice| choice.freeing())
+}
+
+/// Pods of a node that could end.
+struct Choice<'i> {
+    node: &'i str,
+    ended: Vec<Holder<'i>>,
+}
+
+impl Choice<'_> {
+    /// Whether the pod fits once they have ended.
+    fn helps(&self, index: &Index, pod: &mut EqualNodes) -> bool {
+        let ended: BTreeSet<&str> = self.ended.iter().map(|holder| holder.uid).collect();
+        index.fits_without(self.node, &ended, pod)
+    }
+
+    fn freeing(self) -> Freeing {
+        let pods = self.ended.into_iter().map(|holder| holder.pod.to_owned()).collect();
+        Freeing { node: self.node.to_owned(), pods }
+    }
+}
+
+/// The fewest holders of any linked set of so many: of equally few those whose most important one is least important.
+fn of_one_set<'i>(
+    index: &'i Index,
+    nodes: &'i [String],
+    resource: Resource,
+    count: u32,
+) -> Option<Choice<'i>> {
+    let of_node = |node: &'i String| {
+        let (holders, kept) = (holders(index, node), index.cores_kept(node));
+        let topology = index.view(node).and_then(|view| view.topology());
+        let sets: Vec<CoreSet> = match (topology, resource) {
+            (None, _) => Vec::new(),
+            (Some(topology), Resource::Core) => topology.core_sets(count).to_vec(),
+            (Some(topology), Resource::Device) => {
+                topology.device_sets(count).iter().map(|devices| topology.cores_of(*devices)).collect()
+            }
+        };
+        let of_set = move |set: CoreSet| {
+            let ended = holders.iter().filter(|holder| holder.cores.intersects(set)).copied();
+            Choice { node, ended: ended.collect() }
+        };
+        sets.into_iter().filter(move |set| !set.intersects(kept)).map(of_set)
+    };
+    let key = |choice: &Choice<'_>| (choice.ended.len(), choice.ended.last().map(|holder| holder.priority));
+    nodes.iter().flat_map(of_node).min_by_key(key)
+}
+
+/// One pod, or else two, that would do.
+fn one_or_two(index: &Index, nodes: &[String], pod: &mut EqualNodes) -> Option<Freeing> {
+    if pod.request().containers.len() > MOST_CONTAINERS {
         return None;
     }
-    let mut pod = EqualNodes::new(request);
     let nodes: Vec<(&String, Vec<Holder<'_>>)> =
         nodes.iter().map(|node| (node, holders(index, node))).collect();
-    let single = nodes.iter().flat_map(|(node, all)| all.iter().map(move |one| (*node, vec![*one])));
+    let single = nodes
+        .iter()
+        .flat_map(|(node, all)| all.iter().map(move |one| Choice { node: *node, ended: vec![*one] }));
     let pairs = nodes.iter().flat_map(|(node, all)| {
         let pairs = all.iter().enumerate().flat_map(|(place, one)| {
             let others = all.iter().take(place);
             others.map(move |other| vec![*other, *one])
         });
-        pairs.map(move |pair| (*node, pair))
+        pairs.map(move |ended| Choice { node: *node, ended })
     });
-    let helps = |(node, ended): &(&String, Vec<Holder<'_>>)| {
-        let ended: BTreeSet<&str> = ended.iter().map(|(uid, _)| *uid).collect();
-        index.fits_without(node, &ended, &mut pod)
-    };
-    let (node, ended) = single.chain(pairs).take(MOST_TRIES).find(helps)?;
-    let pods = ended.into_iter().map(|(_, name)| name.to_owned()).collect();
-    Some(Freeing { node: node.clone(), pods })
+    let mut choices = single.chain(pairs).take(MOST_TRIES);
+    let found = choices.find(|choice| pod.cost().moves >= MOST_MOVES || choice.helps(index, pod))?;
+    (pod.cost().moves < MOST_MOVES).then(|| found.freeing())
 }
 
 /// The pods that hold devices of the node, the least important ones first.
 fn holders<'i>(index: &'i Index, node: &str) -> Vec<Holder<'i>> {
     let settled = index.view(node).and_then(|view| view.settled());
     let holdings = settled.map(|settled| settled.holdings.as_slice()).unwrap_or_default();
-    let mut holders: Vec<Holder<'i>> =
-        holdings.iter().map(|holding| (holding.uid.as_str(), holding.pod.as_str())).collect();
-    holders.sort_by_key(|(uid, pod)| (index.priority(node, uid), *pod));
+    let holder = |holding: &'i Holding| Holder {
+        uid: &holding.uid,
+        pod: &holding.pod,
+        cores: holding.cores,
+        priority: index.priority(node, &holding.uid),
+    };
+    let mut holders: Vec<Holder<'i>> = holdings.iter().map(holder).collect();
+    holders.sort_by_key(|holder| (holder.priority, holder.pod));
     holders
 }
 
 impl fmt::Display for Freeing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = if self.pods.len() == 1 { "pod" } else { "pods" };
-        write!(f, "it would fit on {} if {noun} {} ended", self.node, self.pods.join(" and "))
+        write!(f, "it would fit on {} if {noun} {} ended", self.node, enumerated(&self.pods))
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`; of many the first few.
+fn enumerated(pods: &[String]) -> String {
+    match pods {
+        [first @ .., last] if !first.is_empty() && pods.len() <= MOST_NAMED => {
+            format!("{} and {last}", first.join(", "))
+        }
+        _ if pods.len() > MOST_NAMED => {
+            let named = MOST_NAMED - 1;
+            format!("{} and {} others", pods[..named].join(", "), pods.len() - named)
+        }
+        _ => pods.concat(),
     }
 }
 
@@ -109,7 +198,9 @@ mod tests {
     #[case::one(&[0, 2, 4, 6, 8], 3, "it would fit on n1 if pod default/d3 ended")]
     #[case::the_least_important(&[0, 2, 5, 7, 9], 3, "it would fit on n1 if pod default/d6 ended")]
     #[case::two(&[0, 4, 8], 3, "it would fit on n1 if pods default/d2 and default/d3 ended")]
-    #[case::more(&[0, 4, 8], 5, "")]
+    #[case::three(&[0, 4, 8], 5, "it would fit on n1 if pods default/d5, default/d6 and default/d7 ended")]
+    #[case::many(&[0], 12, "it would fit on n1 if pods default/d10, default/d11, default/d2, default/d3 and 7 others ended")]
+    #[case::never(&[0, 4, 8], 13, "")]
     fn the_fewest_pods_are_named(#[case] free: &[u8], #[case] asked: u32, #[case] said: &str) {
         let catalog = Arc::new(Catalog::embedded().clone());
         let mut index = Index::new(TopologyCache::new(catalog, Policy::Documented));

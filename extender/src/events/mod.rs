@@ -119,11 +119,7 @@ pub(crate) async fn explain(
             // all of them.
             yield_now().await;
             let subject = Subject::waiting(uid);
-            let found = cluster.read(|index| {
-                let pod = index.unschedulable(uid)?;
-                Some((pod.audience(), answers.of(index, pod)?))
-            });
-            let Some((audience, reason)) = found else {
+            let Some((audience, reason)) = answers.of(&cluster, uid).await else {
                 outbox.retries.remove(&subject);
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Why pods wait in vain that kube-scheduler found no node for. Pure; asked by the loop of [`super`] about one pod after the other.
+//! Why pods wait in vain that kube-scheduler found no node for. Asked by the loop of [`super`] about one pod after the other.
 //!
 //! Nodes that kube-scheduler's own plugins drop never reach the extender (docs/reference/kubernetes.md §1), so a pod that no node
 //! type can serve would otherwise only read `Insufficient aws.amazon.com/neuron`.
@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use neuron_core::placement::{EqualNodes, Refusal};
 use neuron_core::request::{PodRequest, RequestError};
+use tokio::task::yield_now;
 
 use super::explain::Explanation;
 use super::freeing::fewest_that_free;
 use super::note::Note;
-use crate::index::{Index, NodeRefusal, NodeView, ObservedPod, Owner};
+use crate::index::{Audience, Cluster, Index, NodeRefusal, ObservedPod, Owner};
+use crate::verbs::MOVES_OF_TURN;
 
 /// No node type of the cluster can ever serve the pod.
 const UNSUPPORTED: &str = "NeuronRequestUnsupported";
@@ -52,20 +54,22 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Why the pod waits in vain, if the reason lies in the devices.
-    pub(super) fn of(&mut self, index: &Index, pod: &ObservedPod) -> Option<Arc<Reason>> {
-        let is_like =
-            |shape: &Shape| shape.request == pod.pod.request && shape.device_model == pod.device_model;
-        if let Some((_, reason)) = self.known.iter().find(|(shape, _)| is_like(shape)) {
-            return reason.clone();
+    /// Why the pod with this UID waits in vain and who is to be told, if it waits and the reason lies in the devices.
+    pub(super) async fn of(&mut self, cluster: &Cluster, uid: &str) -> Option<(Audience, Arc<Reason>)> {
+        let (audience, shape) = cluster.read(|index| {
+            let pod = index.unschedulable(uid)?;
+            let shape = Shape { request: pod.pod.request.clone(), device_model: pod.device_model.clone() };
+            Some((pod.audience(), shape))
+        })?;
+        if let Some((_, reason)) = self.known.iter().find(|(known, _)| *known == shape) {
+            return Some((audience, reason.clone()?));
         }
-        let reason = refused_by_every_node(index, pod).map(Arc::new);
+        let reason = refused_by_every_node(cluster, &shape).await.map(Arc::new);
         if self.known.len() == MOST_ANSWERS {
             self.known.remove(0);
         }
-        let shape = Shape { request: pod.pod.request.clone(), device_model: pod.device_model.clone() };
         self.known.push((shape, reason.clone()));
-        reason
+        Some((audience, reason?))
     }
 }
 
@@ -98,30 +102,61 @@ impl Reason {
     }
 }
 
-/// Why every node refuses the pod, if the reason lies in the devices.
-fn refused_by_every_node(index: &Index, pod: &ObservedPod) -> Option<Reason> {
-    let request = match &pod.pod.request {
+/// Why every node refuses pods of the shape, if the reason lies in the devices. Calls of kube-scheduler get a turn where much has to be
+/// searched.
+async fn refused_by_every_node(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
+    let request = match &shape.request {
         Ok(request) if request.is_empty() => return None,
         Ok(request) => request,
         Err(error) => return Some(Reason::unsupported(Note::of(error.to_string()))),
     };
-    let models = match index.device_models(pod.device_model.as_deref()) {
-        Ok(models) => models,
-        Err(error) => return Some(Reason::unsupported(Note::of(error.to_string()))),
+    let nodes = match cluster.read(|index| wanted_nodes(index, shape.device_model.as_deref())) {
+        Ok(nodes) => nodes,
+        Err(reason) => return reason,
     };
-    // Where no node is of these models, what one node is told says it.
-    let is_wanted = |view: &&NodeView| models.as_ref().is_none_or(|models| view.is_of(models).is_ok());
-    let some_are = index.views().any(|view| view.is_neuron() && is_wanted(&view));
-    if let (Some(models), false) = (&models, some_are) {
-        let why = index.views().filter(|view| view.is_neuron()).find_map(|view| view.is_of(models).err());
-        return why.map(|why| Reason::unsupported(Note::of(why.to_string())));
-    }
-    let mut refusals = Refusals::new();
-    let mut equal_nodes = EqualNodes::new(request);
-    for view in index.views().filter(|view| view.is_neuron()).filter(is_wanted) {
-        refusals.add(&view.name, view.fits(&mut equal_nodes).err()?);
+    let (mut refusals, mut equal_nodes) = (Refusals::new(), EqualNodes::new(request));
+    let mut nodes = nodes.iter();
+    while cluster.read(|index| take_turn(index, &mut nodes, &mut equal_nodes, &mut refusals))? {
+        yield_now().await;
     }
     refusals.reason()
+}
+
+/// The names of the nodes that may be of the device models that a pod is restricted to.
+///
+/// # Errors
+/// There is none, and why.
+fn wanted_nodes(index: &Index, device_model: Option<&str>) -> Result<Vec<String>, Option<Reason>> {
+    let unsupported = |why: String| Some(Reason::unsupported(Note::of(why)));
+    let models = index.device_models(device_model).map_err(|error| unsupported(error.to_string()))?;
+    let neuron = || index.views().filter(|view| view.is_neuron());
+    let Some(models) = models else { return Ok(neuron().map(|view| view.name.clone()).collect()) };
+    let wanted: Vec<String> =
+        neuron().filter(|view| view.is_of(&models).is_ok()).map(|view| view.name.clone()).collect();
+    if wanted.is_empty() {
+        // What one node is told says it.
+        let why = neuron().find_map(|view| view.is_of(&models).err());
+        return Err(why.and_then(|why| unsupported(why.to_string())));
+    }
+    Ok(wanted)
+}
+
+/// Asks nodes until none is left or a turn has been searched. Whether some are left; none where one takes the pod.
+fn take_turn(
+    index: &Index,
+    nodes: &mut std::slice::Iter<'_, String>,
+    equal_nodes: &mut EqualNodes,
+    refusals: &mut Refusals,
+) -> Option<bool> {
+    let end = equal_nodes.cost().moves.saturating_add(MOVES_OF_TURN);
+    for name in nodes {
+        let Some(view) = index.view(name) else { continue };
+        refusals.add(name, view.fits(equal_nodes).err()?);
+        if equal_nodes.cost().moves >= end {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// What the nodes say that all refuse a pod, as far as an event has room for it.
@@ -187,5 +222,85 @@ impl Refusals {
         }
         let (note, unlinked) = (self.unlinked, self.unlinked_nodes);
         (!unlinked.is_empty()).then_some(Reason { reason: NO_LINKED_SET, note, unlinked })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use neuron_core::catalog::Catalog;
+    use neuron_core::pod::{BoundPod, PodSpec};
+    use neuron_core::topology::Policy;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::index::{Advertised, Change, ObservedNode, TopologyCache};
+
+    /// A cluster of nodes of which each has another core held.
+    fn nodes(count: u8) -> Index {
+        let mut index =
+            Index::new(TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented));
+        let name = |number: u8| format!("n{number}");
+        let node = |number| ObservedNode {
+            name: name(number),
+            instance_type: Some("trn2.48xlarge".to_owned()),
+            report: None,
+            advertised: Advertised::default(),
+        };
+        index.change_nodes(Change::Listed((0..count).map(node).collect()));
+        let holder = |number| {
+            let record =
+                json!({"v": 1, "node": name(number), "lnc": 2, "containers": {"main": {"cores": [number]}}});
+            let annotations =
+                BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
+            let pod =
+                BoundPod::new("default", &name(number), &name(number), annotations, &spec(&[1], &[]), None);
+            ObservedPod {
+                node: Some(name(number)),
+                unschedulable: false,
+                device_model: None,
+                owner: None,
+                pod,
+            }
+        };
+        index.change_pods(Change::Listed((0..count).map(holder).collect()));
+        index
+    }
+
+    /// Main containers and init containers that ask for so many cores each.
+    fn spec(apps: &[u8], inits: &[u8]) -> PodSpec {
+        let containers = |counts: &[u8]| {
+            let container = |(place, count): (usize, &u8)| {
+                let limits = json!({"aws.amazon.com/neuroncore": count.to_string()});
+                json!({"name": format!("c{place}-{}", counts.len()), "resources": {"limits": limits}})
+            };
+            counts.iter().enumerate().map(container).collect::<Vec<Value>>()
+        };
+        let spec = json!({"containers": containers(apps), "initContainers": containers(inits)});
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_pod_that_is_hard_to_place_is_asked_about_in_turns() {
+        // One core handed down, sixteen times three, and two for which nothing is left that is linked.
+        let index = nodes(4);
+        let apps: Vec<u8> = [1].into_iter().chain([3; 16]).chain([2]).collect();
+        let request = PodRequest::of(&spec(&apps, &[1])).unwrap();
+        let (names, mut refusals) = (wanted_nodes(&index, None).unwrap_or_default(), Refusals::new());
+        let (mut nodes, mut equal_nodes, mut turns) = (names.iter(), EqualNodes::new(&request), 0);
+        loop {
+            let before = equal_nodes.cost().moves;
+            let left =
+                take_turn(&index, &mut nodes, &mut equal_nodes, &mut refusals).expect("no node takes it");
+            let moves = equal_nodes.cost().moves - before;
+            // A node's own search is not broken off.
+            assert!(moves <= MOVES_OF_TURN + 200_000, "a turn took {moves} moves");
+            turns += 1;
+            if !left {
+                break;
+            }
+        }
+        assert!(turns > 1 && nodes.next().is_none(), "{turns} turns");
     }
 }

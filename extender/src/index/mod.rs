@@ -20,6 +20,7 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use neuron_core::pod::BoundPod;
 use runtime::reached;
@@ -39,6 +40,10 @@ pub(crate) use self::relist::Relist;
 pub(crate) use self::topology_cache::TopologyCache;
 use self::views::Views;
 use crate::probe::Sizes;
+
+/// So long a watch may be disconnected before this replica is not ready and does not lead: what it knows is old by then, while another one
+/// may know more.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// Everything known.
 #[derive(Debug)]
@@ -128,6 +133,12 @@ impl Index {
     pub(crate) fn silent_watches(&self) -> impl Iterator<Item = (&'static str, Instant)> {
         let watches = [("pods", &self.pod_watch), ("nodes", &self.node_watch)];
         watches.into_iter().filter_map(|(name, watch)| Some((name, watch.disconnected?)))
+    }
+
+    /// The watch that has been disconnected for longest, and for how long, if that is more than [`SILENT`].
+    pub(crate) fn too_long_silent(&self) -> Option<(&'static str, Duration)> {
+        let silences = self.silent_watches().map(|(watch, since)| (watch, since.elapsed()));
+        silences.max_by_key(|(_, time)| *time).filter(|(_, time)| *time > SILENT)
     }
 
     /// Takes in what the watch of pods shows.

@@ -277,11 +277,12 @@ impl NodeView {
         self.known().map_or(0, |(occupancy, _)| occupancy.held().len() as usize)
     }
 
-    /// Whether none of these logical cores is on a device that is unhealthy.
-    pub(crate) fn are_healthy(&self, cores: CoreSet) -> bool {
-        self.known().is_ok_and(|(occupancy, _)| {
-            cores.intersection(occupancy.topology().cores_of(occupancy.unhealthy())).is_empty()
-        })
+    /// Whether cores that were reserved earlier can still be given: none is on a device that is unhealthy, and no pod has one meanwhile.
+    pub(crate) fn can_still_give(&self, cores: CoreSet) -> bool {
+        let State::Known { settled, .. } = &self.state else { return false };
+        let occupancy = &settled.occupancy;
+        !cores.intersects(occupancy.topology().cores_of(occupancy.unhealthy()))
+            && !cores.intersects(occupancy.held())
     }
 
     /// Whether anything says that the node has Neuron devices.

@@ -4,7 +4,7 @@
 //! a Binding whose answer was lost keeps its devices is decided in `config` (`binding_timeout`, 60 s); `verbs::bind` then
 //! releases them unless the pod is bound here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
@@ -131,9 +131,9 @@ impl Overlay {
         self.by_pod.remove(uid).unwrap_or_default().into_keys().collect()
     }
 
-    /// Removes all of them. Returns the nodes they were on.
-    pub(super) fn clear(&mut self) -> BTreeSet<String> {
-        std::mem::take(&mut self.by_pod).into_values().flat_map(BTreeMap::into_keys).collect()
+    /// Whether it is open of any what became of its Binding.
+    pub(super) fn has_unclear(&self) -> bool {
+        self.by_pod.values().flat_map(BTreeMap::values).any(|reservation| reservation.is_unclear)
     }
 
     /// A list of all pods begins: a pod that is reserved for from here on may be missing in it.
@@ -236,7 +236,7 @@ mod tests {
     fn a_bind_that_ends_late_leaves_alone_what_a_later_one_has_reserved() {
         let mut overlay = overlay(&[("u", "n1", 0)]);
         let first = id(&overlay, "u", "n1");
-        assert_eq!(overlay.clear(), BTreeSet::from(["n1".to_owned()]));
+        assert_eq!(overlay.remove("u"), ["n1"]);
         add(&mut overlay, &[("u", "n1", 1)]);
         assert!(!overlay.leave("u", "n1", first) && !overlay.is_unclear("u", "n1", first));
         assert!(overlay.of_pod("u").is_some());
@@ -253,6 +253,7 @@ mod tests {
             overlay.is_unclear("v", "n1", unclear) && !overlay.is_unclear("v", "n1", unclear),
             "news once"
         );
+        assert!(overlay.has_unclear());
         assert_eq!(overlay.reserved_on("n1").clear, CoreSet::run(0, 1));
     }
 

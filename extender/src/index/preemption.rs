@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use neuron_core::ids::CoreSet;
 use neuron_core::placement::EqualNodes;
 
 use super::Index;
@@ -11,6 +12,16 @@ impl Index {
     pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes) -> bool {
         let reserved = self.overlay.reserved_on(node).all;
         self.view(node).is_some_and(|view| view.fits_without(gone, reserved, pod).is_ok())
+    }
+
+    /// The cores of the node that are not free once all its pods have ended: what is reserved, and what is unhealthy.
+    pub(crate) fn cores_kept(&self, node: &str) -> CoreSet {
+        let reserved = self.overlay.reserved_on(node).all;
+        let settled = self.view(node).and_then(|view| view.settled());
+        settled.map_or(reserved, |settled| {
+            let occupancy = &settled.occupancy;
+            reserved.union(occupancy.topology().cores_of(occupancy.unhealthy()))
+        })
     }
 
     /// Priority and UID of the pods that hold devices of the node and are less important than that.

@@ -72,11 +72,9 @@ impl Index {
         self.overlay.has_unlisted()
     }
 
-    /// Forgets every reservation: another extender has placed pods meanwhile, and knew none of them.
-    pub(crate) fn forget_reservations(&mut self) {
-        for node in self.overlay.clear() {
-            self.apply_reservations(&node);
-        }
+    /// Whether it is open of any pod whether it was bound with its reservation.
+    pub(crate) fn has_unclear_reservations(&self) -> bool {
+        self.overlay.has_unclear()
     }
 
     /// Applies reservations to a node whose pods did not change.

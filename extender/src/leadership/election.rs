@@ -21,6 +21,8 @@ pub(crate) struct Election {
     identity: String,
     lease: LeaseAtServer,
     leadership: Arc<Leadership>,
+    /// Whether this replica hears what happens: who does not, can place nothing, and another one may.
+    hears: Box<dyn Fn() -> bool + Send + Sync>,
     /// The Lease as it was seen last; none before the first look, and where there is none.
     known: Option<Known>,
     /// Why the last call failed, so that it is logged once.
@@ -41,10 +43,11 @@ impl Election {
         client: Client,
         settings: LeaderElection,
         leadership: Arc<Leadership>,
+        hears: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         let identity = format!("{}_{:016x}", settings.pod, system.random());
         let lease = LeaseAtServer::new(system.clone(), client, &settings, identity.clone());
-        Self { settings, identity, lease, leadership, known: None, failed: None }
+        Self { settings, identity, lease, leadership, hears: Box::new(hears), known: None, failed: None }
     }
 
     /// Stands for election until the future is dropped.
@@ -72,8 +75,15 @@ impl Election {
         }
     }
 
-    /// One look at the Lease or one renewal. How long to wait until the next.
+    /// One look at the Lease or one renewal, unless this replica is deaf. How long to wait until the next.
     pub(super) async fn turn(&mut self) -> Duration {
+        if !(self.hears)() {
+            if self.leadership.leads() {
+                reached("extender: lease not renewed, a watch is silent");
+                warn!(lease = self.settings.lease, "a watch is silent: the Lease is not renewed");
+            }
+            return self.settings.period();
+        }
         // Its holder knows what it has written, and another one's write shows as a conflict.
         let is_held = self.known.as_ref().is_some_and(|known| self.is_ours(&known.lease));
         let result = match is_held {

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::Leadership;
 use super::label::LeaderLabel;
-use crate::index::{Cluster, Index};
+use crate::index::Cluster;
 
 /// Follows the leadership.
 pub(crate) struct Tenure {
@@ -46,10 +46,10 @@ impl Tenure {
         }
     }
 
-    /// What was reserved in an earlier tenure says nothing any more, and what others have bound is not all seen yet.
+    /// What others have bound is not all seen yet. A Binding of an earlier tenure may still be carried out, so that what was reserved for it
+    /// stays, until the list or the pod says what became of it.
     async fn take_over(&self, tenure: u64) {
         self.cluster.relist.pods_are_listed().await;
-        self.cluster.write(Index::forget_reservations);
         self.leadership.has_listed(tenure);
         info!("the pods are listed; pods are placed from now on");
     }

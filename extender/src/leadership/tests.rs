@@ -1,6 +1,7 @@
 //! Elections against an API server in memory. Time stands still but for what is waited for.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
@@ -26,7 +27,7 @@ fn settings(pod: &str) -> LeaderElection {
 /// A replica: its part in the election, and what it may do.
 fn replica(api: &ApiServer, pod: &str) -> (Election, Arc<Leadership>) {
     let leadership = Arc::new(Leadership::elected());
-    let election = Election::new(&System::real(), api.client(), settings(pod), leadership.clone());
+    let election = Election::new(&System::real(), api.client(), settings(pod), leadership.clone(), || true);
     (election, leadership)
 }
 
@@ -51,6 +52,30 @@ async fn one_leads_as_long_as_it_renews_the_lease() {
     let spec = lease.get("k8s-neuron-scheduler").await.unwrap().spec.unwrap();
     assert_eq!((spec.lease_duration_seconds, spec.lease_transitions), (Some(15), Some(0)));
     assert!(spec.renew_time.unwrap() >= spec.acquire_time.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_hears_nothing_leaves_the_lease_to_another_one() {
+    let api = ApiServer::new(Clock::new());
+    let (hears, (mut b, b_leads)) = (Arc::new(AtomicBool::new(true)), replica(&api, "b"));
+    let a_leads = Arc::new(Leadership::elected());
+    let ears = hears.clone();
+    let hears_now = move || ears.load(Ordering::SeqCst);
+    let mut a = Election::new(&System::real(), api.client(), settings("a"), a_leads.clone(), hears_now);
+    a.turn().await;
+    assert!(leads(&a_leads));
+    hears.store(false, Ordering::SeqCst);
+    let began = Instant::now();
+    while !leads(&b_leads) {
+        assert!(began.elapsed() < LEASE * 2, "nobody takes over");
+        advance(a.turn().await).await;
+        b.turn().await;
+        assert!(!(leads(&a_leads) && leads(&b_leads)), "two lead");
+    }
+    hears.store(true, Ordering::SeqCst);
+    a.turn().await;
+    a.turn().await;
+    assert!(!leads(&a_leads) && leads(&b_leads));
 }
 
 /// Whatever the time since its last renewal at which the other one looks next, and however seldom it looks.

@@ -5,7 +5,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -32,9 +31,6 @@ pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
 
 /// What metrics call the result of a call that could not be answered.
 const FAILED: &str = "failed";
-
-/// So long a watch may be disconnected before this replica is not ready: what it knows is old by then, while another one may know more.
-const SILENT: Duration = Duration::from_secs(30);
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -91,9 +87,7 @@ async fn require_certificate(request: Request, next: Next) -> Response {
 async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
     if shared.binder.is_stopping() {
         (StatusCode::SERVICE_UNAVAILABLE, "the extender is stopping".to_owned())
-    } else if let Some((watch, silent)) =
-        shared.cluster.read(longest_silence).filter(|(_, time)| *time > SILENT)
-    {
+    } else if let Some((watch, silent)) = shared.cluster.read(Index::too_long_silent) {
         let why =
             format!("the watch of {watch} has told nothing for {} s; the log says why", silent.as_secs());
         (StatusCode::SERVICE_UNAVAILABLE, why)
@@ -104,12 +98,6 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
         let why = "the pods and nodes of the cluster have not been listed yet";
         (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
     }
-}
-
-/// The watch that has told nothing for longest, and for how long.
-fn longest_silence(index: &Index) -> Option<(&'static str, Duration)> {
-    let silences = index.silent_watches().map(|(watch, since)| (watch, since.elapsed()));
-    silences.max_by_key(|(_, time)| *time)
 }
 
 async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {

@@ -251,8 +251,8 @@ impl Call<'_> {
         while let Some(node) = nodes.get(sorted.looked_at).map(name) {
             let view = index.view(&node.0);
             let reservation = reserved.and_then(|nodes| nodes.get(&*node.0));
-            let is_reserved =
-                reservation.is_some_and(|reserved| view.is_some_and(|view| view.are_healthy(reserved.cores)));
+            let is_reserved = reservation
+                .is_some_and(|reserved| view.is_some_and(|view| view.can_still_give(reserved.cores)));
             match self.check(view, is_reserved) {
                 Ok(()) => {
                     self.fitting.extend(view.map(|view| view.number));

@@ -16,4 +16,4 @@ pub(crate) use self::prioritize::Prioritize;
 
 /// Moves that a call searches for before others get a turn, some 10 ms of them: what one pod's author asks for must not hold up other
 /// pods, nor the watches.
-const MOVES_OF_TURN: u32 = 100_000;
+pub(crate) const MOVES_OF_TURN: u32 = 100_000;

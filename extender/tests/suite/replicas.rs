@@ -1,7 +1,11 @@
 //! Two replicas beside one API server: one leads, the other takes over. In simulated time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -23,7 +27,7 @@ const LEASE: Duration = Duration::from_secs(15);
 
 /// One replica, which runs in a pod of that name.
 struct Replica {
-    machine: std::sync::Arc<Machine>,
+    machine: Arc<Machine>,
     shutdown: CancellationToken,
     serving: Task<anyhow::Result<()>>,
 }
@@ -31,6 +35,8 @@ struct Replica {
 struct Replicas {
     api: ApiServer,
     client: Client,
+    /// Whether Bindings are lost on their way, and never answered.
+    loses_bindings: Arc<AtomicBool>,
 }
 
 impl Replicas {
@@ -54,7 +60,7 @@ impl Replicas {
                 .await
                 .unwrap();
         }
-        Replicas { api, client }
+        Replicas { api, client, loses_bindings: Arc::default() }
     }
 
     /// Two replicas of which the first leads.
@@ -78,9 +84,18 @@ impl Replicas {
         let config = Config { leader_election: Some(election), ..Config::default() };
         let listener = machine.system().listen(&address()).unwrap();
         let shutdown = CancellationToken::new();
-        let serving = serve(machine.system(), config, self.api.client(), listener, shutdown.clone());
+        let serving = serve(machine.system(), config, self.client_of_replica(), listener, shutdown.clone());
         let serving = machine.system().spawn(serving);
         Replica { machine, shutdown, serving }
+    }
+
+    fn client_of_replica(&self) -> Client {
+        let lost = self.loses_bindings.clone();
+        let lose = from_fn(move |call: Request, next: Next| {
+            let is_lost = lost.load(Ordering::SeqCst) && call.uri().path().ends_with("/binding");
+            async move { if is_lost { std::future::pending().await } else { next.run(call).await } }
+        });
+        Client::new(self.api.router().layer(lose), "default")
     }
 
     /// What the replica answers to a bind; empty if the pod is bound.
@@ -181,5 +196,21 @@ fn a_leader_that_stops_hands_over_at_once() {
         assert!(took < LEASE / 4, "{took:?}");
         assert_eq!(replicas.device("p1").await.as_deref(), Some("1"));
         replicas.is_selected("b").await;
+    });
+}
+
+#[test]
+fn a_leader_that_stops_and_does_not_know_what_became_of_a_binding_leaves_the_time_of_its_lease() {
+    run(async {
+        let replicas = Replicas::new(4).await;
+        let [a, b] = replicas.two().await;
+        replicas.loses_bindings.store(true, Ordering::SeqCst);
+        let told = replicas.bind(&a, "p1").await;
+        assert!(told.starts_with("it is not clear whether the pod was bound: "), "{told}");
+        replicas.loses_bindings.store(false, Ordering::SeqCst);
+        a.shutdown.cancel();
+        assert!(matches!(a.serving.await, Ok(Ok(())) | Err(TaskEnded::Aborted)));
+        let took = replicas.bound_by(&b, "p2").await;
+        assert!(took >= LEASE / 2 && took < LEASE * 2, "{took:?}");
     });
 }

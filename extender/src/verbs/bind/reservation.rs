@@ -64,7 +64,8 @@ impl Drop for Held {
     }
 }
 
-/// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node, if its devices are still healthy.
+/// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node, if its devices are still healthy and no other
+/// leader has given them to another pod meanwhile.
 fn reserve(
     index: &mut Index,
     pod: &BoundPod,
@@ -73,8 +74,8 @@ fn reserve(
 ) -> Result<(Arc<BTreeMap<String, String>>, ReservationId), BindError> {
     let BindingRequest { uid, node, .. } = binding;
     let before = index.reservations_of(uid).and_then(|nodes| nodes.get(node)).map(|before| before.cores);
-    let is_healthy = |cores| index.view(node).is_some_and(|view| view.are_healthy(cores));
-    let is_usable = before.is_some_and(is_healthy);
+    let is_usable =
+        before.is_some_and(|cores| index.view(node).is_some_and(|view| view.can_still_give(cores)));
     if is_usable && let Some(reservation) = index.join_reservation(uid, node) {
         reached("extender: reservation joined by a repeated bind");
         return Ok((reservation.annotations, reservation.id));
@@ -90,7 +91,7 @@ fn reserve(
     let annotations = Arc::new(allocation.annotations(false, &now.to_string()));
     let id = match index.join_reservation(uid, node) {
         Some(before) => {
-            reached("extender: reservation of unhealthy devices replaced");
+            reached("extender: reservation replaced");
             index.reserve_instead(uid, node, cores, annotations.clone());
             before.id
         }

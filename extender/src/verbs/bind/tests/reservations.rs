@@ -105,6 +105,22 @@ async fn devices_that_broke_meanwhile_are_not_bound_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn devices_that_another_leader_gave_away_meanwhile_are_not_bound_again() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    let reserved =
+        world.cluster.read(|index| index.reservations_of(&args.pod_uid).unwrap()[NODE].annotations.clone());
+    let other = world.create("other", 1).await;
+    bind_by_hand(&world.pods, "other", NODE, json!(*reserved)).await;
+    world.show(&other).await;
+    assert!(world.bind(&args).await.0.is_ok());
+    let devices = async |pod: &str| world.pods.get(pod).await.unwrap().annotations()["NEURON_DEVS"].clone();
+    assert_eq!([devices("other").await, devices("one").await], ["0", "1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bind_that_panics_keeps_what_it_reserved_until_its_outcome_is_clear() {
     let (world, args) = World::new().await;
     world.fault(Fault::Panics);
