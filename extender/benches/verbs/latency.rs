@@ -37,7 +37,14 @@ pub(crate) fn add_to(figures: &mut Figures, thread: &Runtime, cluster: Cluster) 
     add("filter of an ordinary pod, p99", quantile(alone, 0.99));
     add("filter of an ordinary pod beside the hostile one, p50", median(with.iter().copied()));
     add("filter of an ordinary pod beside the hostile one, p99", quantile(with.iter().copied(), 0.99));
-    add("filter of an ordinary pod beside the hostile one, longest", quantile(with, 1.0));
+    add("filter of an ordinary pod beside the hostile one, longest", quantile(with.iter().copied(), 1.0));
+    // It waits for what is left of a turn, and others may come first.
+    let beside = quantile(with, 0.99) / median(of_hostile);
+    figures.add(
+        format!("p99 of an ordinary pod / the hostile call beside it, names, {name}"),
+        (beside, ""),
+        Some(0.0..=1.5),
+    );
 }
 
 /// The milliseconds of each call, from the moment at which it was to come: the timer, which is as exact as a millisecond, wakes it
