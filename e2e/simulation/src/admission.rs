@@ -256,17 +256,22 @@ fn judge_holders(machine: &Machine, refused: &RefusedPod<'_>, why: &str) -> Opti
 }
 
 /// What pods of this name have on the refused pod's node, or had when it was asked for: by containers, by kubelet's books, or by the
-/// record of one that has not started.
+/// record of one that has not started. A plugin that reads the pods from nobody does not know which have ended or are gone.
 fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Units {
     let RefusedPod { truth, pod, .. } = refused;
     let node = &pod.node;
+    let is_unread = truth.now < truth.api_disturbed + LATELY;
+    let ended_for = if is_unread { LATELY } else { ANSWERED };
     let running = truth.containers_on(node).map(|(_, container)| container);
-    let containers = running.chain(ended_within(refused, ANSWERED)).filter(|container| {
+    let containers = running.chain(ended_within(refused, ended_for)).filter(|container| {
         format!("{}/{}", container.start.pod_namespace, container.start.pod_name) == name
     });
     let mut units: Units = containers.flat_map(|container| container.units.clone()).collect();
+    let ended = truth.pods.values().filter(|pod| pod.has_ended());
+    let not_told = ended.chain(truth.gone.iter().map(|(gone, _)| gone));
+    let not_told = not_told.filter(|pod| is_unread && pod.node == *node);
     // The refused pod itself has ended by now, and may have what an earlier container of it was given.
-    for pod in truth.live_on(node).chain([*pod]).filter(|pod| pod.name() == name) {
+    for pod in truth.live_on(node).chain([*pod]).chain(not_told).filter(|pod| pod.name() == name) {
         let books = refused.books.iter().filter(|((uid, _), _)| *uid == pod.uid);
         units.extend(books.flat_map(|(_, units)| units));
         // The plugin may not have read yet what somebody has made of the record.

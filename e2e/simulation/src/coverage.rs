@@ -114,6 +114,10 @@ const RARE: &[(&str, &str)] = &[
         "two plugins are alive at once, and kubelet's stream to the older one ends first",
     ),
     (
+        "cluster: a status was written again that another one had overwritten",
+        "a write of kubelet that it has given up is carried out after its next one, and says another phase",
+    ),
+    (
         "cluster: a watch began with an older state",
         "a link that lags is cut and heals between a list and its watch",
     ),

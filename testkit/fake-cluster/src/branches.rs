@@ -24,6 +24,7 @@ pub const BRANCHES: &[&str] = &[
     "cluster: a request met an outage",
     "cluster: a resource was forgotten, its plugin was gone too long",
     "cluster: a second deletion shortened the grace",
+    "cluster: a status was written again that another one had overwritten",
     "cluster: a watch began with an older state",
     "cluster: a watch could not begin at its version",
     "cluster: a watch fell behind what is kept",

@@ -279,6 +279,39 @@ fn a_holder_may_have_ended_while_the_refusal_was_on_its_way() {
     assert!(judged(1, 11).is_some(), "it had another one");
 }
 
+/// Seed 770137.
+#[test]
+fn a_holder_that_is_gone_is_named_where_nobody_could_tell_the_plugin() {
+    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+    let machine = Machine::of(&node).unwrap();
+    let message = "neuron1,neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron1, pod default/gone holds \
+                   neuron10; ..";
+    let record = r#"{"version":1,"containers":{"main":{"devices":[10]}}}"#;
+    let judged = |api_disturbed: Duration, message: &str| {
+        let (pod, other, mut gone) =
+            (pod("p", "u", "Pending"), pod("other", "o", "Running"), pod("gone", "g", "Succeeded"));
+        let mut object = Value::clone(&gone.object);
+        object["metadata"] = json!({"annotations": {ALLOCATION: record}});
+        gone.object = Arc::new(object);
+        let held = machine.cores_of(1);
+        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        let truth = Truth {
+            pods: [(other.uid.clone(), other)].into(),
+            containers: [(key, container("other", "o", held.clone()))].into(),
+            gone: vec![(gone, NOW - Duration::from_secs(8))],
+            now: NOW,
+            api_disturbed,
+            ..Truth::default()
+        };
+        let books = BTreeMap::new();
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+        judge_refusal(&machine, &refused, &Units::new()).is_none()
+    };
+    assert!(judged(NOW, message));
+    assert!(!judged(Duration::ZERO, message), "the plugin heard of it");
+    assert!(!judged(NOW, &message.replace("holds neuron10", "holds neuron9")), "it had another one");
+}
+
 #[test]
 fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
     let node = NodePlan { machine: "inf2.48xlarge".to_owned() };

@@ -8,10 +8,12 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use fake_cluster::{Kubelet, System};
 use http::{Method, StatusCode, header};
-use serde_json::json;
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
+use serde_json::{Value, json};
 use testkit_support::eventually;
 
-use crate::test_node::{TestNode, container};
+use crate::test_node::{TestNode, container, ending};
 
 /// A kubelet whose way to the API server is this one.
 async fn kubelet(node: &TestNode, client: kube::Client) -> Kubelet {
@@ -52,6 +54,26 @@ async fn a_refusal_that_does_not_mean_its_pod_keeps_no_kubelet_from_writing_a_st
     node.bind("p", json!({ "containers": [container("main", 0)] })).await;
     node.phase("p", "Running").await;
     assert!(is_refused.load(Ordering::Relaxed));
+}
+
+/// A write that kubelet has given up is carried out after its next one.
+#[rstest]
+#[case::runs(json!({ "containers": [container("main", 0)] }), "Running", "Pending")]
+#[case::has_ended(json!({ "restartPolicy": "Never", "containers": [ending(container("main", 0), 0, 0)] }), "Succeeded", "Running")]
+#[tokio::test]
+async fn a_status_that_an_older_one_has_overwritten_is_written_again(
+    #[case] spec: Value,
+    #[case] phase: &str,
+    #[case] late: &str,
+) {
+    let node = TestNode::new();
+    let _kubelet = node.kubelet().await;
+    node.bind("p", spec).await;
+    node.phase("p", phase).await;
+    let patch = Patch::Merge(json!({ "status": { "phase": late } }));
+    let overwritten = node.pods().patch_status("p", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(overwritten.status.unwrap().phase.as_deref(), Some(late));
+    node.phase("p", phase).await;
 }
 
 fn conflict() -> axum::response::Response {

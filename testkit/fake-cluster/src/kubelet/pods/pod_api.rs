@@ -9,6 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use super::table::version_of;
 use crate::clock::rfc3339;
 
 /// How long to wait before a refused write is tried again, by tokio's time.
@@ -27,15 +28,16 @@ impl PodApi {
     }
 
     /// Writes the status, repeated until it is written or the pod is gone or replaced. `now` is when the pod started, if it had
-    /// not before.
-    pub(super) async fn report(&self, status: &Value, now: Timestamp) {
+    /// not before. The version that was written; none of a pod that is gone.
+    pub(super) async fn report(&self, status: &Value, now: Timestamp) -> Option<u64> {
         let started = self.pod.status.as_ref().and_then(|status| status.start_time.as_ref());
         let mut status = status.clone();
         status["startTime"] = json!(rfc3339(started.map_or(now, |time| time.0)));
         // The UID makes the write fail for a new pod of the same name.
         let patch = json!({ "metadata": { "uid": self.pod.metadata.uid }, "status": status });
         let (patch, params) = (Patch::Strategic(&patch), PatchParams::default());
-        self.persist(|| self.api.patch_status(self.name(), &params, &patch)).await;
+        let written = self.persist(|| self.api.patch_status(self.name(), &params, &patch)).await;
+        written.map(|pod| version_of(&pod))
     }
 
     /// Deletes the pod for good, repeated until it is gone or replaced.
@@ -48,19 +50,19 @@ impl PodApi {
 
     /// Repeats `write` until it succeeds or the pod is gone or replaced, which is looked at: a refusal alone does not say so, as in
     /// kubelet's status manager.
-    async fn persist<T, F>(&self, mut write: impl FnMut() -> F)
+    async fn persist<T, F>(&self, mut write: impl FnMut() -> F) -> Option<T>
     where
         F: Future<Output = kube::Result<T>>,
     {
         loop {
             match write().await {
-                Ok(_) => return,
+                Ok(written) => return Some(written),
                 Err(error) => {
                     let is_refused =
                         matches!(&error, kube::Error::Api(answer) if [404, 409, 422].contains(&answer.code));
                     if is_refused && self.is_gone().await {
                         tracing::debug!(pod = self.name(), %error, "the pod is gone or replaced");
-                        return;
+                        return None;
                     }
                     tracing::warn!(pod = self.name(), %error, "cannot write to the API server");
                 }

@@ -19,6 +19,40 @@ pub(crate) struct Stop {
     pub(crate) is_gone: bool,
 }
 
+/// What the API server shows of a pod's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// The version of the object.
+    version: u64,
+    phase: Option<String>,
+}
+
+impl Shown {
+    fn of(pod: &Pod) -> Self {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+        Self { version: version_of(pod), phase }
+    }
+
+    /// Whether something else was written after `version` than this phase.
+    pub(super) fn is_other(&self, version: u64, phase: &str) -> bool {
+        self.version > version && self.phase.as_deref() != Some(phase)
+    }
+}
+
+/// The version of a pod's object.
+pub(super) fn version_of(pod: &Pod) -> u64 {
+    let version = pod.metadata.resource_version.as_deref();
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// What the worker of a pod follows.
+pub(super) struct Followed {
+    /// How the pod is to end, once it is.
+    pub(super) stop: watch::Receiver<Option<Stop>>,
+    /// What the API server shows of it.
+    pub(super) shown: watch::Receiver<Shown>,
+}
+
 /// The pods that kubelet knows, in the order they came.
 #[derive(Debug, Default)]
 pub(crate) struct PodTable {
@@ -39,6 +73,7 @@ struct Known {
     is_gone: bool,
     /// Set once it is to end.
     stop: watch::Sender<Option<Stop>>,
+    shown: watch::Sender<Shown>,
 }
 
 impl PodTable {
@@ -69,6 +104,7 @@ impl PodTable {
     /// Takes over what the API server says now of a pod that is known.
     pub(super) fn update(&mut self, pod_uid: &str, pod: Pod) {
         if let Some(known) = self.known.iter_mut().find(|known| known.uid == pod_uid) {
+            known.shown.send_replace(Shown::of(&pod));
             known.pod = Arc::new(pod);
         }
     }
@@ -122,17 +158,19 @@ impl PodTable {
         unlisted.for_each(Known::set_gone);
     }
 
-    /// Adds a pod. Gives how it is to end, once it is.
-    pub(super) fn insert(&mut self, uid: &str, pod: &Arc<Pod>) -> watch::Receiver<Option<Stop>> {
-        let (stop, receiver) = watch::channel(None);
+    /// Adds a pod. Gives what its worker follows.
+    pub(super) fn insert(&mut self, uid: &str, pod: &Arc<Pod>) -> Followed {
+        let (stop, shown) = (watch::Sender::new(None), watch::Sender::new(Shown::of(pod)));
+        let followed = Followed { stop: stop.subscribe(), shown: shown.subscribe() };
         self.known.push(Known {
             uid: uid.to_owned(),
             pod: Arc::clone(pod),
             has_ended: false,
             is_gone: false,
             stop,
+            shown,
         });
-        receiver
+        followed
     }
 }
 

@@ -138,7 +138,7 @@ async fn admit_all(shared: &Arc<Shared>, mut pods: Vec<Pod>) {
         let uid = uid_of(&pod);
         let pod = Arc::new(pod);
         let others: Vec<Arc<Pod>> = locked(&shared.pods).active().cloned().collect();
-        let stop = locked(&shared.pods).insert(&uid, &pod);
+        let followed = locked(&shared.pods).insert(&uid, &pod);
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let ended = matches!(phase, Some("Succeeded" | "Failed"));
         let deleting = pod.metadata.deletion_timestamp.is_some();
@@ -165,7 +165,7 @@ async fn admit_all(shared: &Arc<Shared>, mut pods: Vec<Pod>) {
                 Admission::Undecided => return,
             }
         };
-        shared.spawn(worker::run(Arc::clone(shared), pod, stop, rejection, ended));
+        shared.spawn(worker::run(Arc::clone(shared), pod, followed, rejection, ended));
     }
 }
 

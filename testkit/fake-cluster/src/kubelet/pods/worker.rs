@@ -16,7 +16,7 @@ use super::container_start::container_start;
 use super::lifecycle::{Plan, plan};
 use super::pod_api::PodApi;
 use super::status::{self, DeviceStatuses};
-use super::table::Stop;
+use super::table::{Followed, Shown, Stop};
 use super::{ends, grace};
 use crate::kubelet::device_manager::allocate::allocate_lost;
 use crate::kubelet::shared::{Shared, locked};
@@ -28,22 +28,26 @@ const STARTED_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) async fn run(
     shared: Arc<Shared>,
     pod: Arc<Pod>,
-    stop: watch::Receiver<Option<Stop>>,
+    followed: Followed,
     rejection: Option<Rejection>,
     has_ended: bool,
 ) {
     let api = PodApi::new(shared.client.clone(), pod.clone());
-    let mut worker = Worker { uid: pod.uid().unwrap_or_default(), shared: shared.clone(), pod, api, stop };
+    let Followed { stop, shown } = followed;
+    let (uid, written) = (pod.uid().unwrap_or_default(), 0);
+    let mut worker = Worker { uid, shared: shared.clone(), pod, api, stop, shown, written };
     let life = async {
         match rejection {
             Some(rejection) => {
                 ends::terminate(&shared, &worker.uid, grace::SHORTEST).await;
-                worker.report(&status::rejected(&rejection)).await;
+                worker.report_last(status::rejected(&rejection)).await;
             }
-            None if has_ended => {}
-            None => worker.live().await,
+            None if has_ended => worker.stopped().await,
+            None => {
+                let last = worker.live().await;
+                worker.report_last(last).await;
+            }
         }
-        worker.stopped().await;
         worker.remove().await;
     };
     // A kubelet that stops does nothing more.
@@ -61,11 +65,15 @@ struct Worker {
     api: PodApi,
     /// How the pod is to end, once it is.
     stop: watch::Receiver<Option<Stop>>,
+    /// What the API server shows of it.
+    shown: watch::Receiver<Shown>,
+    /// The version that was written last.
+    written: u64,
 }
 
 impl Worker {
-    /// Runs containers until every one has ended for good or the pod is to stop.
-    async fn live(&mut self) {
+    /// Runs containers until every one has ended for good or the pod is to stop. Its last status.
+    async fn live(&mut self) -> Value {
         let mut reported = Value::Null;
         // Containers that could not be given their devices, and when they are started again.
         let mut lacking = BTreeMap::new();
@@ -98,11 +106,12 @@ impl Worker {
                 reported = status;
             }
             let wake = self.shared.clock.sleep_until(plan.wake.unwrap_or_default());
-            let mut stop = self.stop.clone();
+            let (mut stop, mut shown) = (self.stop.clone(), self.shown.clone());
             // Each of them leads to the same look at everything.
             tokio::select! {
                 biased;
                 () = until_stopped(&mut stop) => {}
+                () = until_other(&mut shown, self.written, &reported) => reported = Value::Null,
                 () = wake, if plan.wake.is_some() => {}
                 () = self.devices_differ(&devices) => {}
                 () = killed => {}
@@ -121,7 +130,20 @@ impl Worker {
         if before.is_terminal() {
             plan.phase = before;
         }
-        self.report(&status::admitted(&self.pod, &plan, &runs, &devices, now)).await;
+        status::admitted(&self.pod, &plan, &runs, &devices, now)
+    }
+
+    /// Writes the last status, and again whenever something else was written after it, until the pod is to stop.
+    async fn report_last(&mut self, status: Value) {
+        self.report(&status).await;
+        loop {
+            let (mut stop, mut shown) = (self.stop.clone(), self.shown.clone());
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stop) => return,
+                () = until_other(&mut shown, self.written, &status) => self.report(&status).await,
+            }
+        }
     }
 
     /// Takes out of the plan what is not to be started yet.
@@ -212,9 +234,11 @@ impl Worker {
     }
 
     /// Writes the status, unless the pod is gone.
-    async fn report(&self, status: &Value) {
+    async fn report(&mut self, status: &Value) {
         if !self.is_gone() {
-            self.api.report(status, self.shared.clock.now()).await;
+            let written = self.api.report(status, self.shared.clock.now()).await;
+            // Nothing is written any more of one that is gone.
+            self.written = written.unwrap_or(u64::MAX);
         }
     }
 
@@ -233,6 +257,17 @@ impl Worker {
     fn is_gone(&self) -> bool {
         self.stop.borrow().is_some_and(|stop| stop.is_gone)
     }
+}
+
+/// Waits until the API server shows another phase than that of `status`, written after `version`: a request that its sender has given up
+/// may be carried out late. kubelet compares every ten seconds (`needsReconcile` of its status manager).
+async fn until_other(shown: &mut watch::Receiver<Shown>, version: u64, status: &Value) {
+    let phase = status["phase"].as_str().unwrap_or_default();
+    // The sender is gone only with the kubelet.
+    if shown.wait_for(|shown| shown.is_other(version, phase)).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    reached("cluster: a status was written again that another one had overwritten");
 }
 
 async fn until_stopped(stop: &mut watch::Receiver<Option<Stop>>) {
