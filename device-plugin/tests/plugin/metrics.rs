@@ -35,7 +35,9 @@ fn the_documented_metrics_are_those_that_are_shown() {
     metrics.allocate(resource, time, Some("held"));
     metrics.preferred(resource, time, Preferred::Nothing);
     metrics.set(&Now { ids: vec![(resource, [1, 0])], devices: Some([1, 0, 0]), ..Now::default() });
-    assert_eq!(shown(&metrics.text()), documented());
+    let text = metrics.text();
+    assert_eq!(shown(&text), documented());
+    insta::assert_snapshot!("device_plugin", testkit_support::metrics::without_times(&text));
 }
 
 #[tokio::test]

@@ -235,7 +235,9 @@ mod tests {
         metrics.searched(Verb::Filter, SearchCost::default());
         let watch = WatchNow { name: "pods", is_connected: true, silent_for: None };
         let now = Now { nodes: vec![node(1)], watches: vec![watch], ..Now::default() };
-        assert_eq!(shown(&metrics.text(now)), documented());
+        let text = metrics.text(now);
+        assert_eq!(shown(&text), documented());
+        insta::assert_snapshot!("extender", testkit_support::metrics::without_times(&text));
     }
 
     #[test]

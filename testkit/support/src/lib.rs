@@ -1,4 +1,5 @@
-//! What tests of Kubernetes programs wait by: for conditions, never for time; and by which release they expect what.
+//! What tests of Kubernetes programs wait by: for conditions, never for time; by which release they expect what; and what of their metrics
+//! a snapshot can have.
 //!
 //! A timeout is meant for processors that have nothing else to do. Where they are slower, or others use them, it lasts
 //! longer by as much ([`pace`]), so that a busy machine fails no test that an idle one passes. A thread that simulates says so
@@ -13,6 +14,7 @@
 //! # }
 //! ```
 
+pub mod metrics;
 pub mod pace;
 mod release;
 mod temporary;
