@@ -50,7 +50,7 @@ pub struct Arguments {
     #[arg(long, env = "NEURON_CROSS_RESOURCE", default_value_t)]
     cross_resource: CrossResource,
     /// What to do about a process of a pod that is gone or has ended and still has a device open which kubelet gives to another
-    /// pod: wait until it is closed, mark it by an event, or off. Needs the host's /proc and CAP_SYS_PTRACE.
+    /// pod: wait until it is closed, mark it by an event, or off. Needs the host's /proc, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
     #[arg(long, env = "NEURON_HANDOVER", default_value_t)]
     handover: HandoverMode,
     /// Seconds that one Allocate waits for such processes before it is refused. kubelet does nothing else meanwhile.

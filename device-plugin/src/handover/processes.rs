@@ -62,7 +62,8 @@ impl Processes {
     /// Whether it can be seen what processes have open: of the first one, which is root's.
     ///
     /// # Errors
-    /// The folder is not there, or the plugin may not see that (it needs `CAP_SYS_PTRACE`, proc_pid_fd(5)).
+    /// The folder is not there, or the plugin may not see that: it needs `CAP_SYS_PTRACE` (proc_pid_fd(5)), and for processes of other
+    /// users than root, which are not looked at here, `CAP_DAC_READ_SEARCH`, as only they may list the folder.
     pub async fn check(&self) -> io::Result<()> {
         self.system.names(&self.folder.join("1/fd")).await.map(drop)
     }
