@@ -165,7 +165,7 @@ impl Ledger {
         if pods.told.is_some() || pods.are_new || self.followed != versions {
             self.follow_entries(pods, now);
             self.follow_slots(pods, now);
-            let is_pending = !self.unseen.is_empty() || self.just_given_until(now).is_some();
+            let is_pending = self.unseen().next().is_some() || self.just_given_until(now).is_some();
             self.followed = versions.filter(|_| pods.told.is_none() && !is_pending);
         }
         self.end_answers(pods, now);

@@ -143,7 +143,7 @@ pub async fn serve(
         })
     });
     let certificate_required = config.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
-    let listed = cluster.clone();
+    let (listed, leads) = (cluster.clone(), leadership.clone());
     let (binds, bodies) = (binder.clone(), Bodies::default());
     let shared = Shared { filter, prioritize, cluster, metrics, binder: binds, leadership, bodies };
     let routes = router(shared, certificate_required);
@@ -180,12 +180,14 @@ pub async fn serve(
         if timeout(config.bind_deadline, binder.finish()).await.is_err() {
             reached("extender: binds cut off at the end");
             warn!(timeout = ?config.bind_deadline, "binds are still under way at the end; their pods say what becomes of them");
-        } else if listed.read(Index::has_unclear_reservations) {
-            reached("extender: lease kept for an unclear binding");
-            info!("it is open what became of a Binding; the next leader waits until the Lease is over");
         } else if let Some(election) = election {
-            // A Binding that was cut off may still be carried out: then, too, the next leader waits.
-            election.step_down().await;
+            // A Binding of which it is open what became of it may still be carried out, as one that was cut off.
+            if leads.leads() && listed.read(Index::has_unclear_reservations) {
+                reached("extender: lease kept for an unclear binding");
+                info!("it is open what became of a Binding; the next leader waits until the Lease is over");
+            } else {
+                election.step_down().await;
+            }
         }
         closing.cancel();
     };

@@ -12,13 +12,14 @@ use runtime::{System, reached};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::kubelet::folder::PluginFolder;
+use crate::kubelet::socket::CLOSE_TIMEOUT;
 
 /// Time between two signs of life of the plugin that serves: it sets the time of its lock file.
 const BEAT: Duration = Duration::from_secs(1);
 /// A plugin that gives no sign of life for so long is frozen.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long a plugin that lives may take to let go: it answers kubelet's open calls first.
-const HANDOVER: Duration = Duration::from_secs(10);
+/// How long a plugin that lives may take to let go: it answers kubelet's open calls first, and removes its socket.
+const HANDOVER: Duration = Duration::from_secs(CLOSE_TIMEOUT.as_secs() + 5);
 /// Time between two looks at another plugin's lock.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -53,7 +54,7 @@ pub struct ServingLock {
 }
 
 impl ServingLock {
-    /// For a plugin that starts: takes the place of the one that serves and waits for its end, ten seconds at most.
+    /// For a plugin that starts: takes the place of the one that serves and waits for its end, 25 seconds at most.
     ///
     /// # Errors
     /// The file cannot be made, opened or locked.

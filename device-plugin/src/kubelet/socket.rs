@@ -25,7 +25,7 @@ use crate::resource::AdvertisedResource;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server may take to end: an Allocate in flight may wait for a holder's end, for the API server, for files and for processes.
 /// Shorter than the 30 s that a pod has to end by default.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why a resource is not served.
 #[derive(Debug, thiserror::Error)]

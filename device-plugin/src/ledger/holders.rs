@@ -67,7 +67,8 @@ impl Ledger {
         holders
     }
 
-    /// Every core that somebody holds, so that nothing may be answered for it under this name; or of who holds one of the cores `among`.
+    /// Every core that somebody holds, so that nothing may be answered for it under this name. With `among` what has none of those cores is
+    /// left out.
     pub(crate) fn held(&self, slots: &[Slot], name: &str, trust: Trust, among: Option<CoreSet>) -> CoreSet {
         let mut all = CoreSet::EMPTY;
         self.each_held(slots, name, trust, among, |_, held| all = all.union(held));

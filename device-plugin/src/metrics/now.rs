@@ -22,7 +22,7 @@ pub struct Now {
     pub unwritten: usize,
     /// How long ago kubelet's checkpoint was written; none if it is not there.
     pub checkpoint_age: Option<Duration>,
-    /// Whether it says nothing, as it cannot be read or is of another form.
+    /// Whether it cannot be read, or is of another form.
     pub checkpoint_unreadable: bool,
     /// How long ago the node report was written; none if it was not yet.
     pub report_age: Option<Duration>,
@@ -60,7 +60,7 @@ impl Gauges {
         );
         registry.register(
             "checkpoint_unreadable",
-            "Whether kubelet's checkpoint says nothing",
+            "Whether kubelet's checkpoint is there and cannot be read, or is of another form",
             self.checkpoint_unreadable.clone(),
         );
         registry.register_with_unit(

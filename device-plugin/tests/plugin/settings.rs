@@ -20,10 +20,10 @@ fn every_flag_has_a_variable_and_a_row_with_its_default_in_the_table() {
         let default: Vec<_> =
             argument.get_default_values().iter().filter_map(|value| value.to_str()).collect();
         let stated = rest.split_once('|').unwrap().0.trim().trim_matches('`');
-        let is_switch = argument.get_action().takes_values();
+        let takes_value = argument.get_action().takes_values();
         assert_eq!(
             stated,
-            if is_switch { default.concat() } else { "false".to_owned() },
+            if takes_value { default.concat() } else { "false".to_owned() },
             "the default of --{flag}"
         );
     }

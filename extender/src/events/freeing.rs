@@ -45,12 +45,13 @@ struct Holder<'i> {
 /// with one set to get, one pod or two for others; none if more have to end, or if it takes too much to tell.
 pub(super) fn fewest_that_free(index: &Index, nodes: &[String], request: &PodRequest) -> Option<Freeing> {
     let mut pod = EqualNodes::new(request);
-    let found = match *request.containers.as_slice() {
+    let choices = match *request.containers.as_slice() {
         [ContainerRequest { devices, cores: 0, .. }] => of_one_set(index, nodes, Resource::Device, devices),
         [ContainerRequest { devices: 0, cores, .. }] => of_one_set(index, nodes, Resource::Core, cores),
         _ => return one_or_two(index, nodes, &mut pod),
     };
-    found.filter(|choice| choice.helps(index, &mut pod)).map(|choice| choice.freeing())
+    // A node takes no pod of which somebody holds what nobody knows.
+    choices.into_iter().find(|choice| choice.helps(index, &mut pod)).map(Choice::freeing)
 }
 
 /// Pods of a node that could end.
@@ -72,13 +73,10 @@ impl Choice<'_> {
     }
 }
 
-/// The fewest holders of any linked set of so many: of equally few those whose most important one is least important.
-fn of_one_set<'i>(
-    index: &'i Index,
-    nodes: &'i [String],
-    resource: Resource,
-    count: u32,
-) -> Option<Choice<'i>> {
+/// Of each node the fewest holders of any linked set of so many: of equally few those whose most important one is least important. In
+/// this order.
+fn of_one_set<'i>(index: &'i Index, nodes: &'i [String], resource: Resource, count: u32) -> Vec<Choice<'i>> {
+    let key = |choice: &Choice<'_>| (choice.ended.len(), choice.ended.last().map(|holder| holder.priority));
     let of_node = |node: &'i String| {
         let (holders, kept) = (holders(index, node), index.cores_kept(node));
         let topology = index.view(node).and_then(|view| view.topology());
@@ -89,14 +87,17 @@ fn of_one_set<'i>(
                 topology.device_sets(count).iter().map(|devices| topology.cores_of(*devices)).collect()
             }
         };
-        let of_set = move |set: CoreSet| {
+        let of_set = |set: CoreSet| {
             let ended = holders.iter().filter(|holder| holder.cores.intersects(set)).copied();
             Choice { node, ended: ended.collect() }
         };
-        sets.into_iter().filter(move |set| !set.intersects(kept)).map(of_set)
+        // Where nobody has to end, the node has changed since the pod was refused.
+        let choices = sets.into_iter().filter(|set| !set.intersects(kept)).map(of_set);
+        choices.filter(|choice| !choice.ended.is_empty()).min_by_key(key)
     };
-    let key = |choice: &Choice<'_>| (choice.ended.len(), choice.ended.last().map(|holder| holder.priority));
-    nodes.iter().flat_map(of_node).min_by_key(key)
+    let mut choices: Vec<Choice<'i>> = nodes.iter().filter_map(of_node).collect();
+    choices.sort_by_key(key);
+    choices
 }
 
 /// One pod, or else two, that would do.

@@ -12,7 +12,9 @@ use neuron_core::ids::CoreSet;
 /// One pod's hardware on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservation {
-    /// Every logical core that the pod takes under either name.
+    /// Every logical core that the pod takes under either name, by the Binding that is sent next.
+    pub(crate) chosen: CoreSet,
+    /// Those, and the ones of Bindings sent before that may still be carried out.
     pub(crate) cores: CoreSet,
     /// The annotations that its Binding carries; a repeated bind sends the same again.
     pub(crate) annotations: Arc<BTreeMap<String, String>>,
@@ -75,6 +77,7 @@ impl Overlay {
         let id = self.last_id;
         let lists_begun = self.lists_begun;
         let reservation = Reservation {
+            chosen: cores,
             cores,
             annotations,
             id,
@@ -98,6 +101,7 @@ impl Overlay {
         if let Some(reservation) = self.by_pod.get_mut(uid).and_then(|nodes| nodes.get_mut(node)) {
             // What was sent before may still be carried out.
             reservation.cores = reservation.cores.union(cores);
+            reservation.chosen = cores;
             reservation.annotations = annotations;
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Election {
     leadership: Arc<Leadership>,
     /// Whether this replica hears what happens: who does not, can place nothing, and another one may.
     hears: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Whether the log says that it does not.
+    is_deaf: bool,
     /// The Lease as it was seen last; none before the first look, and where there is none.
     known: Option<Known>,
     /// Why the last call failed, so that it is logged once.
@@ -47,7 +49,16 @@ impl Election {
     ) -> Self {
         let identity = format!("{}_{:016x}", settings.pod, system.random());
         let lease = LeaseAtServer::new(system.clone(), client, &settings, identity.clone());
-        Self { settings, identity, lease, leadership, hears: Box::new(hears), known: None, failed: None }
+        Self {
+            settings,
+            identity,
+            lease,
+            leadership,
+            hears: Box::new(hears),
+            is_deaf: false,
+            known: None,
+            failed: None,
+        }
     }
 
     /// Stands for election until the future is dropped.
@@ -78,12 +89,13 @@ impl Election {
     /// One look at the Lease or one renewal, unless this replica is deaf. How long to wait until the next.
     pub(super) async fn turn(&mut self) -> Duration {
         if !(self.hears)() {
-            if self.leadership.leads() {
+            if self.leadership.leads() && !std::mem::replace(&mut self.is_deaf, true) {
                 reached("extender: lease not renewed, a watch is silent");
                 warn!(lease = self.settings.lease, "a watch is silent: the Lease is not renewed");
             }
             return self.settings.period();
         }
+        self.is_deaf = false;
         // Its holder knows what it has written, and another one's write shows as a conflict.
         let is_held = self.known.as_ref().is_some_and(|known| self.is_ours(&known.lease));
         let result = match is_held {

@@ -252,7 +252,7 @@ impl Call<'_> {
             let view = index.view(&node.0);
             let reservation = reserved.and_then(|nodes| nodes.get(&*node.0));
             let is_reserved = reservation
-                .is_some_and(|reserved| view.is_some_and(|view| view.can_still_give(reserved.cores)));
+                .is_some_and(|reserved| view.is_some_and(|view| view.can_still_give(reserved.chosen)));
             match self.check(view, is_reserved) {
                 Ok(()) => {
                     self.fitting.extend(view.map(|view| view.number));

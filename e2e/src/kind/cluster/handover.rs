@@ -20,7 +20,7 @@ const PATCH: &str = include_str!("../../../../deploy/handover-patch.yml");
 const INSTANCE_TYPE: &str = "inf2.xlarge";
 /// Label of this check's own pods.
 const OURS: (&str, &str) = ("neuron-e2e/check", "handover");
-/// How long a container may go on after its pod was deleted, in seconds. kubelet 1.37 gives one of a pod deleted by force a second.
+/// How long a container may go on after its pod was deleted, in seconds. kubelet 1.37 gives one of a pod deleted by force three.
 const GOES_ON: u32 = 20;
 
 impl KindCluster {

@@ -72,6 +72,7 @@ impl KindCluster {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
         let annotation = json!({"metadata": {"annotations": {NODE_REPORT: "{}"}}});
         let label = json!({"metadata": {"labels": {"neuron-e2e/owned": "yes"}}});
+        let finalizer = json!({"metadata": {"finalizers": ["neuron-e2e/owned"]}});
         let pod_of = async |node: &str| -> anyhow::Result<String> {
             let on = ListParams::default().fields(&format!("spec.nodeName={node}"));
             let all = Api::<Pod>::namespaced(self.client(), SYSTEM).list(&on).await?;
@@ -103,6 +104,11 @@ impl KindCluster {
                 "labelling a pod of its node",
                 Some("the device plugin may only annotate pods".to_owned()),
                 patched(&pods, &near, &label).await,
+            ),
+            (
+                "holding up the end of a pod of its node",
+                Some("the device plugin may only annotate pods".to_owned()),
+                patched(&pods, &near, &finalizer).await,
             ),
             ("telling an event of its node", None, told(client, node).await),
             (

@@ -73,7 +73,7 @@ fn reserve(
     now: SystemTime,
 ) -> Result<(Arc<BTreeMap<String, String>>, ReservationId), BindError> {
     let BindingRequest { uid, node, .. } = binding;
-    let before = index.reservations_of(uid).and_then(|nodes| nodes.get(node)).map(|before| before.cores);
+    let before = index.reservations_of(uid).and_then(|nodes| nodes.get(node)).map(|before| before.chosen);
     let is_usable =
         before.is_some_and(|cores| index.view(node).is_some_and(|view| view.can_still_give(cores)));
     if is_usable && let Some(reservation) = index.join_reservation(uid, node) {

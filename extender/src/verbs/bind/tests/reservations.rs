@@ -115,7 +115,11 @@ async fn devices_that_another_leader_gave_away_meanwhile_are_not_bound_again() {
     let other = world.create("other", 1).await;
     bind_by_hand(&world.pods, "other", NODE, json!(*reserved)).await;
     world.show(&other).await;
-    assert!(world.bind(&args).await.0.is_ok());
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    let again =
+        world.cluster.read(|index| index.reservations_of(&args.pod_uid).unwrap()[NODE].annotations.clone());
+    assert_eq!(world.bind(&args).await.0, Ok(Bound::WithRecord(again)), "what was chosen last is sent again");
     let devices = async |pod: &str| world.pods.get(pod).await.unwrap().annotations()["NEURON_DEVS"].clone();
     assert_eq!([devices("other").await, devices("one").await], ["0", "1"]);
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use runtime::reached;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::admission::Rejection;
@@ -16,7 +16,7 @@ use super::container_start::container_start;
 use super::lifecycle::{Plan, plan};
 use super::pod_api::PodApi;
 use super::status::{self, DeviceStatuses};
-use super::table::{Followed, Shown, Stop};
+use super::table::{Followed, Shown, Stop, version_of};
 use super::{ends, grace};
 use crate::kubelet::device_manager::allocate::allocate_lost;
 use crate::kubelet::shared::{Shared, locked};
@@ -34,18 +34,22 @@ pub(crate) async fn run(
 ) {
     let api = PodApi::new(shared.client.clone(), pod.clone());
     let Followed { stop, shown } = followed;
-    let (uid, written) = (pod.uid().unwrap_or_default(), 0);
+    let (uid, written) = (pod.uid().unwrap_or_default(), version_of(&pod));
+    let ended_with = json!(pod.status);
     let mut worker = Worker { uid, shared: shared.clone(), pod, api, stop, shown, written };
     let life = async {
         match rejection {
             Some(rejection) => {
                 ends::terminate(&shared, &worker.uid, grace::SHORTEST).await;
-                worker.report_last(status::rejected(&rejection)).await;
+                let status = status::rejected(&rejection);
+                worker.report(&status).await;
+                worker.keep(status).await;
             }
-            None if has_ended => worker.stopped().await,
+            None if has_ended => worker.keep(ended_with).await,
             None => {
                 let last = worker.live().await;
-                worker.report_last(last).await;
+                worker.report(&last).await;
+                worker.keep(last).await;
             }
         }
         worker.remove().await;
@@ -133,9 +137,8 @@ impl Worker {
         status::admitted(&self.pod, &plan, &runs, &devices, now)
     }
 
-    /// Writes the last status, and again whenever something else was written after it, until the pod is to stop.
-    async fn report_last(&mut self, status: Value) {
-        self.report(&status).await;
+    /// Writes the last status again whenever something else was written after it, until the pod is to stop.
+    async fn keep(&mut self, status: Value) {
         loop {
             let (mut stop, mut shown) = (self.stop.clone(), self.shown.clone());
             tokio::select! {
@@ -229,10 +232,6 @@ impl Worker {
         }
     }
 
-    async fn stopped(&mut self) {
-        until_stopped(&mut self.stop).await;
-    }
-
     /// Writes the status, unless the pod is gone.
     async fn report(&mut self, status: &Value) {
         if !self.is_gone() {
@@ -260,7 +259,7 @@ impl Worker {
 }
 
 /// Waits until the API server shows another phase than that of `status`, written after `version`: a request that its sender has given up
-/// may be carried out late. kubelet compares every ten seconds (`needsReconcile` of its status manager).
+/// may be carried out late. kubelet sees that within ten seconds (`needsReconcile` of its status manager), this one at once.
 async fn until_other(shown: &mut watch::Receiver<Shown>, version: u64, status: &Value) {
     let phase = status["phase"].as_str().unwrap_or_default();
     // The sender is gone only with the kubelet.
