@@ -162,10 +162,6 @@ const RARE: &[(&str, &str)] = &[
         "extender: lease kept for an unclear binding",
         "an extender is asked to end within a minute after a Binding of which it is not known what became of it",
     ),
-    (
-        "extender: lease not renewed, a watch is silent",
-        "a watch tells nothing for half a minute while the same extender reaches the API server",
-    ),
     ("extender: refusals forgotten", "an extender that is not killed for long refuses very many pods"),
     (
         "extender: reservation replaced",

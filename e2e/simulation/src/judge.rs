@@ -66,6 +66,9 @@ pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Opt
         Ok(recorded) => recorded,
         Err(why) => return Some(("a record that cannot be read".to_owned(), format!("{why}: {record}"))),
     };
+    if cannot_be_put_right(truth, pod, &recorded) {
+        return None;
+    }
     for (name, container) in truth.containers_of(pod) {
         // A kubelet that knows no plugin yet and has no checkpoint, as on a machine that has taken another's name, asks nobody
         // and starts containers without what they ask for (isDevicePluginResource in kubelet's devicemanager).
@@ -80,6 +83,14 @@ pub(crate) fn judge_pod(machine: &Machine, truth: &Truth, pod: &PodTruth) -> Opt
     }
     // The plugin gives what the extender has recorded, and that one was told of another machine by hand.
     if pod.bound_on_edited { None } else { judge_sets(machine, truth, pod) }
+}
+
+/// Whether a container runs with nothing whose record says what another one of the pod has: to the plugin it is one that kubelet has lost
+/// and that has what its record says, and a record that gives two containers the same does not count.
+fn cannot_be_put_right(truth: &Truth, pod: &PodTruth, recorded: &BTreeMap<String, Given>) -> bool {
+    let lost = truth.containers_of(pod).filter(|(_, container)| container.start.ids.is_empty());
+    let lost: Units = lost.filter_map(|(name, _)| recorded.get(name)).flat_map(Given::units).collect();
+    truth.containers_of(pod).any(|(_, container)| !container.units.is_disjoint(&lost))
 }
 
 /// What a container is given under each name, as cores. None where nobody says what.
@@ -196,8 +207,12 @@ pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<Strin
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use neuron_core::names::{NEURON, NEURONCORE};
     use serde_json::json;
+    use simulated_cluster::observer::ContainerTruth;
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
@@ -233,5 +248,51 @@ mod tests {
             (given.of(Resource::Device), given.of(Resource::Core)),
             (Some(&Units::from([2, 3])), None)
         );
+    }
+
+    /// Seed 318 of twenty nodes.
+    #[test]
+    fn no_record_is_right_where_one_container_has_what_another_without_hardware_is_recorded_with() {
+        let machine = Machine::of(&NodePlan { machine: "trn1.32xlarge".to_owned() }).unwrap();
+        let record = |side: u32| {
+            json!({"containers": {"side": {"cores": [side, side + 1]}, "main": {"cores": [20, 21]}}})
+                .to_string()
+        };
+        let container = |name: &str, ids: &[&str], units: Units| {
+            let ids: BTreeSet<&str> = ids.iter().copied().collect();
+            let ids = if ids.is_empty() { json!({}) } else { json!({NEURONCORE: ids}) };
+            let start = json!({"pod_namespace": "default", "pod_name": "p", "pod_uid": "u", "container": name,
+                "args": [], "env": {}, "devices": [], "annotations": {}, "ids": ids});
+            let start = Arc::new(serde_json::from_value(start).unwrap());
+            (
+                ("n1".to_owned(), "u".to_owned(), name.to_owned()),
+                ContainerTruth { start, units, since: Duration::ZERO },
+            )
+        };
+        let judged = |side: u32| {
+            let limits = json!({NEURONCORE: "2"});
+            let containers =
+                ["side", "main"].map(|name| json!({"name": name, "resources": {"limits": limits}}));
+            let annotations = json!({ALLOCATION: record(side)});
+            let object =
+                json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}});
+            let pod = PodTruth {
+                key: ("default".to_owned(), "p".to_owned()),
+                uid: "u".to_owned(),
+                object: Arc::new(object),
+                as_bound: None,
+                bound_on_edited: false,
+                bound_late: false,
+                node: "n1".to_owned(),
+                phase: "Running".to_owned(),
+                since: Duration::ZERO,
+            };
+            let main = container("main", &["neuroncore4", "neuroncore5"], Units::from([4, 5]));
+            let containers = [container("side", &[], Units::new()), main].into();
+            let truth = Truth { containers, ..Truth::default() };
+            judge_pod(&machine, &truth, &pod).map(|(cause, _)| cause)
+        };
+        assert_eq!(judged(4), None);
+        assert_eq!(judged(8).as_deref(), Some("a record is not what a container has"));
     }
 }

@@ -107,15 +107,14 @@ fn one_or_two(index: &Index, nodes: &[String], pod: &mut EqualNodes) -> Option<F
     }
     let nodes: Vec<(&String, Vec<Holder<'_>>)> =
         nodes.iter().map(|node| (node, holders(index, node))).collect();
-    let single = nodes
-        .iter()
-        .flat_map(|(node, all)| all.iter().map(move |one| Choice { node: *node, ended: vec![*one] }));
+    let single =
+        nodes.iter().flat_map(|(node, all)| all.iter().map(move |one| Choice { node, ended: vec![*one] }));
     let pairs = nodes.iter().flat_map(|(node, all)| {
         let pairs = all.iter().enumerate().flat_map(|(place, one)| {
             let others = all.iter().take(place);
             others.map(move |other| vec![*other, *one])
         });
-        pairs.map(move |ended| Choice { node: *node, ended })
+        pairs.map(move |ended| Choice { node, ended })
     });
     let mut choices = single.chain(pairs).take(MOST_TRIES);
     let found = choices.find(|choice| pod.cost().moves >= MOST_MOVES || choice.helps(index, pod))?;

@@ -255,7 +255,7 @@ mod tests {
             let annotations =
                 BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
             let pod =
-                BoundPod::new("default", &name(number), &name(number), annotations, &spec(&[1], &[]), None);
+                BoundPod::new("default", name(number), name(number), annotations, &spec(&[1], &[]), None);
             ObservedPod {
                 node: Some(name(number)),
                 unschedulable: false,
