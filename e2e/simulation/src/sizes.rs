@@ -60,6 +60,9 @@ fn cores_of_nobody(
         let machine = machines.get(&pod.node)?;
         let mut cores = recorded_of(machine, &pod.object);
         cores.extend(truth.containers_of(pod).flat_map(|(_, container)| container.units.iter().copied()));
+        // A container that is to start again keeps what kubelet has given it, whatever the record says.
+        let ended = truth.ended.iter().filter(|((_, uid, _), _)| *uid == pod.uid);
+        cores.extend(ended.flat_map(|(_, (container, _))| container.units.iter().copied()));
         Some(cores.len())
     });
     sizes.cores_taken.saturating_sub(cores.sum())
@@ -88,7 +91,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use simulated_cluster::observer::PodTruth;
+    use simulated_cluster::observer::{ContainerTruth, PodTruth};
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
@@ -119,6 +122,15 @@ mod tests {
         };
         assert_eq!((of_nobody(&truth, 2, 0), of_nobody(&truth, 6, 0), of_nobody(&truth, 6, 1)), (0, 4, 0));
         assert_eq!(of_nobody(&edited, 6, 0), 0);
+        let starts_again = {
+            let start = json!({"pod_namespace": "default", "pod_name": "p", "pod_uid": "u", "container": "main",
+                "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
+            let start = Arc::new(serde_json::from_value(start).unwrap());
+            let container = ContainerTruth { start, units: [4, 5].into(), since: Duration::ZERO };
+            let key = ("n1".to_owned(), "u".to_owned(), "main".to_owned());
+            Truth { ended: [(key, (container, Duration::ZERO))].into(), ..truth.clone() }
+        };
+        assert_eq!((of_nobody(&starts_again, 4, 0), of_nobody(&starts_again, 6, 0)), (0, 2));
         let ended = |now| {
             let mut truth = Truth { now: Duration::from_secs(now), ..truth.clone() };
             truth.pods.values_mut().for_each(|pod| pod.phase = "Failed".to_owned());
