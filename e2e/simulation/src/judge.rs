@@ -207,15 +207,12 @@ pub(crate) fn recorded(machine: &Machine, record: &str) -> Result<BTreeMap<Strin
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
     use neuron_core::names::{NEURON, NEURONCORE};
     use serde_json::json;
-    use simulated_cluster::observer::ContainerTruth;
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
+    use crate::test_truth::{container, key, pod};
 
     #[test]
     fn a_container_that_asks_under_both_names_has_a_candidate_set_of_each() {
@@ -258,17 +255,6 @@ mod tests {
             json!({"containers": {"side": {"cores": [side, side + 1]}, "main": {"cores": [20, 21]}}})
                 .to_string()
         };
-        let container = |name: &str, ids: &[&str], units: Units| {
-            let ids: BTreeSet<&str> = ids.iter().copied().collect();
-            let ids = if ids.is_empty() { json!({}) } else { json!({NEURONCORE: ids}) };
-            let start = json!({"pod_namespace": "default", "pod_name": "p", "pod_uid": "u", "container": name,
-                "args": [], "env": {}, "devices": [], "annotations": {}, "ids": ids});
-            let start = Arc::new(serde_json::from_value(start).unwrap());
-            (
-                ("n1".to_owned(), "u".to_owned(), name.to_owned()),
-                ContainerTruth { start, units, since: Duration::ZERO },
-            )
-        };
         let judged = |side: u32| {
             let limits = json!({NEURONCORE: "2"});
             let containers =
@@ -276,19 +262,11 @@ mod tests {
             let annotations = json!({ALLOCATION: record(side)});
             let object =
                 json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}});
-            let pod = PodTruth {
-                key: ("default".to_owned(), "p".to_owned()),
-                uid: "u".to_owned(),
-                object: Arc::new(object),
-                as_bound: None,
-                bound_on_edited: false,
-                bound_late: false,
-                node: "n1".to_owned(),
-                phase: "Running".to_owned(),
-                since: Duration::ZERO,
-            };
-            let main = container("main", &["neuroncore4", "neuroncore5"], Units::from([4, 5]));
-            let containers = [container("side", &[], Units::new()), main].into();
+            let pod = pod("p", "u", "Running", object);
+            let ids = BTreeMap::from([(NEURONCORE, vec!["neuroncore4", "neuroncore5"])]);
+            let main = container("p", "u", &ids, Units::from([4, 5]));
+            let side = container("p", "u", &BTreeMap::new(), Units::new());
+            let containers = [(key("u", "side"), side), (key("u", "main"), main)].into();
             let truth = Truth { containers, ..Truth::default() };
             judge_pod(&machine, &truth, &pod).map(|(cause, _)| cause)
         };

@@ -28,6 +28,8 @@ mod records;
 mod settings;
 mod sizes;
 mod suite;
+#[cfg(test)]
+mod test_truth;
 mod texts;
 
 pub use self::coverage::{reached, reached_after_all, too_seldom, unreached};

@@ -91,10 +91,10 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use simulated_cluster::observer::{ContainerTruth, PodTruth};
     use simulated_cluster::plan::NodePlan;
 
     use super::*;
+    use crate::test_truth::{container, key, pod};
 
     #[test]
     fn cores_are_taken_of_pods_that_live_or_of_what_is_reserved() {
@@ -102,17 +102,7 @@ mod tests {
         let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [1]}}});
         let object =
             json!({"metadata": {"annotations": {"neuron-scheduler/allocation": record.to_string()}}});
-        let pod = PodTruth {
-            key: ("default".to_owned(), "p".to_owned()),
-            uid: "u".to_owned(),
-            object: Arc::new(object),
-            as_bound: None,
-            bound_on_edited: false,
-            bound_late: false,
-            node: "n1".to_owned(),
-            phase: "Running".to_owned(),
-            since: Duration::ZERO,
-        };
+        let pod = pod("p", "u", "Running", object);
         let truth = Truth { pods: [("u".to_owned(), pod)].into(), ..Truth::default() };
         let machines = BTreeMap::from([("n1".to_owned(), machine)]);
         let edited = Truth { edited_pods: ["u".to_owned()].into(), ..truth.clone() };
@@ -123,12 +113,8 @@ mod tests {
         assert_eq!((of_nobody(&truth, 2, 0), of_nobody(&truth, 6, 0), of_nobody(&truth, 6, 1)), (0, 4, 0));
         assert_eq!(of_nobody(&edited, 6, 0), 0);
         let starts_again = {
-            let start = json!({"pod_namespace": "default", "pod_name": "p", "pod_uid": "u", "container": "main",
-                "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-            let start = Arc::new(serde_json::from_value(start).unwrap());
-            let container = ContainerTruth { start, units: [4, 5].into(), since: Duration::ZERO };
-            let key = ("n1".to_owned(), "u".to_owned(), "main".to_owned());
-            Truth { ended: [(key, (container, Duration::ZERO))].into(), ..truth.clone() }
+            let container = container("p", "u", &BTreeMap::new(), [4, 5].into());
+            Truth { ended: [(key("u", "main"), (container, Duration::ZERO))].into(), ..truth.clone() }
         };
         assert_eq!((of_nobody(&starts_again, 4, 0), of_nobody(&starts_again, 6, 0)), (0, 2));
         let ended = |now| {

@@ -3,40 +3,45 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fake_cluster::kubelet::ContainerStart;
 use neuron_core::names::{ALLOCATION, NEURONCORE};
 use serde_json::json;
 use simulated_cluster::observer::{ContainerTruth, PodTruth, Truth};
 use simulated_cluster::plan::NodePlan;
 
 use super::*;
+use crate::test_truth::{self, key};
 
 const NOW: Duration = Duration::from_secs(10_000);
 
+/// An inf2.48xlarge: 12 devices, 24 cores.
+fn node() -> (NodePlan, Arc<Machine>) {
+    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
+    let machine = Machine::of(&node).unwrap();
+    (node, machine)
+}
+
 /// The container of a pod, which has these cores.
 fn container(pod: &str, uid: &str, units: Units) -> ContainerTruth {
-    let start = json!({"pod_namespace": "default", "pod_name": pod, "pod_uid": uid, "container": "main",
-        "args": [], "env": {}, "devices": [], "annotations": {}, "ids": {}});
-    ContainerTruth { start: Arc::new(serde_json::from_value(start).unwrap()), units, since: Duration::ZERO }
+    test_truth::container(pod, uid, &BTreeMap::new(), units)
 }
 
 fn pod(name: &str, uid: &str, phase: &str) -> PodTruth {
     let limits = json!({NEURON: "2"});
     let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});
-    PodTruth {
-        key: ("default".to_owned(), name.to_owned()),
-        uid: uid.to_owned(),
-        object: Arc::new(object),
-        as_bound: None,
-        bound_on_edited: false,
-        bound_late: false,
-        node: "n1".to_owned(),
-        phase: phase.to_owned(),
-        since: Duration::ZERO,
-    }
+    test_truth::pod(name, uid, phase, object)
 }
 
-/// Why a pod should not have been refused on an inf2.48xlarge (12 devices, 24 cores), of which the pod `other` has devices 0
+/// A pod's object with this record of its container, which asks for as many devices.
+fn recorded(devices: &[u32]) -> Arc<Value> {
+    let limits = json!({NEURON: devices.len().to_string()});
+    let record = json!({"version": 1, "containers": {"main": {"devices": devices}}}).to_string();
+    Arc::new(json!({
+        "metadata": {"annotations": {ALLOCATION: record}},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+    }))
+}
+
+/// Why a pod should not have been refused on an inf2.48xlarge, of which the pod `other` has devices 0
 /// to 8 and device 9 is broken. `disturbed` is the part to which something was done ten seconds ago.
 fn wrong(disturbed: &str, message: &str) -> Option<String> {
     wrong_with(&[9], Duration::ZERO, disturbed, message)
@@ -44,8 +49,7 @@ fn wrong(disturbed: &str, message: &str) -> Option<String> {
 
 /// As [`wrong`], with these devices broken, and requests to the API server that went wrong until then.
 fn wrong_with(broken: &[u32], api_disturbed: Duration, disturbed: &str, message: &str) -> Option<String> {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let (pod, other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
     let truth = Truth {
         pods: [(other.uid.clone(), other)].into(),
@@ -170,10 +174,9 @@ fn ids_are_refused_that_somebody_has_and_who_has_them_is_named() {
 
 #[test]
 fn a_pod_whose_containers_a_starting_kubelet_has_ended_is_named_with_reason() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let container = container("other", "o", Units::new());
-    let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+    let key = key("o", "main");
     let ended = BTreeMap::from([(key.clone(), (container.clone(), NOW))]);
     let (pod, other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
     let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; ..";
@@ -199,16 +202,11 @@ fn a_pod_whose_containers_a_starting_kubelet_has_ended_is_named_with_reason() {
 /// Seed 760038.
 #[test]
 fn a_pod_that_kubelet_has_not_written_down_is_known_by_its_record_whoever_has_edited_it() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
-    let record = r#"{"version":1,"containers":{"main":{"devices":[10]}}}"#;
+    let (node, machine) = node();
     let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; ..";
     let judged = |undone_at: u64, is_edited: bool, message: &str| {
         let (pod, mut other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
-        let mut object = Value::clone(&other.object);
-        object["spec"]["containers"][0]["resources"]["limits"] = json!({NEURON: "1"});
-        object["metadata"] = json!({"annotations": {ALLOCATION: record}});
-        (other.object, other.since) = (Arc::new(object), NOW - Duration::from_secs(500));
+        (other.object, other.since) = (recorded(&[10]), NOW - Duration::from_secs(500));
         let truth = Truth {
             pods: [(other.uid.clone(), other.clone())].into(),
             edited_pods: is_edited.then(|| other.uid.clone()).into_iter().collect(),
@@ -216,12 +214,9 @@ fn a_pod_that_kubelet_has_not_written_down_is_known_by_its_record_whoever_has_ed
             now: NOW,
             ..Truth::default()
         };
-        let mut container = container("other", "o", machine.cores_of(3));
-        let mut start = ContainerStart::clone(&container.start);
-        start.ids = [(NEURON.to_owned(), ["neuron3".to_owned()].into())].into();
-        container.start = Arc::new(start);
-        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
-        let truth = Truth { containers: [(key, container.clone())].into(), ..truth };
+        let ids = BTreeMap::from([(NEURON, vec!["neuron3"])]);
+        let container = test_truth::container("other", "o", &ids, machine.cores_of(3));
+        let truth = Truth { containers: [(key("o", "main"), container.clone())].into(), ..truth };
         let (held, books) = (container.units, BTreeMap::new());
         let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
         judge_refusal(&machine, &refused, &Units::new()).is_none()
@@ -234,19 +229,14 @@ fn a_pod_that_kubelet_has_not_written_down_is_known_by_its_record_whoever_has_ed
 
 #[test]
 fn a_pod_without_hardware_is_known_by_the_record_that_it_was_bound_with() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
-    let record = r#"{"version":1,"containers":{"main":{"devices":[10,11]}}}"#;
+    let (node, machine) = node();
     let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron10; ..";
     let judged = |is_recorded: bool, message: &str| {
         let (pod, mut other) = (pod("p", "u", "Pending"), pod("other", "o", "Running"));
-        let mut bound = Value::clone(&other.object);
-        bound["metadata"] = json!({"annotations": {ALLOCATION: record}});
-        other.as_bound = is_recorded.then(|| Arc::new(bound));
-        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        other.as_bound = is_recorded.then(|| recorded(&[10, 11]));
         let truth = Truth {
             pods: [(other.uid.clone(), other)].into(),
-            containers: [(key, container("other", "o", Units::new()))].into(),
+            containers: [(key("o", "main"), container("other", "o", Units::new()))].into(),
             now: NOW,
             ..Truth::default()
         };
@@ -262,12 +252,11 @@ fn a_pod_without_hardware_is_known_by_the_record_that_it_was_bound_with() {
 /// Seed 750205.
 #[test]
 fn a_holder_may_have_ended_while_the_refusal_was_on_its_way() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let message = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/old holds neuron10; ..";
     let judged = |ago: u64, device: u32| {
         let container = container("old", "o", machine.cores_of(device));
-        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        let key = key("o", "main");
         let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
         let truth = Truth { ended, now: NOW, ..Truth::default() };
         let (pod, held, books) = (pod("p", "u", "Pending"), Units::new(), BTreeMap::new());
@@ -282,22 +271,17 @@ fn a_holder_may_have_ended_while_the_refusal_was_on_its_way() {
 /// Seed 770137.
 #[test]
 fn a_holder_that_is_gone_is_named_where_nobody_could_tell_the_plugin() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let message = "neuron1,neuron10 of aws.amazon.com/neuron cannot be given: pod default/other holds neuron1, pod default/gone holds \
                    neuron10; ..";
-    let record = r#"{"version":1,"containers":{"main":{"devices":[10]}}}"#;
     let judged = |api_disturbed: Duration, message: &str| {
         let (pod, other, mut gone) =
             (pod("p", "u", "Pending"), pod("other", "o", "Running"), pod("gone", "g", "Succeeded"));
-        let mut object = Value::clone(&gone.object);
-        object["metadata"] = json!({"annotations": {ALLOCATION: record}});
-        gone.object = Arc::new(object);
+        gone.object = recorded(&[10]);
         let held = machine.cores_of(1);
-        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
         let truth = Truth {
             pods: [(other.uid.clone(), other)].into(),
-            containers: [(key, container("other", "o", held.clone()))].into(),
+            containers: [(key("o", "main"), container("other", "o", held.clone()))].into(),
             gone: vec![(gone, NOW - Duration::from_secs(8))],
             now: NOW,
             api_disturbed,
@@ -314,10 +298,9 @@ fn a_holder_that_is_gone_is_named_where_nobody_could_tell_the_plugin() {
 
 #[test]
 fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let container = container("old", "gone", Units::from([2, 3]));
-    let key = ("n1".to_owned(), "gone".to_owned(), "main".to_owned());
+    let key = key("gone", "main");
     let runs = Truth { containers: [(key.clone(), container.clone())].into(), ..Truth::default() };
     let has_ended = Truth { ended: [(key, (container, NOW))].into(), ..Truth::default() };
     let is_there =
@@ -357,13 +340,12 @@ fn no_set_is_advised_where_none_is_left() {
 
 #[test]
 fn a_set_that_comes_free_after_kubelet_was_advised_is_none_to_advise() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let message =
         "neuron9,neuron11 of aws.amazon.com/neuron cannot be given: they are not one of the linked sets";
     let judged = |ago: u64, api_disturbed: Duration| {
         let container = container("old", "o", Units::from([20, 21]));
-        let key = ("n1".to_owned(), "o".to_owned(), "main".to_owned());
+        let key = key("o", "main");
         let ended = [(key, (container, NOW - Duration::from_secs(ago)))].into();
         let truth = Truth { ended, now: NOW, api_disturbed, ..Truth::default() };
         let (pod, books) = (pod("p", "u", "Pending"), BTreeMap::new());
@@ -378,8 +360,7 @@ fn a_set_that_comes_free_after_kubelet_was_advised_is_none_to_advise() {
 
 #[test]
 fn a_refused_pod_may_hold_what_another_container_of_it_was_given_under_the_other_name() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let text = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/p holds neuron10; ..";
     let books = BTreeMap::from([(("u".to_owned(), "main".to_owned()), Units::from([20, 21]))]);
     let judged = |asked: &str, books: &simulated_cluster::suite::Books| {
@@ -400,8 +381,7 @@ fn a_refused_pod_may_hold_what_another_container_of_it_was_given_under_the_other
 
 #[test]
 fn a_container_may_be_left_with_nothing_but_what_it_got_under_its_other_name() {
-    let node = NodePlan { machine: "inf2.48xlarge".to_owned() };
-    let machine = Machine::of(&node).unwrap();
+    let (node, machine) = node();
     let text = "neuron10 of aws.amazon.com/neuron cannot be given: a container that kubelet has not written down yet holds neuron10; ..";
     let judged = |limits: serde_json::Value| {
         let object = json!({"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}});

@@ -50,6 +50,7 @@ impl KindCluster {
         self.driver.rolled_out(SYSTEM, plugin).await?;
         self.serves(node, None).await?;
         let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
+        let at_once = DeleteParams::default().grace_period(0);
         let create = async |name: &str| {
             let pod = pod(name, node)?;
             pods.create(&PostParams::default(), &pod).await.with_context(|| format!("making pod {name}"))
@@ -62,29 +63,36 @@ impl KindCluster {
             pods.get(name).await.with_context(|| format!("reading pod {name}"))
         };
 
-        let first = create("check-goes-on").await?;
-        has_come_to("check-goes-on", &["Running"]).await?;
-        pods.delete("check-goes-on", &DeleteParams::default().grace_period(0)).await?;
-
-        // A kubelet that gives the first a longer grace lets the plugin refuse some.
-        WAIT.until("a pod to get the device once the process has ended", async || {
+        // Where the process has ended before the second pod is admitted, nobody has to wait for it: then once more.
+        WAIT.until("the device plugin to wait for a process of a gone pod", async || {
+            let first = create("check-goes-on").await?;
+            has_come_to("check-goes-on", &["Running"]).await?;
+            pods.delete("check-goes-on", &at_once).await?;
             create("check-waits").await?;
-            let pod = has_come_to("check-waits", &["Running", "Failed"]).await?;
+            has_come_to("check-waits", &["Running", "Failed"]).await?;
+            pods.delete("check-waits", &at_once).await?;
+            let uid = first.metadata.uid.as_deref().unwrap_or_default();
+            let told = self.told_of(node, uid).await?;
+            ensure!(
+                told.contains("(neuron-workload)") && told.contains("has /dev/neuron0 open"),
+                "the device plugin on {node} was to see that the process of pod check-goes-on, whose UID is {uid}, has /dev/neuron0 open; \
+                 its log says of that pod: {told:?}"
+            );
+            Ok(true)
+        })
+        .await?;
+
+        // A kubelet that gives a longer grace lets the plugin refuse some.
+        WAIT.until("a pod to get the device once the process has ended", async || {
+            create("check-in-time").await?;
+            let pod = has_come_to("check-in-time", &["Running", "Failed"]).await?;
             if phase(&pod) == "Running" {
                 return Ok(true);
             }
-            pods.delete("check-waits", &DeleteParams::default().grace_period(0)).await?;
+            pods.delete("check-in-time", &at_once).await?;
             Ok(false)
         })
-        .await?;
-        let uid = first.metadata.uid.as_deref().unwrap_or_default();
-        let told = self.told_of(node, uid).await?;
-        ensure!(
-            told.contains("(neuron-workload)") && told.contains("has /dev/neuron0 open"),
-            "the device plugin on {node} was to wait for the process of pod check-goes-on, whose UID is {uid}, and to see that it has \
-             /dev/neuron0 open; its log says of that pod: {told:?}"
-        );
-        Ok(())
+        .await
     }
 
     /// What the plugin on the node has logged of the processes of a pod.
