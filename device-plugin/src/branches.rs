@@ -12,6 +12,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: answer offered again",
     "plugin: answer written down by kubelet",
     "plugin: checkpoint not read",
+    "plugin: checkpoint not read in time",
     "plugin: checkpoint of before believed over a record",
     "plugin: container runs on with what it had before",
     "plugin: dead file removed",

@@ -11,6 +11,7 @@ use axum::routing::get;
 use runtime::{Protocol, Server, System};
 
 use crate::allocation::engine::Engine;
+use crate::hardware::health::Fault;
 use crate::hardware::machine::Machine;
 use crate::kubelet::service::listed;
 use crate::metrics::{Metrics, Now};
@@ -50,8 +51,11 @@ async fn healthz(State(status): State<Arc<Status>>) -> (StatusCode, String) {
 }
 
 async fn prometheus(State(shown): State<Shown>) -> impl IntoResponse {
-    shown.metrics.set(&shown.now().await);
-    runtime::metrics::answer(shown.metrics.text())
+    runtime::metrics::answer(shown.metrics.text(&shown.now().await))
+}
+
+fn name_of_fault((device, fault): (&u8, &Fault)) -> (u8, &'static str) {
+    (*device, fault.name())
 }
 
 impl Shown {
@@ -69,6 +73,7 @@ impl Shown {
         Now {
             ids: ids.collect(),
             devices: machine.as_deref().map(Machine::count_by_health),
+            faults: machine.iter().flat_map(|machine| machine.faults.iter()).map(name_of_fault).collect(),
             lnc: machine.as_ref().map(|machine| machine.topology.lnc()),
             unwritten: state.ledger.answers().len(),
             checkpoint_age,

@@ -10,6 +10,7 @@ use runtime::reached;
 use tokio::time::Instant;
 
 use crate::allocation::cdi::by_name;
+use crate::allocation::deadlines::Deadlines;
 use crate::allocation::engine::Engine;
 use crate::allocation::export::export;
 use crate::allocation::injection::DeviceInjection;
@@ -65,9 +66,10 @@ impl Engine {
         &self,
         resource: &AdvertisedResource,
         ids: &[String],
+        deadlines: &Deadlines,
     ) -> Result<ContainerAllocateResponse, AllocationRefusal> {
         let (node, resource_name, began) = (&self.node, resource.name, Instant::now());
-        match self.try_allocate(resource, ids).await {
+        match self.try_allocate(resource, ids, deadlines).await {
             Ok((response, pod, devices, cores)) => {
                 self.changed.notify_one();
                 self.metrics.allocate(resource_name, began.elapsed(), None);
@@ -87,6 +89,7 @@ impl Engine {
         &self,
         resource: &AdvertisedResource,
         ids: &[String],
+        deadlines: &Deadlines,
     ) -> Result<(ContainerAllocateResponse, Option<String>, DeviceSet, CoreSet), Refused> {
         let machine = self.machine().ok_or(AllocationRefusal::NotReady)?;
         let (topology, unit) = (&machine.topology, resource.unit);
@@ -99,7 +102,7 @@ impl Engine {
         }
         let count = count_of(topology, unit, cores);
         let asked = Asked { name: resource.name, resource: unit, cores, count };
-        let admitted = self.admit(&machine, &asked).await?;
+        let admitted = self.admit(&machine, &asked, deadlines).await?;
         let (devices_of_container, told_lnc) = (admitted.devices, machine.told_lnc());
         let response =
             export(&self.root, topology, self.numbering, unit, cores, devices_of_container, told_lnc);
@@ -119,20 +122,25 @@ impl Engine {
 
     /// Answers a request as soon as nobody stands in its way. kubelet frees what a pod had before the API server shows that the pod
     /// has ended, and the watch is later still: so long a request waits.
-    async fn admit(&self, machine: &Machine, asked: &Asked) -> Result<Admitted, Refused> {
-        let deadline = Instant::now() + self.holder_timeout;
+    async fn admit(
+        &self,
+        machine: &Machine,
+        asked: &Asked,
+        deadlines: &Deadlines,
+    ) -> Result<Admitted, Refused> {
         let mut changes = self.pods.changes();
         let (mut doubt, mut handover) = (None, None);
         // Gone pods whose processes have been looked at.
         let mut looked_at = BTreeSet::new();
         loop {
-            self.read_checkpoint(machine).await;
-            let is_last = Instant::now() >= deadline;
+            self.read_checkpoint_for_call(machine, deadlines).await;
+            let is_last = Instant::now() >= deadlines.holder;
             match self.decide(machine, asked, doubt.is_some(), &looked_at) {
                 Decision::Admitted(admitted) => return Ok(admitted),
                 Decision::Gone(gone, asking) => {
-                    let until = *handover.get_or_insert_with(|| self.handover.deadline());
-                    self.hand_over(machine, asked, &gone, &asking, until).await?;
+                    let until =
+                        *handover.get_or_insert_with(|| deadlines.handover(self.handover.wait_at_most()));
+                    self.hand_over(machine, asked, &gone, &asking, (until, deadlines.answer)).await?;
                     looked_at.extend(gone.into_keys());
                     continue;
                 }
@@ -141,21 +149,20 @@ impl Engine {
                         self.refuse(&asking, AllocationRefusal::not_allowed(&machine.topology, asked, doubt))
                     );
                 }
-                Decision::Held(holders, asking) if is_last => {
-                    let doubt = doubt.unwrap_or_default();
+                Decision::Held(holders, asking) if is_last && let Some(doubt) = doubt => {
                     return Err(self.refuse(
                         &asking,
                         AllocationRefusal::held(&machine.topology, asked, &holders, doubt),
                     ));
                 }
                 Decision::Held(..) if doubt.is_some() => {
-                    self.until_changed(Call::Allocate, &mut changes, deadline).await
+                    self.until_changed(Call::Allocate, &mut changes, deadlines.holder).await
                 }
                 Decision::NotAllowed(_) | Decision::Held(..) | Decision::NotSure => {}
             }
             reached("plugin: live read for an allocation");
             changes.mark_unchanged();
-            doubt = Some(match self.read_pods(Call::Allocate, doubt.is_none(), deadline).await {
+            doubt = Some(match self.read_pods(Call::Allocate, doubt.is_none(), deadlines).await {
                 Ok(()) => String::new(),
                 Err(error) => {
                     reached("plugin: pods not read");
@@ -165,18 +172,19 @@ impl Engine {
         }
     }
 
-    /// Waits until no process of these gone pods has the devices open that are asked for, as far as it is to be waited for.
+    /// Waits until no process of these gone pods has the devices open that are asked for, as far as it is to be waited for: until the
+    /// first of two moments, and for the last look until the second.
     async fn hand_over(
         &self,
         machine: &Machine,
         asked: &Asked,
         gone: &BTreeMap<String, CoreSet>,
         asking: &[Slot],
-        until: Instant,
+        (until, answer): (Instant, Instant),
     ) -> Result<(), Refused> {
         let topology = &machine.topology;
         let devices = gone.iter().map(|(uid, cores)| (uid.clone(), topology.devices_of(*cores))).collect();
-        let Some(process) = self.handover.wait(&devices, until).await else { return Ok(()) };
+        let Some(process) = self.handover.wait(&devices, until, answer).await else { return Ok(()) };
         let had = gone.get(&process.pod_uid).copied().unwrap_or(asked.cores);
         let ids = ids_of(topology, asked.resource, had).join(",");
         if self.handover.mode == HandoverMode::Wait {

@@ -9,12 +9,13 @@ use std::time::Duration;
 use kubelet_api::deviceplugin::v1beta1::ContainerAllocateResponse;
 use neuron_core::ids::CoreSet;
 use neuron_core::report::NodeReport;
-use runtime::system::FileStatus;
+use runtime::system::{FILE_TIMEOUT, FileStatus};
 use runtime::{System, reached};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::allocation::cross_resource::{CrossResource, Withdrawn};
+use crate::allocation::deadlines::Deadlines;
 use crate::allocation::injection::DeviceInjection;
 use crate::config::{Config, Numbering};
 use crate::events::Events;
@@ -34,8 +35,8 @@ use crate::status::Status;
 /// How long a question waits at most between two looks at the pods.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long a look at the pods may take beyond the time for which a question may wait.
-pub(super) const LAST_READ: Duration = Duration::from_secs(1);
+/// How long a question waits at most for one look at kubelet's checkpoint: at its status and at its bytes.
+const LONGEST_CHECKPOINT: Duration = Duration::from_secs(2 * FILE_TIMEOUT.as_secs());
 
 /// What the services share.
 pub struct Engine {
@@ -208,6 +209,14 @@ impl Engine {
         }
     }
 
+    /// The same for a call. Where it takes too long, what was read last still holds.
+    pub(super) async fn read_checkpoint_for_call(&self, machine: &Machine, deadlines: &Deadlines) {
+        let until = deadlines.checkpoint(LONGEST_CHECKPOINT);
+        if timeout_at(until, self.read_checkpoint(machine)).await.is_err() {
+            reached("plugin: checkpoint not read in time");
+        }
+    }
+
     /// Says once that the checkpoint says nothing.
     fn tell_checkpoint(&self, problem: Option<CheckpointError>) {
         let Some(problem) = problem else {
@@ -238,8 +247,7 @@ impl Engine {
         }
     }
 
-    /// Reads the pods as they are now for a call: `from_kubelet` where kubelet tells them, else from the API server. kubelet waits for
-    /// an answer until `deadline` meanwhile, and does nothing else: a read is not waited for much longer.
+    /// Reads the pods as they are now for a call: `from_kubelet` where kubelet tells them, else from the API server.
     ///
     /// # Errors
     /// kubelet does not tell them, and the API server is away, slow or refuses.
@@ -247,12 +255,12 @@ impl Engine {
         &self,
         call: Call,
         from_kubelet: bool,
-        deadline: Instant,
+        deadlines: &Deadlines,
     ) -> Result<(), PodsError> {
         let began = Instant::now();
         let read =
             async { if from_kubelet { self.pods.read_now().await } else { self.pods.read_live().await } };
-        let read = timeout_at(deadline.max(began) + LAST_READ, read).await;
+        let read = timeout_at(deadlines.last_read(), read).await;
         self.metrics.holder_wait(call, began.elapsed());
         read.unwrap_or(Err(PodsError::Late))
     }

@@ -3,6 +3,7 @@
 mod allocate;
 pub mod cdi;
 pub mod cross_resource;
+pub mod deadlines;
 pub mod engine;
 pub mod export;
 pub mod injection;

@@ -7,9 +7,10 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::best_set;
 use runtime::reached;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
-use crate::allocation::engine::{Engine, LAST_READ, State};
+use crate::allocation::deadlines::Deadlines;
+use crate::allocation::engine::{Engine, State};
 use crate::allocation::refusal::AllocationRefusal;
 use crate::handover::mode::HandoverMode;
 use crate::hardware::machine::Machine;
@@ -20,8 +21,11 @@ use crate::ledger::told::Told;
 use crate::metrics::Call;
 use crate::resource::{AdvertisedResource, ids_of, known_cores};
 
-/// How long sets are sought that no process of a gone pod has open. kubelet waits for the answer, and a process' files may hang.
+/// How long sets are sought that no process of a gone pod has open: a process' files may hang.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
+/// How long kubelet may take to tell its pods.
+const LONGEST_TELLING: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// The ids to prefer: the set recorded for a pod that waits for one, else the best linked set that is free.
@@ -34,6 +38,7 @@ impl Engine {
         available: &[String],
         must_include: &[String],
         count: u32,
+        deadlines: &Deadlines,
     ) -> Result<Vec<String>, AllocationRefusal> {
         let machine = self.machine().ok_or(AllocationRefusal::NotReady)?;
         let (topology, unit) = (&machine.topology, resource.unit);
@@ -41,23 +46,21 @@ impl Engine {
         let available = known_cores(topology, unit, available).union(must);
         let question =
             Question { name: resource.name, resource: unit, count, available, must, trust: Trust::Nobody };
-        let began = Instant::now();
-        let (deadline, unread_deadline) = (began + self.holder_timeout, began + self.api_timeout);
         let mut changes = self.pods.changes();
         let (mut is_live, mut is_read) = (false, false);
         let mut told = None;
         loop {
-            self.read_checkpoint(&machine).await;
+            self.read_checkpoint_for_call(&machine, deadlines).await;
             if told.is_none() {
-                told = self.told_who_asks(&machine, &question).await;
+                told = self.told_who_asks(&machine, &question, deadlines).await;
             }
             let known = Known { machine: &machine, told: told.as_ref() };
             let (recorded, is_late) = self.recorded(&known, &question);
             // Where the pods cannot be read for long any linked set will do; none at all is worth asking for them again.
             let choose = |question| self.choose(&known, question, CoreSet::EMPTY);
-            let is_guess = || Instant::now() >= unread_deadline && choose(&question).is_some();
+            let is_guess = || Instant::now() >= deadlines.unread && choose(&question).is_some();
             let is_enough = || is_live && !is_late && (is_read || is_guess());
-            if recorded.is_some() || Instant::now() >= deadline || is_enough() {
+            if recorded.is_some() || Instant::now() >= deadlines.holder || is_enough() {
                 // Where nobody tells whether a pod has ended, a linked set of what kubelet takes for free is the best guess: Allocate waits
                 // for the end. What is promised to another pod that waits comes after that, though it is surely free.
                 let trusting = Question { trust: Trust::Kubelet, ..question };
@@ -67,16 +70,16 @@ impl Engine {
                     .or_else(|| choose(&trusting))
                     .or_else(|| self.choose_promised(&known, &question));
                 let Some(set) = set else { return Ok(Vec::new()) };
-                let set = self.not_open(&known, &question, set).await;
+                let set = self.not_open(&known, &question, set, deadlines).await;
                 return Ok(ids_of(topology, unit, set));
             }
             if is_live {
-                self.until_changed(Call::GetPreferredAllocation, &mut changes, deadline).await;
+                self.until_changed(Call::GetPreferredAllocation, &mut changes, deadlines.holder).await;
             }
             // The watch may lag the Binding, and the end of a pod whose devices kubelet offers.
             reached("plugin: live read for a preference");
             changes.mark_unchanged();
-            let read = self.read_pods(Call::GetPreferredAllocation, !is_live, deadline).await;
+            let read = self.read_pods(Call::GetPreferredAllocation, !is_live, deadlines).await;
             is_read |= read.is_ok();
             if let Err(error) = read {
                 reached("plugin: pods not read");
@@ -96,7 +99,12 @@ impl Engine {
 
     /// What kubelet tells of its pods, where it matters which one asks: it has a pod before it asks for it, and may not have one yet
     /// that was bound earlier.
-    async fn told_who_asks(&self, machine: &Machine, question: &Question) -> Option<Told> {
+    async fn told_who_asks(
+        &self,
+        machine: &Machine,
+        question: &Question,
+        deadlines: &Deadlines,
+    ) -> Option<Told> {
         let is_unsure = {
             let (state, slots) = self.current(machine);
             state.ledger.is_unsure(&slots, question)
@@ -106,7 +114,7 @@ impl Engine {
         }
         reached("plugin: kubelet asked whose question it is");
         let began = Instant::now();
-        let told = timeout(LAST_READ, self.pods.ask_kubelet()).await;
+        let told = timeout_at(deadlines.within(LONGEST_TELLING), self.pods.ask_kubelet()).await;
         self.metrics.holder_wait(Call::GetPreferredAllocation, began.elapsed());
         told.unwrap_or_default()
     }
@@ -149,7 +157,13 @@ impl Engine {
     /// The set, or another one where a process of a gone pod still has some of it open: the Allocate for that would have to wait, and
     /// might be refused. The first where all have, and where a pod may be asking that gets more than this: its record is right as a
     /// whole.
-    async fn not_open(&self, known: &Known<'_>, question: &Question, set: CoreSet) -> CoreSet {
+    async fn not_open(
+        &self,
+        known: &Known<'_>,
+        question: &Question,
+        set: CoreSet,
+        deadlines: &Deadlines,
+    ) -> CoreSet {
         let topology = &known.machine.topology;
         let is_part = {
             let (state, slots) = self.current_for(known);
@@ -164,7 +178,10 @@ impl Engine {
                 let gone = self.state().ledger.gone_holders(preferred, |uid| self.pods.life(uid));
                 let devices = |(uid, cores): (&String, &CoreSet)| (uid.clone(), topology.devices_of(*cores));
                 let devices = gone.iter().map(devices).collect();
-                let Some(process) = self.handover.look(&devices).await else { return preferred };
+                let Some(process) = self.handover.look(&devices, deadlines.answer).await.unwrap_or_default()
+                else {
+                    return preferred;
+                };
                 reached("plugin: set not preferred, still open");
                 let of_device = topology.cores_of(DeviceSet::single(process.device));
                 let had = gone.get(&process.pod_uid).copied().unwrap_or(preferred);
@@ -176,7 +193,7 @@ impl Engine {
             }
         };
         // Processes that cannot be looked at are waited for by Allocate, once.
-        timeout(LONGEST_LOOK, closed).await.unwrap_or(set)
+        timeout_at(deadlines.within(LONGEST_LOOK), closed).await.unwrap_or(set)
     }
 
     /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use neuron_core::ids::DeviceSet;
 use runtime::{System, reached};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::config::Config;
 use crate::handover::mode::HandoverMode;
@@ -26,11 +26,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Longest look. A node has thousands of processes at most, and each is asked for one small file.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
+/// The node's processes cannot be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unseen;
+
 /// What is done about processes of gone pods.
 pub struct Handover {
     /// Whether they are looked at, and what follows.
     pub mode: HandoverMode,
-    limit: Duration,
+    /// How long an Allocate waits at most for such a process.
+    pub limit: Duration,
     processes: Processes,
     status: Arc<Status>,
     metrics: Arc<Metrics>,
@@ -63,24 +68,34 @@ impl Handover {
         }
     }
 
-    /// When to stop waiting that begins now.
-    pub fn deadline(&self) -> Instant {
-        let limit = if self.mode == HandoverMode::Wait { self.limit } else { Duration::ZERO };
-        Instant::now() + limit
+    /// How long processes are waited for.
+    pub fn wait_at_most(&self) -> Duration {
+        if self.mode == HandoverMode::Wait { self.limit } else { Duration::ZERO }
     }
 
     /// Waits until no process of these gone pods, by UID, has the devices open that the pod had. The process that still has one
-    /// open at the `deadline`; none if there is none, or nobody can tell.
-    pub async fn wait(&self, gone: &BTreeMap<String, DeviceSet>, deadline: Instant) -> Option<OpenDevice> {
-        let (began, mut waits) = (Instant::now(), false);
+    /// open at the `deadline`; none if there is none, or nobody could ever tell. The last look ends at `end`, whatever hangs.
+    pub async fn wait(
+        &self,
+        gone: &BTreeMap<String, DeviceSet>,
+        deadline: Instant,
+        end: Instant,
+    ) -> Option<OpenDevice> {
+        let began = Instant::now();
+        let mut seen: Option<OpenDevice> = None;
         loop {
-            let open = self.look(gone).await;
+            let looked = self.look(gone, end).await;
             let waited = began.elapsed();
-            let Some(open) = open else {
-                if waits {
-                    self.metrics.handover(HandoverResult::Closed, waited);
+            let open = match looked {
+                Ok(Some(open)) => open,
+                // Nobody can tell any more that it was closed.
+                Err(Unseen) if let Some(open) = &seen => open.clone(),
+                Ok(None) | Err(Unseen) => {
+                    if seen.is_some() {
+                        self.metrics.handover(HandoverResult::Closed, waited);
+                    }
+                    return None;
                 }
-                return None;
             };
             // Planted: what is still open at the deadline is given.
             #[cfg(planted)]
@@ -96,27 +111,36 @@ impl Handover {
                 return Some(open);
             }
             reached("plugin: waits for a process of a gone pod");
-            if !std::mem::replace(&mut waits, true) {
+            if seen.is_none() {
                 tracing::info!(reason = %open, limit = ?self.limit, "an allocation waits");
             }
+            seen = Some(open);
             sleep_until(deadline.min(Instant::now() + LOOK_AGAIN)).await;
         }
     }
 
-    /// A process of these gone pods, by UID, that has a device open which its pod had; none if there is none, or nobody can tell.
-    pub async fn look(&self, gone: &BTreeMap<String, DeviceSet>) -> Option<OpenDevice> {
+    /// A process of these gone pods, by UID, that has a device open which its pod had; none if there is none. The look ends at `end`.
+    ///
+    /// # Errors
+    /// Nobody can tell, which the log and `/healthz` say.
+    pub async fn look(
+        &self,
+        gone: &BTreeMap<String, DeviceSet>,
+        end: Instant,
+    ) -> Result<Option<OpenDevice>, Unseen> {
         if gone.is_empty() {
-            return None;
+            return Ok(None);
         }
         let too_long = |_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut));
-        match timeout(LONGEST_LOOK, self.processes.first_with_open(gone)).await.unwrap_or_else(too_long) {
+        let end = end.min(Instant::now() + LONGEST_LOOK);
+        match timeout_at(end, self.processes.first_with_open(gone)).await.unwrap_or_else(too_long) {
             Ok(open) => {
                 self.status.clear_note(HANDOVER);
-                open
+                Ok(open)
             }
             Err(error) => {
                 self.cannot_look(&error);
-                None
+                Err(Unseen)
             }
         }
     }

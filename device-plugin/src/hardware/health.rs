@@ -77,6 +77,22 @@ pub enum Fault {
     Unknown(Unread),
 }
 
+impl Fault {
+    /// What metrics call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fault::Missing { .. } => "missing",
+            Fault::DriverGone { .. } => "driver_gone",
+            Fault::File(_) => "file",
+            Fault::Components(_) => "components",
+            Fault::MemoryErrors { .. } => "memory_errors",
+            Fault::Reset => "reset",
+            Fault::Invalid(_) => "invalid",
+            Fault::Unknown(_) => "unknown",
+        }
+    }
+}
+
 /// Looks at one device. A clone looks for itself.
 #[derive(Clone, Debug)]
 pub struct DeviceWatch {

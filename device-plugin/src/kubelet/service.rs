@@ -131,13 +131,14 @@ impl DevicePlugin for Service {
         &self,
         request: Request<PreferredAllocationRequest>,
     ) -> Result<Response<PreferredAllocationResponse>, Status> {
-        let mut container_responses = Vec::new();
+        let (mut container_responses, deadlines) = (Vec::new(), self.engine.deadlines());
         for container in request.into_inner().container_requests {
             let count = u32::try_from(container.allocation_size).unwrap_or_default();
             let (available, must_include) =
                 (&container.available_device_i_ds, &container.must_include_device_i_ds);
             let began = Instant::now();
-            let preferred = self.engine.prefer(&self.resource, available, must_include, count).await;
+            let preferred =
+                self.engine.prefer(&self.resource, available, must_include, count, &deadlines).await;
             let answer = match &preferred {
                 Ok(ids) if ids.is_empty() => Preferred::Nothing,
                 Ok(_) => Preferred::Set,
@@ -156,9 +157,9 @@ impl DevicePlugin for Service {
         &self,
         request: Request<AllocateRequest>,
     ) -> Result<Response<AllocateResponse>, Status> {
-        let mut container_responses = Vec::new();
+        let (mut container_responses, deadlines) = (Vec::new(), self.engine.deadlines());
         for container in request.into_inner().container_requests {
-            let answer = self.engine.allocate(&self.resource, &container.devices_ids).await;
+            let answer = self.engine.allocate(&self.resource, &container.devices_ids, &deadlines).await;
             container_responses.push(answer.map_err(status)?);
         }
         Ok(Response::new(AllocateResponse { container_responses }))

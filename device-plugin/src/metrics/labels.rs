@@ -50,6 +50,15 @@ pub(super) struct OfCall {
     pub(super) call: &'static str,
 }
 
+/// Why a device may not be given out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OfFault {
+    /// Its id, 0 for `/dev/neuron0`.
+    pub(super) device: u32,
+    /// Why, such as `memory_errors`.
+    pub(super) reason: &'static str,
+}
+
 /// How healthy a device is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OfHealth {

@@ -5,6 +5,7 @@ mod counters;
 mod labels;
 mod now;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
@@ -54,6 +55,8 @@ pub struct Metrics {
     registry: Registry,
     counters: Counters,
     gauges: Gauges,
+    /// Held by who shows the gauges: they are set, and what is over is taken away, as somebody asks.
+    shown: Mutex<()>,
 }
 
 impl Default for Metrics {
@@ -62,7 +65,7 @@ impl Default for Metrics {
         let (counters, gauges) = (Counters::default(), Gauges::default());
         counters.register(&mut registry);
         gauges.register(&mut registry);
-        Self { registry, counters, gauges }
+        Self { registry, counters, gauges, shown: Mutex::default() }
     }
 }
 
@@ -128,13 +131,10 @@ impl Metrics {
         self.counters.corrections.get_or_create(&OfResult { result }).inc();
     }
 
-    /// Takes over what is now; what that leaves out is not shown.
-    pub fn set(&self, now: &Now) {
+    /// The text of `/metrics`, in OpenMetrics' text format 1.0.0, of what is now.
+    pub fn text(&self, now: &Now) -> String {
+        let _others_wait = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         self.gauges.set(now);
-    }
-
-    /// The text of `/metrics`, in OpenMetrics' text format 1.0.0.
-    pub fn text(&self) -> String {
         runtime::metrics::text(&self.registry)
     }
 }

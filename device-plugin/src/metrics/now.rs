@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::labels::{OfHealth, OfState};
+use super::labels::{OfFault, OfHealth, OfState};
 
 /// What the plugin knows at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Now {
     pub ids: Vec<(&'static str, [usize; 2])>,
     /// Numbers of healthy devices, of unhealthy ones, and of those of which that is not known; none before they are known.
     pub devices: Option<[usize; 3]>,
+    /// Why devices may not be given out, by their ids.
+    pub faults: Vec<(u8, &'static str)>,
     /// The LNC in force, 1 or 2; none before the devices are known.
     pub lnc: Option<u8>,
     /// Answers of this plugin that kubelet has not written down yet.
@@ -33,6 +35,7 @@ pub struct Now {
 pub(super) struct Gauges {
     ids: Family<OfState, Gauge>,
     devices: Family<OfHealth, Gauge>,
+    faults: Family<OfFault, Gauge>,
     /// 0: not known yet.
     lnc: Gauge,
     unwritten: Gauge,
@@ -46,6 +49,11 @@ impl Gauges {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("ids", "Ids that kubelet is told of", self.ids.clone());
         registry.register("devices", "Devices by their health", self.devices.clone());
+        registry.register(
+            "device_fault",
+            "Why a device may not be given out; its event and the node report say more",
+            self.faults.clone(),
+        );
         registry.register("lnc", "Physical cores of one logical core", self.lnc.clone());
         registry.register(
             "unwritten_answers",
@@ -82,6 +90,10 @@ impl Gauges {
             ["Healthy", "Unhealthy", "Unknown"].into_iter().zip(now.devices.into_iter().flatten())
         {
             self.devices.get_or_create(&OfHealth { health }).set(whole(count));
+        }
+        self.faults.clear();
+        for (device, reason) in &now.faults {
+            self.faults.get_or_create(&OfFault { device: (*device).into(), reason }).set(1);
         }
         self.unwritten.set(whole(now.unwritten));
         self.lnc.set(now.lnc.unwrap_or_default().into());

@@ -35,19 +35,11 @@ use crate::platform::Watched;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The longest look at kubelet's checkpoint: at its status and at its bytes, after one other reader, the upkeep.
-const CHECKPOINT: Duration = Duration::from_secs(2 * 2 * FILE_TIMEOUT.as_secs());
-
-/// The longest that a question of kubelet may take, by the limits of its parts: the end of a holder is waited for; a look at the pods that
-/// began before that is over ends a second later; then the checkpoint is read once more, and kubelet asked whose question it is.
+/// The longest that a question of kubelet may take: the end of a holder is waited for, then processes of gone pods, and what has begun
+/// by then ends within a second. However much hangs, nothing is added to that.
 fn limit(config: &Config) -> Duration {
-    let handover = match config.handover {
-        // A look at the processes that begins before the limit takes 5 s at most, and what it was for is decided anew.
-        HandoverMode::Wait => config.handover_limit + 5 * SECOND + CHECKPOINT,
-        HandoverMode::Mark => 5 * SECOND + CHECKPOINT,
-        HandoverMode::Off => Duration::ZERO,
-    };
-    config.holder_timeout + SECOND + CHECKPOINT + SECOND + handover
+    let handover = if config.handover == HandoverMode::Off { Duration::ZERO } else { config.handover_limit };
+    config.holder_timeout + handover + SECOND
 }
 
 /// A plugin whose machine and pods are known, and of which everything that it asks can be made to hang: files, kubelet's sockets and the

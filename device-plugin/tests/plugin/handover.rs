@@ -13,7 +13,8 @@ use fake_cluster::kubelet::Kubelet;
 use kube::api::DeleteParams;
 use neuron_core::ids::DeviceSet;
 use neuron_device_plugin::handover::Handover;
-use neuron_device_plugin::metrics::Metrics;
+use neuron_device_plugin::handover::processes::OpenDevice;
+use neuron_device_plugin::metrics::{Metrics, Now};
 use neuron_device_plugin::status::Status;
 use neuron_device_plugin::{Config, HandoverMode, System};
 use serde_json::json;
@@ -78,6 +79,12 @@ impl Host {
     }
 }
 
+/// Waits as an Allocate does that may still take ten seconds.
+async fn wait(handover: &Handover, gone: &BTreeMap<String, DeviceSet>) -> Option<OpenDevice> {
+    let now = Instant::now();
+    handover.wait(gone, now + handover.wait_at_most(), now + 10 * SECOND).await
+}
+
 /// The pod `gone` that had this device.
 fn had(device: u8) -> BTreeMap<String, DeviceSet> {
     BTreeMap::from([("gone".to_owned(), DeviceSet::single(device))])
@@ -93,10 +100,12 @@ async fn a_device_is_handed_over_once_the_gone_pods_process_has_closed_it() {
         sleep(SECOND).await;
         drop(held);
     };
-    let (open, ()) = tokio::join!(handover.wait(&gone, handover.deadline()), closes);
+    let (open, ()) = tokio::join!(wait(&handover, &gone), closes);
     assert_eq!(open, None);
     assert!((SECOND..2 * SECOND).contains(&began.elapsed()), "{:?}", began.elapsed());
-    assert!(metrics.text().contains("neuron_device_plugin_handovers_total{result=\"closed\"} 1\n"));
+    assert!(
+        metrics.text(&Now::default()).contains("neuron_device_plugin_handovers_total{result=\"closed\"} 1\n")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,10 +114,10 @@ async fn a_process_that_keeps_it_open_is_named_after_five_seconds() {
     let (handover, _, metrics) = host.handover(HandoverMode::Wait);
     let _held = host.opens(4711, "gone", NODES[0]);
     let began = Instant::now();
-    let open = handover.wait(&had(0), handover.deadline()).await.unwrap();
+    let open = wait(&handover, &had(0)).await.unwrap();
     let text = "process 4711 (python3) of a pod that has ended or is gone (UID gone) has /dev/neuron0 open";
     assert_eq!((open.to_string().as_str(), began.elapsed()), (text, 5 * SECOND));
-    let text = metrics.text();
+    let text = metrics.text(&Now::default());
     assert!(text.contains("neuron_device_plugin_handovers_total{result=\"refused\"} 1\n"), "{text}");
     assert!(text.contains("neuron_device_plugin_handover_wait_seconds_total 5.0\n"), "{text}");
 }
@@ -121,9 +130,11 @@ async fn whoever_else_has_it_open_is_not_waited_for() {
     let _other_device = host.opens(4713, "gone", NODES[1]);
     let (handover, _, metrics) = host.handover(HandoverMode::Wait);
     let began = Instant::now();
-    assert_eq!(handover.wait(&had(0), handover.deadline()).await, None);
+    assert_eq!(wait(&handover, &had(0)).await, None);
     assert_eq!(began.elapsed(), Duration::ZERO);
-    assert!(metrics.text().contains("neuron_device_plugin_handovers_total{result=\"closed\"} 0\n"));
+    assert!(
+        metrics.text(&Now::default()).contains("neuron_device_plugin_handovers_total{result=\"closed\"} 0\n")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +142,7 @@ async fn where_it_is_only_marked_nobody_waits() {
     let host = Host::new();
     let ((handover, ..), _held) = (host.handover(HandoverMode::Mark), host.opens(4711, "gone", NODES[0]));
     let began = Instant::now();
-    assert!(handover.wait(&had(0), handover.deadline()).await.is_some());
+    assert!(wait(&handover, &had(0)).await.is_some());
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
@@ -142,9 +153,28 @@ async fn a_process_that_may_not_be_looked_into_may_have_it_open() {
     let _held = host.opens(4711, "gone", NODES[0]);
     let files = host.proc().join("4711/fd");
     watched.hang(Some(files.clone()));
-    let open = handover.wait(&had(0), handover.deadline()).await.unwrap();
+    let open = wait(&handover, &had(0)).await.unwrap();
     let text = format!("may have /dev/neuron0 open: {}: timed out", files.display());
     assert!(open.to_string().ends_with(&text), "{open}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_open_when_it_could_be_seen_last_is_not_given() {
+    let (host, watched) = (Host::new(), Watched::new());
+    let (handover, status, metrics) = host.handover_on(watched.system(), HandoverMode::Wait);
+    let _held = host.opens(4711, "gone", NODES[0]);
+    let hangs = async {
+        sleep(SECOND).await;
+        watched.hang(Some(host.proc()));
+    };
+    let gone = had(0);
+    let began = Instant::now();
+    let (open, ()) = tokio::join!(wait(&handover, &gone), hangs);
+    assert_eq!(open.map(|open| open.pid), Some(4711));
+    assert!((5 * SECOND..=10 * SECOND).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(status.text().unwrap().contains("cannot be looked at"), "{status:?}");
+    let text = metrics.text(&Now::default());
+    assert!(text.contains("neuron_device_plugin_handovers_total{result=\"refused\"} 1\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,10 +185,10 @@ async fn where_no_process_can_be_seen_devices_are_given_and_the_operator_is_told
     let note = format!("ok\nhandover: the node's processes cannot be looked at in {}", host.proc().display());
     handover.start().await;
     assert!(status.text().unwrap().starts_with(&note), "{status:?}");
-    assert_eq!(handover.wait(&had(0), handover.deadline()).await, None);
+    assert_eq!(wait(&handover, &had(0)).await, None);
     assert!(status.text().unwrap().starts_with(&note), "{status:?}");
     create_dir_all(host.proc()).unwrap();
-    assert_eq!(handover.wait(&had(0), handover.deadline()).await, None);
+    assert_eq!(wait(&handover, &had(0)).await, None);
     assert_eq!(status.text().unwrap(), "ok\n");
 }
 

@@ -34,8 +34,11 @@ fn the_documented_metrics_are_those_that_are_shown() {
     metrics.starting(resource);
     metrics.allocate(resource, time, Some("held"));
     metrics.preferred(resource, time, Preferred::Nothing);
-    metrics.set(&Now { ids: vec![(resource, [1, 0])], devices: Some([1, 0, 0]), ..Now::default() });
-    let text = metrics.text();
+    let devices = Some([1, 2, 0]);
+    // One that is well again is not shown any more.
+    drop(metrics.text(&Now { faults: vec![(0, "reset"), (1, "missing")], devices, ..Now::default() }));
+    let (ids, faults) = (vec![(resource, [1, 0])], vec![(1, "missing"), (2, "memory_errors")]);
+    let text = metrics.text(&Now { ids, devices, faults, ..Now::default() });
     assert_eq!(shown(&text), documented());
     insta::assert_snapshot!("device_plugin", testkit_support::metrics::without_times(&text));
 }
@@ -69,4 +72,9 @@ async fn what_kubelet_asks_is_counted_and_what_is_now_is_shown() {
         (text.contains(given) && ages.iter().all(|age| text.contains(age))).then_some(())
     };
     eventually("the Allocate to be counted", shown).await;
+
+    std::fs::remove_file(node.machine.root().join("dev/neuron0")).unwrap();
+    let fault = "neuron_device_plugin_device_fault{device=\"0\",reason=\"missing\"} 1\n";
+    let shown = async || get(address, "/metrics").await?.contains(fault).then_some(());
+    eventually("the device's fault to be shown", shown).await;
 }
