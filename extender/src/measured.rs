@@ -20,7 +20,7 @@ use crate::index::{
 };
 use crate::metrics::Metrics;
 use crate::verbs::{Filter, Prioritize};
-use crate::wire::{FilterArgs, FilterResult, FittingNodes, NodeName, NodeScore};
+use crate::wire::{FilterArgs, FilterResult, FittingNodes, NodeName, NodeScore, scores_to_json};
 
 /// The name of the container that holds what is held.
 const MAIN: &str = "main";
@@ -86,7 +86,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn prioritize(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(serde_json::to_vec(&self.prioritize.prioritize(args)?)?)
+        Ok(scores_to_json(&self.prioritize.prioritize(args)?).into_bytes())
     }
 }
 

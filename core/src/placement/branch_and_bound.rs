@@ -3,18 +3,16 @@
 
 use std::rc::Rc;
 
+use super::budget::MOVES;
 use super::hand_down::HandDown;
 use super::keys::{Bound, PartialPlacement, Scorer};
 use super::plan::Amount;
 use super::problem::{Move, Problem};
 
-/// How many moves are tried, some tenth of a second of them, before the best placement met so far is the answer: the extender does
-/// nothing else meanwhile. Three large containers under the documented policy may take some 4,000,000 (1,500 random nodes and
-/// pods), the thousands of linked sets of a torus minutes.
-const MAX_TRIES: u32 = 1_000_000;
-
 /// The best placement, as one move for each step. `known` is any placement of the same problem: nothing worse is
-/// looked at.
+/// looked at. After [`MOVES`] the best met so far is the answer, since the extender binds nothing else meanwhile: three large
+/// containers under the documented policy may need some 4,000,000 (1,500 random nodes and pods), the thousands of linked sets of a torus
+/// minutes.
 pub(super) fn best(problem: &Problem<'_>, scorer: &mut Scorer, known: Vec<Move>) -> Vec<Move> {
     let steps = &problem.plan.steps;
     let placed = (steps.iter().zip(&known))
@@ -33,7 +31,7 @@ pub(super) fn best(problem: &Problem<'_>, scorer: &mut Scorer, known: Vec<Move>)
         path: Vec::with_capacity(steps.len()),
         keys,
         found: None,
-        tries_left: MAX_TRIES,
+        tries_left: MOVES,
     };
     search.descend(PartialPlacement::default());
     search.found.unwrap_or(known)

@@ -24,7 +24,7 @@ use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Verb};
 use crate::verbs::bind::{BindError, Binder};
 use crate::verbs::{self, Filter, PreemptError, Prioritize};
-use crate::wire::{BindResult, BodyError, FilterArgs, FilterResult};
+use crate::wire::{BindResult, BodyError, FilterArgs, FilterResult, scores_to_json};
 
 /// Where AWS' extension serves its calls; manifests in the field name it.
 pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
@@ -178,7 +178,10 @@ async fn filter(shared: &Shared, body: &[u8]) -> Answer {
 fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
     let scores = parse(Verb::Prioritize, body).and_then(|args| shared.prioritize.prioritize(args));
     match scores {
-        Ok(scores) => (Json(scores).into_response(), "answered"),
+        Ok(scores) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            ((json, scores_to_json(&scores)).into_response(), "answered")
+        }
         Err(error) => failed(Verb::Prioritize, &error),
     }
 }

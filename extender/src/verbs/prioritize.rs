@@ -82,7 +82,7 @@ impl Scores {
         Self { places, ways }
     }
 
-    fn score(&self, (model, rank): Suits) -> i64 {
+    fn score(&self, (model, rank): Suits) -> u8 {
         let better = self.ways.partition_point(|way| *way < (model, self.places.of(rank)));
         score(better, self.ways.len().saturating_sub(1))
     }
@@ -99,9 +99,9 @@ fn suits(index: &Index, node: &str, models: Option<&DeviceModels>, ranks: &mut R
 }
 
 /// The score where so many others are better, of the worst so many: the best alone has [`BEST`], the last of several 0.
-fn score(better: usize, worst: usize) -> i64 {
+fn score(better: usize, worst: usize) -> u8 {
     let loss = if worst == 0 { 0 } else { BEST.saturating_mul(better).div_ceil(worst) };
-    i64::try_from(BEST.saturating_sub(loss)).unwrap_or_default()
+    u8::try_from(BEST.saturating_sub(loss)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     fn the_best_alone_has_the_best_score_however_many_others_there_are() {
         assert_eq!(score(0, 0), 10);
         for worst in [1, 2, 11, 30, 4999] {
-            let scores: Vec<i64> = (0..=worst).map(|better| score(better, worst)).collect();
+            let scores: Vec<u8> = (0..=worst).map(|better| score(better, worst)).collect();
             assert!(scores.is_sorted_by(|one, next| one >= next), "{scores:?}");
             assert_eq!((scores[0], scores[worst]), (10, 0));
             assert!(scores[1] < 10, "{scores:?}");

@@ -6,6 +6,7 @@
 
 mod bounded;
 mod node;
+mod scores;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub(crate) use self::node::RawNode;
+pub(crate) use self::scores::{NodeScore, scores_to_json};
 
 /// What kube-scheduler asks `/filter` and `/prioritize`.
 #[derive(Debug, Deserialize)]
@@ -161,16 +163,6 @@ impl FilterResult<'_> {
             (None, None) => Vec::new(),
         }
     }
-}
-
-/// The score of one node in the answer of `/prioritize`, which is a bare array of them.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct NodeScore<'a> {
-    /// The node.
-    pub(crate) host: NodeName<'a>,
-    /// 0 to 10; more is better.
-    pub(crate) score: i64,
 }
 
 /// The full nodes that fit, as a Kubernetes NodeList.
