@@ -212,3 +212,25 @@ fn a_node_that_offers_the_devices_of_a_plugin_long_gone_is_given_no_pod_until_th
     assert!(reached.get(offered).copied() > Some(0), "{:?}", summary.branches);
     assert_eq!((summary.created, summary.placed, summary.refused), (4, 3, 0));
 }
+
+/// As `kubectl delete --force` of a pod that its StatefulSet makes anew under its name at once, while the old one is being killed.
+#[test]
+fn a_pod_made_anew_under_its_name_gets_its_device_when_the_old_one_has_let_go() {
+    let limits = json!({"aws.amazon.com/neuron": "1"});
+    let main = json!({"name": "main", "image": "neuron-workload", "resources": {"limits": limits}});
+    let spec =
+        json!({"containers": [main], "schedulerName": "my-scheduler", "terminationGracePeriodSeconds": 4});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec});
+    let mut events = vec![(60, What::StatefulSet { name: "set".to_owned(), pod, replicas: 1 })];
+    // One container in four takes all of its grace.
+    events.extend((0..24).map(|number| {
+        let grace = (number % 3 > 0).then_some(0);
+        (120 + 60 * number, What::Delete { pod: "set-0".to_owned(), grace })
+    }));
+    let summary = run("trn1.2xlarge", events);
+    assert_eq!((summary.placed, summary.refused), (25, 0));
+    for place in ["cluster: a container takes all of its grace", "plugin: waits for a process of a gone pod"]
+    {
+        assert!(summary.branches.get(place) > Some(&0), "{place}: {:?}", summary.branches);
+    }
+}

@@ -1,5 +1,6 @@
-//! Plans that are kept in `plans/`: each once showed something that must not be. One whose violation is known must still show it,
-//! so that whoever mends it finds the plan failing here and takes it off the list; nothing else may be wrong in any.
+//! Plans that are kept in `plans/`: each once showed something that must not be, or does with a planted bug. One whose violation is
+//! known must still show it, so that whoever mends it finds the plan failing here and takes it off the list; nothing else may be wrong
+//! in any.
 
 #![allow(clippy::unwrap_used, reason = "a failing test should say where")]
 #![allow(clippy::disallowed_methods, reason = "a test reads the sources")]
@@ -13,7 +14,7 @@ use simulated_cluster::RunOptions;
 use simulated_cluster::plan::Plan;
 
 /// What each has to reach: a plan is another run after some changes, and one that no longer comes where it once failed shows nothing.
-const REACHES: [(&str, &str); 9] = [
+const REACHES: [(&str, &str); 10] = [
     ("another-pod-named.json", "extender: pod refused at its bind"),
     ("asked-anew-amid-grace.json", "plugin: container runs on with what it had before"),
     ("believed-to-be-another-type.json", "extender: topology dropped"),
@@ -21,6 +22,7 @@ const REACHES: [(&str, &str); 9] = [
     ("deleted-by-force.json", "plugin: pod that is gone was just given something"),
     ("edited-while-the-api-is-down.json", "extender: node watch disconnected"),
     ("ids-refused-as-held.json", "plugin: live read for the ledger"),
+    ("leader-frozen-before-its-binding.json", "extender: lease over before a binding"),
     ("node-replaced-as-pods-come.json", "cluster: a refused pod was tried again after five minutes"),
     ("report-of-what-ended.json", "plugin: dead file removed"),
 ];

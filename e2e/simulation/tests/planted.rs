@@ -43,3 +43,13 @@ fn every_bug_of_the_list_is_planted_once_and_no_other() {
     listed.dedup();
     assert_eq!(listed.len(), planted.len(), "a bug is listed or planted twice");
 }
+
+#[test]
+fn the_plans_that_must_show_a_bug_are_kept() {
+    let list = fs::read_to_string(root().join("e2e/simulation/src/planted.rs")).unwrap();
+    let plans = quoted(&list, "shown_by(\"");
+    assert!(!plans.is_empty(), "nothing is read of the list");
+    for plan in plans {
+        assert!(root().join("e2e/simulation/plans").join(&plan).exists(), "{plan}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Looks for one planted bug, seed after seed. Called by `cargo xtask planted`.
+//! Looks for one planted bug, seed after seed, or in its kept plan. Called by `cargo xtask planted`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,8 +19,18 @@ pub(super) struct Hunt {
     pub(super) time: String,
     pub(super) nodes: String,
     pub(super) seeds: u64,
-    /// What each seed shows without a bug: signatures.
-    pub(super) unplanted: Mutex<BTreeMap<u64, Arc<OnceLock<BTreeSet<String>>>>>,
+    /// Where the kept plans are.
+    pub(super) plans: PathBuf,
+    /// What each run shows without a bug: signatures.
+    pub(super) unplanted: Mutex<BTreeMap<Run, Arc<OnceLock<BTreeSet<String>>>>>,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Run {
+    Seed(u64),
+    /// A file among the kept plans.
+    Plan(String),
 }
 
 /// What came of looking for a bug.
@@ -32,8 +42,10 @@ pub(super) struct Found {
     pub(super) invariant: String,
     /// What found it; none if nothing did.
     pub(super) signature: Option<String>,
-    /// The seed that shows it.
+    /// The seed that shows it; none if none of them does, or a kept plan must.
     pub(super) seed: Option<u64>,
+    /// The kept plan that must show it.
+    pub(super) plan: Option<String>,
     /// Simulated hours until it was found, over all seeds.
     pub(super) hours: f64,
     /// Real time, without that of the runs without the bug.
@@ -69,22 +81,27 @@ impl Hunt {
             invariant: bug.invariant.clone(),
             signature: None,
             seed: None,
+            plan: bug.plan.clone(),
             hours: 0.0,
             seconds: 0.0,
             unrelated: BTreeSet::new(),
         };
-        for seed in 0..self.seeds {
+        let seeds = || (0..self.seeds).map(Run::Seed).collect();
+        for run in bug.plan.clone().map_or_else(seeds, |plan| vec![Run::Plan(plan)]) {
             let began = Instant::now();
-            let Summary { seconds, violations, unknown } = self.simulate(seed, Some(&bug.name))?;
+            let Summary { seconds, violations, unknown } = self.simulate(&run, Some(&bug.name))?;
             found.seconds += began.elapsed().as_secs_f64();
             let (of_bug, unrelated): (Vec<String>, Vec<String>) =
                 unknown.into_iter().partition(|signature| is_of(signature, &bug.invariant));
             found.unrelated.extend(unrelated);
-            let without = if of_bug.is_empty() { BTreeSet::new() } else { self.without_bug(seed)? };
+            let without = if of_bug.is_empty() { BTreeSet::new() } else { self.without_bug(&run)? };
             if let Some(signature) = of_bug.into_iter().find(|signature| !without.contains(signature)) {
                 let milliseconds = violations.get(&signature).map_or(seconds * 1000, |seen| seen.first);
                 found.hours += milliseconds as f64 / 3_600_000.0;
-                (found.signature, found.seed) = (Some(signature), Some(seed));
+                found.signature = Some(signature);
+                if let Run::Seed(seed) = run {
+                    found.seed = Some(seed);
+                }
                 break;
             }
             found.hours += seconds as f64 / 3600.0;
@@ -92,23 +109,29 @@ impl Hunt {
         Ok(found)
     }
 
-    /// What the seed shows without a bug. Two that ask at one time both wait for one run.
-    fn without_bug(&self, seed: u64) -> anyhow::Result<BTreeSet<String>> {
+    /// What the run shows without a bug. Two that ask at one time both wait for one run.
+    fn without_bug(&self, run: &Run) -> anyhow::Result<BTreeSet<String>> {
         let shown = {
             let mut unplanted = self.unplanted.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(unplanted.entry(seed).or_default())
+            Arc::clone(unplanted.entry(run.clone()).or_default())
         };
         if let Some(known) = shown.get() {
             return Ok(known.clone());
         }
-        let signatures = self.simulate(seed, None)?.violations.into_keys().collect();
+        let signatures = self.simulate(run, None)?.violations.into_keys().collect();
         Ok(shown.get_or_init(|| signatures).clone())
     }
 
-    fn simulate(&self, seed: u64, bug: Option<&str>) -> anyhow::Result<Summary> {
+    fn simulate(&self, run: &Run, bug: Option<&str>) -> anyhow::Result<Summary> {
         let mut command = Command::new(&self.program);
-        command.args(["simulate", "-o", "json", "--profile", "chaos", "--shrink-for", "0s"]);
-        command.args(["--seed", &seed.to_string(), "--for", &self.time, "--nodes", &self.nodes]);
+        command.args(["simulate", "-o", "json", "--shrink-for", "0s"]);
+        match run {
+            Run::Seed(seed) => {
+                command.args(["--profile", "chaos", "--seed", &seed.to_string()]);
+                command.args(["--for", &self.time, "--nodes", &self.nodes]);
+            }
+            Run::Plan(plan) => drop(command.arg("--replay").arg(self.plans.join(plan))),
+        }
         command.arg("--keep-failures").arg(self.failures.join(bug.unwrap_or("none")));
         command.args(bug.iter().flat_map(|bug| ["--planted", bug]));
         Ok(serde_json::from_value(simulate(&mut command)?)?)

@@ -1,5 +1,5 @@
 //! `cargo xtask planted`: proves the simulator. It builds `neuron-e2e` with the planted bugs, and runs each until the invariant
-//! that must find it has found it: by a signature that the same seed does not show without the bug.
+//! that must find it has found it: by a signature that the same run does not show without the bug.
 
 mod hunt;
 mod report;
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Simulated time for each seed, as `neuron-e2e simulate` takes it.
     #[arg(long = "for", default_value = "24h", value_name = "TIME")]
     time: String,
-    /// Seeds to try for each bug, one after the other, from 0.
+    /// Seeds to try for each bug that no kept plan must show, one after the other, from 0.
     #[arg(long, default_value_t = 24, value_name = "N")]
     seeds: u64,
     /// The nodes.
@@ -55,6 +55,8 @@ enum Output {
 struct Bug {
     name: String,
     invariant: String,
+    /// The kept plan that must show it, in place of seeds.
+    plan: Option<String>,
 }
 
 /// Builds, and looks for every bug.
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         time: arguments.time.clone(),
         nodes: arguments.nodes.clone(),
         seeds: arguments.seeds,
+        plans: workspace.join("e2e/simulation/plans"),
         unplanted: Mutex::default(),
     };
     let found = look(&hunt, &bugs)?;
@@ -84,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         found.iter().filter(|found| found.signature.is_none()).map(|found| found.bug.as_str()).collect();
     ensure!(
         missed.is_empty(),
-        "not found within {} seeds of {}: {}; is the invariant or the fault missing that shows it?",
+        "not found within {} seeds of {}, or in its kept plan: {}; is the invariant or the fault missing that shows it?",
         arguments.seeds,
         arguments.time,
         missed.join(", ")

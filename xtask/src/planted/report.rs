@@ -23,12 +23,13 @@ pub(super) fn line(found: &Found) -> String {
 }
 
 fn what(found: &Found) -> String {
+    let plan = found.plan.as_ref().map_or(String::new(), |plan| format!(", in the kept plan `{plan}`"));
     match (&found.signature, found.unrelated.is_empty()) {
-        (Some(signature), _) => format!("`{signature}`"),
-        (None, true) => format!("NOT FOUND by {}", found.invariant),
+        (Some(signature), _) => format!("`{signature}`{plan}"),
+        (None, true) => format!("NOT FOUND by {}{plan}", found.invariant),
         (None, false) => {
             let unrelated: Vec<&str> = found.unrelated.iter().map(String::as_str).collect();
-            format!("NOT FOUND by {}; runs were ended by {}", found.invariant, unrelated.join(", "))
+            format!("NOT FOUND by {}{plan}; runs were ended by {}", found.invariant, unrelated.join(", "))
         }
     }
 }

@@ -16,6 +16,8 @@ const LAST: u32 = 8;
 const AMID: usize = 6;
 /// How long it is frozen at most, in seconds: somewhat longer than the longest Lease.
 const FROZEN: u32 = 35;
+/// The same for a quarter: somewhat longer than kube-scheduler waits for a bind.
+const SHORT: u32 = 6;
 
 impl Generated {
     /// Pods are deleted by force and made anew under their names, of which the scheduler and the programs beside it hear late, one later
@@ -72,8 +74,10 @@ impl Generated {
             return Vec::new();
         }
         let at = draws.u64(..busy - u64::from(FROZEN) * 1000);
-        let (on, seconds) = (controls[draws.usize(..controls.len())], draws.u32(2..=FROZEN));
-        let frozen = at + draws.u64(5..=500);
+        // In a quarter, with a short Lease, another leads before kube-scheduler gives up the bind.
+        let (on, is_short) = (controls[draws.usize(..controls.len())], draws.u8(..4) == 0);
+        let seconds = draws.u32(2..=if is_short { SHORT } else { FROZEN });
+        let frozen = at + draws.u64(5..=if is_short { 60 } else { 500 });
         let later = at + draws.u64(1000..=u64::from(seconds) * 1000);
         let create = |draws: &mut Rng, at, batch: &str| {
             let name = |number| format!("amid{}-{batch}{number}", self.hour);
