@@ -127,3 +127,30 @@ async fn a_plugin_that_cannot_be_prepared_is_told_from_one_that_fails() {
     let none = why(EmbeddedPlugin::new("true", RESOURCE, 0)).await;
     assert!(none.contains("a plugin without devices is not tested"), "{none}");
 }
+
+/// As one that has kubelet's folder compiled in: in a namespace of its own it sees the node's folder there, and the node its sockets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_of_the_usual_folder_passes_in_a_namespace() {
+    let anywhere = plugin(Defect::Nothing);
+    let command = anywhere.command.replace("{plugins-dir}", "/var/lib/kubelet/device-plugins");
+    assert_ne!(command, anywhere.command);
+    let inside = EmbeddedPlugin { command, in_namespace: true, ..anywhere };
+    let node = match EmbeddedNode::up(inside).await {
+        Err(error) if format!("{error:#}").contains("no user and mount namespace") => {
+            println!("skipped: {error:#}");
+            assert!(std::env::var_os("NEURON_REQUIRE_FAKE").is_none(), "{error:#}");
+            return;
+        }
+        node => node.unwrap(),
+    };
+    let names = [
+        "Can schedule a pod that requires a device",
+        "Keeps device plugin assignments after the device plugin has restarted",
+        "Registers again when kubelet has removed the old sockets",
+    ];
+    let is_named = |name: &str| names.iter().any(|named| name.starts_with(named));
+    let cases: Vec<_> = CASES.iter().filter(|case| is_named(case.name)).collect();
+    let rows = run_embedded(&node, &cases, |_| {}).await;
+    let passed = rows.iter().filter(|row| row.result == CaseResult::Passed).count();
+    assert_eq!(passed, names.len(), "{}", failures(&rows));
+}
