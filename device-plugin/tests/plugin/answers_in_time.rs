@@ -177,6 +177,7 @@ async fn every_question_is_answered_in_time_though_everything_hangs_at_once(#[ca
     let held = held.unwrap_err();
     assert_eq!(held.code(), Code::FailedPrecondition);
     assert!(held.message().contains("pod default/holder holds neuron0"), "{}", held.message());
+    assert!(held.message().contains("(not confirmed: "), "{}", held.message());
     assert!(took >= plugin.node.config.holder_timeout, "{took:?}: the holder may have ended");
     let (given, _) = plugin.in_time(plugin.allocate("neuron3")).await;
     given.unwrap();

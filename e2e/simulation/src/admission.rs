@@ -72,7 +72,10 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
             if is_admitted_again(refused) {
                 return None;
             }
-            if is_without_hardware(refused) || is_known_by_an_edited_record(refused) {
+            if is_without_hardware(refused)
+                || is_known_by_an_edited_record(refused)
+                || could_ask_nobody(refused)
+            {
                 return judge_holders(machine, refused, why);
             }
             return Some("ids that nobody holds are refused as held".to_owned());
@@ -94,7 +97,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     let mut taken: Units = held.union(broken).copied().collect();
     taken.extend(ended_within(refused, ANSWERED).flat_map(|container| container.units.iter().copied()));
     // A plugin that reads from nobody which record is whose and which pods have ended advises a set all the same, of what is then left.
-    if refused.truth.now < refused.truth.api_disturbed + LATELY {
+    if is_unread(refused) {
         taken.extend(seen_lately(machine, refused));
     }
     (can_be_placed(machine, &refused.pod.object, &taken) == Some(true))
@@ -155,6 +158,17 @@ fn is_known_by_an_edited_record(refused: &RefusedPod<'_>) -> bool {
             && is_unwritten
             && message.contains(&format!("pod {} holds ", other.name()))
     })
+}
+
+/// Whether the plugin says that it could not ask whether the holder has ended, and the API server fails: what it saw last is all that it
+/// knows then.
+fn could_ask_nobody(refused: &RefusedPod<'_>) -> bool {
+    is_unread(refused) && refused.message.contains(" (not confirmed: ")
+}
+
+/// Whether requests to the API server went wrong lately.
+fn is_unread(refused: &RefusedPod<'_>) -> bool {
+    refused.truth.now < refused.truth.api_disturbed + LATELY
 }
 
 /// The containers of the pod's node that have ended within so long. Those within [`ANSWERED`] may have come too late for what kubelet was
@@ -260,7 +274,7 @@ fn judge_holders(machine: &Machine, refused: &RefusedPod<'_>, why: &str) -> Opti
 fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Units {
     let RefusedPod { truth, pod, .. } = refused;
     let node = &pod.node;
-    let is_unread = truth.now < truth.api_disturbed + LATELY;
+    let is_unread = is_unread(refused);
     let ended_for = if is_unread { LATELY } else { ANSWERED };
     let running = truth.containers_on(node).map(|(_, container)| container);
     let containers = running.chain(ended_within(refused, ended_for)).filter(|container| {

@@ -27,12 +27,11 @@ pub(crate) fn of_extender(
     let Some(sizes) = sizes else { return Vec::new() };
     let live = truth.pods.values().filter(|pod| !pod.has_ended()).count();
     let size = |what: &str, is, at_most| Size { what: format!("extender {what}"), is, at_most };
-    vec![
+    let mut all = vec![
         size("pods", sizes.pods, live),
         size("nodes", sizes.nodes, machines.len()),
         size("leases", sizes.leases, machines.len()),
         size("reservations", sizes.reservations, live),
-        size("cores that nobody has", cores_of_nobody(&sizes, truth, machines), 0),
         size("topologies", sizes.topologies, SLACK),
         size("unexplained", sizes.unexplained, live + SLACK),
         size("events sent", sizes.events_sent, live * OF_ONE_POD),
@@ -40,21 +39,23 @@ pub(crate) fn of_extender(
         size("refusals logged", sizes.refusals_logged, 2 * live + SLACK),
         size("binds", sizes.binds, 0),
         size("admitted", sizes.admitted, 2 * live + SLACK),
-    ]
+    ];
+    all.extend(cores_of_nobody(&sizes, truth, machines).map(|cores| size("cores that nobody has", cores, 0)));
+    all
 }
 
-/// How many cores count as taken beyond those of pods that live. Nothing says whose they are while something is reserved, nor while a
+/// How many cores count as taken beyond those of pods that live; none where that is not judged. Nothing says whose they are while something is reserved, nor while a
 /// pod lives whose record somebody edited: what its init containers had is still its own, and only kubelet and the report say so. Nor
 /// right after an end, of which the extender may not have heard.
 fn cores_of_nobody(
     sizes: &neuron_extender::Sizes,
     truth: &Truth,
     machines: &BTreeMap<String, Arc<Machine>>,
-) -> usize {
+) -> Option<usize> {
     let bound = || truth.pods.values().filter(|pod| !pod.node.is_empty() && !pod.has_ended());
     let may_count_more = sizes.reservations > 0 || truth.unheard_ends().next().is_some();
     if may_count_more || bound().any(|pod| truth.edited_pods.contains(&pod.uid)) {
-        return 0;
+        return None;
     }
     let cores = bound().filter_map(|pod| {
         let machine = machines.get(&pod.node)?;
@@ -65,7 +66,7 @@ fn cores_of_nobody(
         cores.extend(ended.flat_map(|(_, (container, _))| container.units.iter().copied()));
         Some(cores.len())
     });
-    sizes.cores_taken.saturating_sub(cores.sum())
+    Some(sizes.cores_taken.saturating_sub(cores.sum()))
 }
 
 /// What a node's plugin keeps; nothing while it does not run.
@@ -110,18 +111,21 @@ mod tests {
             let sizes = neuron_extender::Sizes { cores_taken, reservations, ..Default::default() };
             cores_of_nobody(&sizes, truth, &machines)
         };
-        assert_eq!((of_nobody(&truth, 2, 0), of_nobody(&truth, 6, 0), of_nobody(&truth, 6, 1)), (0, 4, 0));
-        assert_eq!(of_nobody(&edited, 6, 0), 0);
+        assert_eq!(
+            [of_nobody(&truth, 2, 0), of_nobody(&truth, 6, 0), of_nobody(&truth, 6, 1)],
+            [Some(0), Some(4), None]
+        );
+        assert_eq!(of_nobody(&edited, 6, 0), None);
         let starts_again = {
             let container = container("p", "u", &BTreeMap::new(), [4, 5].into());
             Truth { ended: [(key("u", "main"), (container, Duration::ZERO))].into(), ..truth.clone() }
         };
-        assert_eq!((of_nobody(&starts_again, 4, 0), of_nobody(&starts_again, 6, 0)), (0, 2));
+        assert_eq!([of_nobody(&starts_again, 4, 0), of_nobody(&starts_again, 6, 0)], [Some(0), Some(2)]);
         let ended = |now| {
             let mut truth = Truth { now: Duration::from_secs(now), ..truth.clone() };
             truth.pods.values_mut().for_each(|pod| pod.phase = "Failed".to_owned());
             of_nobody(&truth, 2, 0)
         };
-        assert_eq!([ended(1), ended(60)], [0, 2]);
+        assert_eq!([ended(1), ended(60)], [None, Some(2)]);
     }
 }

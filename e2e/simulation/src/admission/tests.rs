@@ -296,6 +296,28 @@ fn a_holder_that_is_gone_is_named_where_nobody_could_tell_the_plugin() {
     assert!(!judged(NOW, &message.replace("holds neuron10", "holds neuron9")), "it had another one");
 }
 
+/// Seed 3 at 88ff4cf: for five seconds no request of the plugin came through.
+#[test]
+fn what_only_a_gone_pod_had_is_refused_where_the_plugin_could_ask_nobody() {
+    let (node, machine) = node();
+    let text = "neuron10 of aws.amazon.com/neuron cannot be given: pod default/gone holds neuron10; they are free again when that pod has \
+                ended";
+    let judged = |api_disturbed: Duration, doubt: &str, had: u32| {
+        let (pod, mut gone) = (pod("p", "u", "Pending"), pod("gone", "g", "Failed"));
+        gone.object = recorded(&[had]);
+        let gone = vec![(gone, NOW - Duration::from_secs(6))];
+        let truth = Truth { gone, now: NOW, api_disturbed, ..Truth::default() };
+        let (held, books, message) = (Units::new(), BTreeMap::new(), &*format!("{text}{doubt}"));
+        let refused = RefusedPod { truth: &truth, node: &node, pod: &pod, message, held, books };
+        judge_refusal(&machine, &refused, &Units::new()).is_none()
+    };
+    let doubt = " (not confirmed: the API server did not do it: connection reset)";
+    assert!(judged(NOW, doubt, 10));
+    assert!(!judged(NOW, "", 10), "the plugin could ask");
+    assert!(!judged(Duration::ZERO, doubt, 10), "nothing was wrong with the API server");
+    assert!(!judged(NOW, doubt, 9), "it had another one");
+}
+
 #[test]
 fn a_process_is_named_of_a_gone_pod_that_has_the_device() {
     let (node, machine) = node();
