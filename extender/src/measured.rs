@@ -77,7 +77,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn filter(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(serde_json::to_vec(&self.filter.filter(args).await)?)
+        Ok(self.filter.filter(args).await.to_json()?.into_bytes())
     }
 
     /// What `/prioritize` answers to the body.

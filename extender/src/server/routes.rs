@@ -172,16 +172,21 @@ async fn filter(shared: &Shared, body: &[u8]) -> Answer {
         answer if answer.fitting() == 0 => "refused",
         _ => "fits",
     };
-    (Json(answer).into_response(), result)
+    match answer.to_json() {
+        Ok(answer) => (json(answer), result),
+        Err(error) => (failure(Verb::Filter, StatusCode::INTERNAL_SERVER_ERROR, error.to_string()), FAILED),
+    }
+}
+
+/// An answer that is JSON already.
+fn json(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
     let scores = parse(Verb::Prioritize, body).and_then(|args| shared.prioritize.prioritize(args));
     match scores {
-        Ok(scores) => {
-            let json = [(header::CONTENT_TYPE, "application/json")];
-            ((json, scores_to_json(&scores)).into_response(), "answered")
-        }
+        Ok(scores) => (json(scores_to_json(&scores)), "answered"),
         Err(error) => failed(Verb::Prioritize, &error),
     }
 }

@@ -5,8 +5,8 @@
 //! never copied: they are read where they stand in the body, and the answer borrows them from there.
 
 mod bounded;
+mod json;
 mod node;
-mod scores;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use neuron_core::request::{PodRequest, RequestError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+pub(crate) use self::json::scores_to_json;
 pub(crate) use self::node::RawNode;
-pub(crate) use self::scores::{NodeScore, scores_to_json};
 
 /// What kube-scheduler asks `/filter` and `/prioritize`.
 #[derive(Debug, Deserialize)]
@@ -163,6 +163,16 @@ impl FilterResult<'_> {
             (None, None) => Vec::new(),
         }
     }
+}
+
+/// The score of one node in the answer of `/prioritize`, which is a bare array of them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct NodeScore<'a> {
+    /// The node.
+    pub(crate) host: NodeName<'a>,
+    /// 0 to 10; more is better.
+    pub(crate) score: u8,
 }
 
 /// The full nodes that fit, as a Kubernetes NodeList.

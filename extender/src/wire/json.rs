@@ -1,0 +1,119 @@
+//! Answers that are full of nodes' names, as JSON: serde_json looks through every key and text for what must be escaped, which is most of
+//! what such an answer costs, and a node's name has none of it. To the byte what serde_json writes. Sent by the routes.
+
+use serde_json::Value;
+
+use super::{FilterResult, NodeName, NodeScore};
+
+/// Bytes for one name in a list, and for one score, beside the name.
+const BESIDE_A_NAME: usize = r#""","#.len();
+const BESIDE_A_SCORED_NAME: usize = r#"{"Host":"","Score":10},"#.len();
+
+/// Every score as text.
+const SCORES: [&str; 11] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
+
+/// The scores as JSON; one above 10 counts as 10.
+pub(crate) fn scores_to_json(scores: &[NodeScore<'_>]) -> String {
+    let length: usize = scores.iter().map(|score| score.host.0.len() + BESIDE_A_SCORED_NAME).sum();
+    let mut json = String::with_capacity(length + "[]".len());
+    json.push('[');
+    for NodeScore { host, score } in scores {
+        json.push_str(if json.len() == 1 { "{\"Host\":" } else { ",{\"Host\":" });
+        push_name(&mut json, host);
+        json.push_str(",\"Score\":");
+        json.push_str(SCORES[usize::from(*score).min(SCORES.len() - 1)]);
+        json.push('}');
+    }
+    json.push(']');
+    json
+}
+
+impl FilterResult<'_> {
+    /// The answer as JSON.
+    ///
+    /// # Errors
+    /// None that is known: texts and nodes that came as JSON can be written as JSON.
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        let Some(names) = &self.node_names else { return serde_json::to_string(self) };
+        let length: usize = names.iter().map(|name| name.0.len() + BESIDE_A_NAME).sum();
+        let mut json = String::with_capacity(length + 256);
+        json.push_str("{\"Nodes\":");
+        json.push_str(&serde_json::to_string(&self.nodes)?);
+        json.push_str(",\"NodeNames\":[");
+        for (place, name) in names.iter().enumerate() {
+            if place > 0 {
+                json.push(',');
+            }
+            push_name(&mut json, name);
+        }
+        json.push_str("],\"FailedNodes\":");
+        json.push_str(&serde_json::to_string(&self.failed_nodes)?);
+        json.push_str(",\"FailedAndUnresolvableNodes\":");
+        json.push_str(&serde_json::to_string(&self.failed_and_unresolvable_nodes)?);
+        json.push_str(",\"Error\":");
+        json.push_str(&serde_json::to_string(&self.error)?);
+        json.push('}');
+        Ok(json)
+    }
+}
+
+/// Adds the name in quotes.
+fn push_name(json: &mut String, name: &NodeName<'_>) {
+    // All that Kubernetes allows in a node's name.
+    let is_plain = name.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+    if is_plain {
+        json.push('"');
+        json.push_str(&name.0);
+        json.push('"');
+    } else {
+        json.push_str(&Value::from(&*name.0).to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+    use serde_json::value::to_raw_value;
+
+    use super::super::FittingNodes;
+    use super::*;
+
+    /// Names, and what is none.
+    const NAMES: &str = "[a-z0-9.-]{1,40}|\\PC{0,9}|[\"\\\\\u{0}-\u{20}]{1,3}";
+
+    fn name(name: &String) -> NodeName<'_> {
+        NodeName(name.as_str().into())
+    }
+
+    proptest! {
+        #[test]
+        fn scores_are_what_serde_json_writes(scores in vec((NAMES, 0..=10_u8), 0..5)) {
+            let mut given = Vec::new();
+            for (host, score) in &scores {
+                given.push(NodeScore { host: name(host), score: *score });
+            }
+            prop_assert_eq!(scores_to_json(&given), serde_json::to_string(&given).unwrap());
+        }
+
+        #[test]
+        fn a_filters_answer_is_what_serde_json_writes(
+            names in proptest::option::of(vec(NAMES, 0..5)),
+            failed in btree_map(NAMES, NAMES, 0..3),
+            never in btree_map(NAMES, NAMES, 0..3),
+            has_nodes: bool,
+            error in NAMES,
+        ) {
+            let node = to_raw_value(&serde_json::json!({"metadata": {"name": "n1"}})).unwrap();
+            let nodes = FittingNodes { items: vec![&node], ..FittingNodes::default() };
+            let answer = FilterResult {
+                nodes: has_nodes.then_some(nodes),
+                node_names: names.as_ref().map(|names| names.iter().map(name).collect()),
+                failed_nodes: failed.iter().map(|(node, why)| (name(node), why.clone())).collect(),
+                failed_and_unresolvable_nodes: never.iter().map(|(node, why)| (name(node), why.clone())).collect(),
+                error,
+            };
+            prop_assert_eq!(answer.to_json().unwrap(), serde_json::to_string(&answer).unwrap());
+        }
+    }
+}
