@@ -82,8 +82,8 @@ mod tests {
     /// Names, and what is none.
     const NAMES: &str = "[a-z0-9.-]{1,40}|\\PC{0,9}|[\"\\\\\u{0}-\u{20}]{1,3}";
 
-    fn name(name: &String) -> NodeName<'_> {
-        NodeName(name.as_str().into())
+    fn name(name: &str) -> NodeName<'_> {
+        NodeName(name.into())
     }
 
     proptest! {
@@ -108,7 +108,7 @@ mod tests {
             let nodes = FittingNodes { items: vec![&node], ..FittingNodes::default() };
             let answer = FilterResult {
                 nodes: has_nodes.then_some(nodes),
-                node_names: names.as_ref().map(|names| names.iter().map(name).collect()),
+                node_names: names.as_ref().map(|names| names.iter().map(|given| name(given)).collect()),
                 failed_nodes: failed.iter().map(|(node, why)| (name(node), why.clone())).collect(),
                 failed_and_unresolvable_nodes: never.iter().map(|(node, why)| (name(node), why.clone())).collect(),
                 error,
