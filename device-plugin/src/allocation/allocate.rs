@@ -172,8 +172,8 @@ impl Engine {
         }
     }
 
-    /// Waits until no process of these gone pods has the devices open that are asked for, as far as it is to be waited for: until the
-    /// first of two moments, and for the last look until the second.
+    /// Waits until no process of these gone pods has the devices open that are asked for, as far as it is to be waited for: `until` then,
+    /// and for the last look until the `answer` is due.
     async fn hand_over(
         &self,
         machine: &Machine,

@@ -48,15 +48,15 @@ impl Deadlines {
         self.answer.min(Instant::now() + limit)
     }
 
-    /// When to stop a look at kubelet's checkpoint that begins now and may take so long: as long as there is time to read the pods, too,
-    /// that is left to it.
+    /// When to stop a look at kubelet's checkpoint that begins now and may take so long. It leaves the last second to a look at the pods,
+    /// until that second has come.
     pub(super) fn checkpoint(&self, limit: Duration) -> Instant {
         let (now, for_pods) = (Instant::now(), self.answer - LAST_STEP);
         let end = if now < for_pods { for_pods } else { self.answer };
         end.min(now + limit)
     }
 
-    /// When to stop waiting, for so long, for processes of gone pods: they are looked at once more after it.
+    /// When to stop a wait for processes of gone pods that begins now and may take so long. The last second is left to one more look.
     pub(super) fn handover(&self, limit: Duration) -> Instant {
         (self.answer - LAST_STEP).min(Instant::now() + limit)
     }

@@ -44,9 +44,9 @@ pub(crate) fn of_extender(
     all
 }
 
-/// How many cores count as taken beyond those of pods that live; none where that is not judged. Nothing says whose they are while something is reserved, nor while a
-/// pod lives whose record somebody edited: what its init containers had is still its own, and only kubelet and the report say so. Nor
-/// right after an end, of which the extender may not have heard.
+/// How many cores count as taken beyond those of pods that live; none where that is not judged. Nothing says whose they are while
+/// something is reserved, nor while a pod lives whose record somebody edited: what its init containers had is still its own, and only
+/// kubelet and the report say so. Nor right after an end, of which the extender may not have heard.
 fn cores_of_nobody(
     sizes: &neuron_extender::Sizes,
     truth: &Truth,
