@@ -57,9 +57,13 @@ impl Plugin {
     /// On an inf2.24xlarge whose device 0 the pod `holder` has, as its record says and kubelet's checkpoint does not. Device 1 was had by
     /// a pod that is gone. Two pods wait for one device each that differ in what else they ask for.
     async fn start(handover: HandoverMode) -> Plugin {
+        Self::start_with(handover, Config::new("n1").holder_timeout).await
+    }
+
+    /// The same, which waits so long for a holder's end.
+    async fn start_with(handover: HandoverMode, holder_timeout: Duration) -> Plugin {
         let mut node = Node::new("inf2.24xlarge");
-        let defaults = Config::new("n1");
-        (node.config.holder_timeout, node.config.handover) = (defaults.holder_timeout, handover);
+        (node.config.holder_timeout, node.config.handover) = (holder_timeout, handover);
         node.config.host_proc = node.config.root.join("proc");
         node_object(&node).await;
         let (watched, api_hangs) = (Watched::new(), Arc::new(AtomicBool::new(false)));
@@ -189,6 +193,16 @@ async fn every_question_is_answered_in_time_though_everything_hangs_at_once(#[ca
     // Nothing but what the holder has.
     let (preferred, _) = plugin.in_time(plugin.prefer(&["neuron0"])).await;
     assert_eq!(preferred, [""; 0]);
+}
+
+/// Where kubelet's checkpoint alone takes as long as a holder is waited for.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_refused_for_a_holder_before_the_pods_were_asked_for() {
+    let plugin = Plugin::start_with(HandoverMode::Off, SECOND).await;
+    plugin.everything_hangs();
+    let (held, _) = plugin.in_time(plugin.allocate("neuron0")).await;
+    let refused = held.unwrap_err();
+    assert!(refused.message().contains("(not confirmed: "), "{}", refused.message());
 }
 
 #[rstest]
