@@ -8,6 +8,7 @@ use clap::Parser;
 use neuron_core::topology::Policy;
 use runtime::LogFormat;
 
+use crate::handover::mode::LONGEST_WAIT;
 use crate::{Config, CrossResource, DeviceInjection, HandoverMode, HealthOptions, Numbering, UnknownHealth};
 
 /// Advertises a node's AWS Neuron devices to kubelet.
@@ -54,7 +55,7 @@ pub struct Arguments {
     #[arg(long, env = "NEURON_HANDOVER", default_value_t)]
     handover: HandoverMode,
     /// Seconds that one Allocate waits for such processes before it is refused. kubelet does nothing else meanwhile.
-    #[arg(long, env = "NEURON_HANDOVER_LIMIT", default_value = "5", value_parser = clap::value_parser!(u64).range(..=60))]
+    #[arg(long, env = "NEURON_HANDOVER_LIMIT", default_value = "5", value_parser = clap::value_parser!(u64).range(..=LONGEST_WAIT))]
     handover_limit: u64,
     /// Folder that shows the host's processes.
     #[arg(long, env = "NEURON_HOST_PROC", default_value = "/host/proc")]

@@ -15,6 +15,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: checkpoint not read in time",
     "plugin: checkpoint of before believed over a record",
     "plugin: container runs on with what it had before",
+    "plugin: correction put off for a change of the machine",
     "plugin: dead file removed",
     "plugin: device file found by name",
     "plugin: device file hangs",

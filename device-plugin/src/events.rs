@@ -3,7 +3,7 @@
 
 mod limit;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -76,6 +76,10 @@ impl Events {
         self.write(severity, reason, "Watch", note, about).await;
     }
 
+    fn limit(&self) -> MutexGuard<'_, EventLimit> {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn node_reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -87,18 +91,14 @@ impl Events {
     }
 
     async fn write(&self, severity: &str, reason: &str, action: &str, note: String, about: ObjectReference) {
-        let uid = about.uid.as_deref().unwrap_or_default();
-        let is_admitted = {
-            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-            limit.admits(uid, reason, &note, Instant::now())
-        };
-        if !is_admitted {
+        let uid = about.uid.clone().unwrap_or_default();
+        if !self.limit().admits(&uid, reason, &note, Instant::now()) {
             reached("plugin: event left out");
             tracing::debug!(node = %self.node, event = reason, note, "an event is left out: there were the same or many of late");
             return;
         }
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let event = self.event(severity, reason, action, note, about);
+        let event = self.event(severity, reason, action, note.clone(), about);
         let events: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
         let params = PostParams::default();
         let error = match tokio::time::timeout(self.timeout, events.create(&params, &event)).await {
@@ -107,6 +107,7 @@ impl Events {
             Err(_) => format!("no answer within {:?}", self.timeout),
         };
         reached("plugin: event not written");
+        self.limit().failed(&uid, reason, &note);
         tracing::warn!(node = %self.node, event = reason, reason = %error, "an event could not be written");
     }
 

@@ -119,7 +119,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Takes over the checkpoint, which is empty where there is none or it cannot be read; its read began at `began`.
+    /// Takes over the checkpoint, which is empty where there is none or it is of another form; its read began at `began`.
     pub fn checkpoint(&mut self, entries: Vec<Entry>, began: Instant, now: Instant) {
         self.runs.confirm(&entries, began);
         self.answers.retain(|answer| {

@@ -112,7 +112,7 @@ async fn a_change_in_a_watched_folder_is_told_and_neither_a_read_nor_a_beat_is()
     let mut changes = system.watch_folder(folder.path()).unwrap();
     system.read(&path).await.unwrap();
     let beat = system.open_lock_file(&path).await.unwrap().unwrap();
-    beat.set_modified(system.now()).unwrap();
+    beat.set_modified(system.now()).await.unwrap();
     assert!(timeout(Duration::from_millis(100), changes.changed()).await.is_err());
     system.replace(&path, "new".into()).await.unwrap();
     timeout(Duration::from_secs(10), changes.changed()).await.expect("a change");

@@ -133,7 +133,7 @@ impl Engine {
         // Gone pods whose processes have been looked at.
         let mut looked_at = BTreeSet::new();
         loop {
-            self.read_checkpoint_for_call(machine, deadlines).await;
+            self.read_checkpoint_for_call(Call::Allocate, machine, deadlines).await;
             let is_last = Instant::now() >= deadlines.holder;
             match self.decide(machine, asked, doubt.is_some(), &looked_at) {
                 Decision::Admitted(admitted) => return Ok(admitted),

@@ -185,17 +185,27 @@ impl Engine {
         (state, slots.unwrap_or_default())
     }
 
-    /// Reads kubelet's checkpoint if it may have changed.
+    /// Reads kubelet's checkpoint if it may have changed. While it cannot be read, what it said last holds; of another form it says nothing.
     pub async fn read_checkpoint(&self, machine: &Machine) {
         let mut problem = None;
         let began = Instant::now();
         let was_read = self.checkpoint.read(&machine.topology, |read| {
             let offered = read.as_ref().ok().map(Checkpoint::offered);
             let is_missing = read.as_ref().is_ok_and(|checkpoint| !checkpoint.is_there);
-            let Checkpoint { entries, unknown, .. } = read.unwrap_or_else(|error| {
-                problem = Some(error);
-                Checkpoint::default()
-            });
+            let read = match read {
+                Ok(read) => read,
+                Err(unread @ CheckpointError::Read { .. }) => {
+                    problem = Some(unread);
+                    let mut state = self.state();
+                    (state.checkpoint_missing, state.offered) = (is_missing, offered);
+                    return;
+                }
+                Err(other_form) => {
+                    problem = Some(other_form);
+                    Checkpoint::default()
+                }
+            };
+            let Checkpoint { entries, unknown, .. } = read;
             let mut state = self.state();
             state.checkpoint_missing = is_missing;
             state.offered = offered;
@@ -210,11 +220,17 @@ impl Engine {
     }
 
     /// The same for a call. Where it takes too long, what was read last still holds.
-    pub(super) async fn read_checkpoint_for_call(&self, machine: &Machine, deadlines: &Deadlines) {
-        let until = deadlines.checkpoint(LONGEST_CHECKPOINT);
+    pub(super) async fn read_checkpoint_for_call(
+        &self,
+        call: Call,
+        machine: &Machine,
+        deadlines: &Deadlines,
+    ) {
+        let (began, until) = (Instant::now(), deadlines.checkpoint(LONGEST_CHECKPOINT));
         if timeout_at(until, self.read_checkpoint(machine)).await.is_err() {
             reached("plugin: checkpoint not read in time");
         }
+        self.metrics.checkpoint_wait(call, began.elapsed());
     }
 
     /// Says once that the checkpoint says nothing.

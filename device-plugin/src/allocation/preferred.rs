@@ -50,7 +50,7 @@ impl Engine {
         let (mut is_live, mut is_read) = (false, false);
         let mut told = None;
         loop {
-            self.read_checkpoint_for_call(&machine, deadlines).await;
+            self.read_checkpoint_for_call(Call::GetPreferredAllocation, &machine, deadlines).await;
             if told.is_none() {
                 told = self.told_who_asks(&machine, &question, deadlines).await;
             }
@@ -193,7 +193,10 @@ impl Engine {
             }
         };
         // Processes that cannot be looked at are waited for by Allocate, once.
-        timeout_at(deadlines.within(LONGEST_LOOK), closed).await.unwrap_or(set)
+        let began = Instant::now();
+        let closed = timeout_at(deadlines.within(LONGEST_LOOK), closed).await;
+        self.metrics.handover_wait(began.elapsed());
+        closed.unwrap_or(set)
     }
 
     /// The best linked set that is free, without what is to be avoided: if a pod with more containers may be asking, one that leaves

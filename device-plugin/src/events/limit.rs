@@ -25,7 +25,15 @@ pub(super) struct EventLimit {
 }
 
 impl EventLimit {
-    /// Whether the event is to be written, which counts as done then.
+    /// Takes back that the event was written: it could not be, and the next one like it is tried again.
+    pub(super) fn failed(&mut self, uid: &str, reason: &str, note: &str) {
+        let is_it = |(_, (of, why, text)): &(Instant, Key)| of == uid && why == reason && text == note;
+        if let Some(place) = self.written.iter().rposition(is_it) {
+            self.written.remove(place);
+        }
+    }
+
+    /// Whether the event is to be written, which counts as done until it has [failed](Self::failed).
     pub(super) fn admits(&mut self, uid: &str, reason: &str, note: &str, now: Instant) -> bool {
         while self.written.front().is_some_and(|(at, _)| now > *at + WINDOW) {
             self.written.pop_front();
@@ -52,6 +60,14 @@ mod tests {
         let mut admits = |seconds, note| limit.admits("u", "R", note, began + Duration::from_secs(seconds));
         let seen = [admits(0, "a"), admits(0, "b"), admits(60, "a"), admits(61, "a"), admits(62, "b")];
         assert_eq!(seen, [true, true, false, true, true]);
+    }
+
+    #[test]
+    fn an_event_that_could_not_be_written_is_tried_again() {
+        let (mut limit, now) = (EventLimit::default(), Instant::now());
+        assert!(limit.admits("u", "R", "a", now) && limit.admits("u", "R", "b", now));
+        limit.failed("u", "R", "a");
+        assert!(limit.admits("u", "R", "a", now) && !limit.admits("u", "R", "b", now));
     }
 
     #[test]

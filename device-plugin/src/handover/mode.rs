@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Most seconds for which one Allocate may wait for processes: with all else that it waits for it is answered within the twenty that a
+/// plugin which ends leaves to open calls.
+pub const LONGEST_WAIT: u64 = 13;
+
 /// What is done about a process of a gone pod that has a device open which kubelet offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandoverMode {

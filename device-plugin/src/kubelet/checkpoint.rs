@@ -61,7 +61,7 @@ pub struct Held {
 pub enum CheckpointError {
     /// It cannot be read.
     #[error(
-        "kubelet's checkpoint {path} cannot be read: {source}; what containers had before this plugin started is not known"
+        "kubelet's checkpoint {path} cannot be read: {source}; what it said last counts until it can"
     )]
     Read {
         /// Its path.

@@ -167,7 +167,7 @@ impl Drop for ServingLock {
 /// Gives signs of life for as long as this process runs.
 async fn beat(system: System, file: Arc<dyn LockFile>, path: PathBuf) {
     loop {
-        if let Err(why) = file.set_modified(system.now()) {
+        if let Err(why) = Arc::clone(&file).set_modified(system.now()).await {
             reached("plugin: no sign of life");
             tracing::warn!(lock = %path.display(), reason = %why, "no sign of life could be given");
         }

@@ -19,6 +19,7 @@ pub(super) struct Counters {
     pub(super) registrations: Family<OfOutcome, Counter>,
     pub(super) already_connected: Family<OfResource, Counter>,
     pub(super) holder_waits: Family<OfCall, Counter<f64, AtomicU64>>,
+    pub(super) checkpoint_waits: Family<OfCall, Counter<f64, AtomicU64>>,
     pub(super) handovers: Family<OfResult, Counter>,
     pub(super) handover_waits: Counter<f64, AtomicU64>,
     pub(super) corrections: Family<OfResult, Counter>,
@@ -33,12 +34,14 @@ impl Default for Counters {
             registrations: Family::default(),
             already_connected: Family::default(),
             holder_waits: Family::default(),
+            checkpoint_waits: Family::default(),
             handovers: Family::default(),
             handover_waits: Counter::default(),
             corrections: Family::default(),
         };
         for call in [Call::Allocate, Call::GetPreferredAllocation] {
             drop(counters.holder_waits.get_or_create(&OfCall { call: name(call) }));
+            drop(counters.checkpoint_waits.get_or_create(&OfCall { call: name(call) }));
         }
         for result in ["closed", "refused", "marked"] {
             drop(counters.handovers.get_or_create(&OfResult { result }));
@@ -77,6 +80,12 @@ impl Counters {
             Unit::Seconds,
             self.holder_waits.clone(),
         );
+        registry.register_with_unit(
+            "checkpoint_wait",
+            "Time that calls have waited for kubelet's checkpoint",
+            Unit::Seconds,
+            self.checkpoint_waits.clone(),
+        );
         registry.register(
             "handovers",
             "Allocate calls whose devices a process of a gone pod had open",
@@ -84,7 +93,7 @@ impl Counters {
         );
         registry.register_with_unit(
             "handover_wait",
-            "Time that Allocate calls have waited for processes of gone pods",
+            "Time that calls have waited for processes of gone pods",
             Unit::Seconds,
             self.handover_waits.clone(),
         );

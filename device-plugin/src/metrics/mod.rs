@@ -114,6 +114,17 @@ impl Metrics {
         self.counters.holder_waits.get_or_create(&OfCall { call }).inc_by(waited.as_secs_f64());
     }
 
+    /// A call has waited so long for kubelet's checkpoint.
+    pub fn checkpoint_wait(&self, call: Call, waited: Duration) {
+        let call = counters::name(call);
+        self.counters.checkpoint_waits.get_or_create(&OfCall { call }).inc_by(waited.as_secs_f64());
+    }
+
+    /// A GetPreferredAllocation has looked so long for a set that no process of a gone pod has open.
+    pub fn handover_wait(&self, waited: Duration) {
+        self.counters.handover_waits.inc_by(waited.as_secs_f64());
+    }
+
     /// An Allocate found a process of a gone pod with a device open, and has waited so long for it.
     pub fn handover(&self, result: HandoverResult, waited: Duration) {
         let result = match result {

@@ -18,9 +18,22 @@ impl Absence {
     }
 }
 
+/// Whether what happens every `interval` has not happened for longer than `limit`; in one pause nobody tries, and two are no absence.
+pub(super) fn is_long_ago(last: Duration, interval: Duration, limit: Duration) -> bool {
+    last > limit.max(interval * 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pause_between_two_tries_is_part_of_the_absence() {
+        let long = |seconds| Duration::from_secs(seconds);
+        let is_long = |last, limit| is_long_ago(long(last), long(60), long(limit));
+        assert_eq!([is_long(300, 300), is_long(301, 300)], [false, true]);
+        assert_eq!([is_long(120, 30), is_long(121, 30)], [false, true], "nobody tried before");
+    }
 
     #[test]
     fn an_absence_is_long_until_it_ends_and_the_next_one_begins_anew() {

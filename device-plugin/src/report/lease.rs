@@ -55,7 +55,8 @@ impl LeaseUpkeep {
             nodes: Api::all(client),
             node: config.node_name.clone(),
             renewal: config.lease_renewal,
-            timeout: config.api_timeout,
+            // Nothing waits for it: a slow API server is given nearly as long as the next renewal is off.
+            timeout: config.api_timeout.max(config.lease_renewal * 4 / 5),
             status,
             revived,
         }

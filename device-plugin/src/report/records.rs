@@ -66,7 +66,8 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
                     reached("plugin: record corrected");
                     engine.metrics.correction(true);
                     tracing::info!(node, pod = name, reason = note, "record corrected");
-                    engine.events.corrected(&pod.pod, note).await;
+                    let (events, pod) = (engine.events.clone(), pod.pod.clone());
+                    drop(engine.system.spawn(async move { events.corrected(&pod, note).await }));
                 }
                 return Ok(());
             }
@@ -84,5 +85,6 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
             }
         }
     }
+    engine.metrics.correction(false);
     last.map_or(Ok(()), Err)
 }

@@ -15,7 +15,7 @@ use crate::allocation::engine::Engine;
 use crate::config::Config;
 use crate::hardware::machine::Machine;
 use crate::kubelet::folder::PluginFolder;
-use crate::report::absence::Absence;
+use crate::report::absence::{Absence, is_long_ago};
 use crate::report::failure::{Failure, Failures};
 use crate::report::node_report::{Reporter, node_report, waits_until};
 use crate::report::records::correct;
@@ -186,12 +186,18 @@ impl Upkeep {
 
     /// One look; whether everything is in line now.
     async fn look(&self) -> bool {
+        let mut changed = self.engine.machine.subscribe();
         let Some(machine) = self.engine.machine() else { return true };
         let mut failed = self.follow(&machine).await;
         self.engine.withdraw(&machine);
         // The report first: where two records overlap for a moment, it says which one counts.
         failed.extend(self.report(&machine, Occasion::Look).await.err());
-        failed.extend(correct(&self.engine, &self.node, &machine).await);
+        tokio::select! {
+            biased;
+            uncorrected = correct(&self.engine, &self.node, &machine) => failed.extend(uncorrected),
+            // A loss is told at once, whatever a correction waits for; the next look, which comes now, goes on with those.
+            Ok(()) = changed.changed() => reached("plugin: correction put off for a change of the machine"),
+        }
         let done = !failed.iter().any(|failure| failure.retry);
         self.log_news(failed);
         self.judge_absences();
@@ -280,11 +286,12 @@ impl Upkeep {
             (state.reported_at, state.checkpoint_problem.clone().or(missing))
         };
         let (now, limit) = (Instant::now(), self.absence_limit);
-        let is_unwritten = reported_at.is_none_or(|at| now > at + self.report_interval);
+        let is_unwritten =
+            reported_at.is_some_and(|at| is_long_ago(now.duration_since(at), self.report_interval, limit));
         let [api_server, checkpoint] = {
             let mut absences = self.absences.lock().unwrap_or_else(PoisonError::into_inner);
             [
-                absences[0].is_long(is_unwritten, now, limit),
+                absences[0].is_long(reported_at.is_none(), now, limit) || is_unwritten,
                 absences[1].is_long(problem.is_some(), now, limit),
             ]
         };

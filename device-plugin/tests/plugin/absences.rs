@@ -25,6 +25,23 @@ async fn an_api_server_that_is_away_for_too_long() {
 }
 
 #[tokio::test]
+async fn an_api_server_that_goes_away_for_too_long_and_comes_back() {
+    let mut node = Node::new("inf2.xlarge");
+    (node.config.report_interval, node.config.absence_limit) = (LIMIT / 3, LIMIT);
+    let address = node.listen();
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin();
+    let answers = async |what: &str| {
+        eventually(what, async || get(address, "/healthz").await.filter(|answer| answer.contains(what))).await
+    };
+    answers("HTTP/1.1 200").await;
+    node.api.set_available(false);
+    answers("API server: the node report could not be written for 300ms").await;
+    node.api.set_available(true);
+    answers("HTTP/1.1 200").await;
+}
+
+#[tokio::test]
 async fn a_checkpoint_that_says_nothing_for_too_long() {
     let mut node = Node::new("inf2.xlarge");
     node.config.absence_limit = LIMIT;

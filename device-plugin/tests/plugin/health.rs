@@ -2,16 +2,22 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::extract::Request;
+use axum::http::Method;
+use axum::middleware::{Next, from_fn};
 use fake_neuron::{Health, Machine};
+use neuron_core::names::ALLOCATION;
 use neuron_device_plugin::HealthOptions;
 use rstest::rstest;
 use serde_json::Value;
 use testkit_support::eventually;
 
 use crate::manual_kubelet::{ManualKubelet, registered};
-use crate::node::{Node, get};
+use crate::node::{Node, asks, get};
 
 const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron2";
 
@@ -90,6 +96,10 @@ async fn a_fault_is_told_within_two_seconds_and_its_end(
     let report = node.report("it unhealthy", |report| health(report) == "Unhealthy").await;
     let reason = report["devices"][2]["reason"].as_str().unwrap();
     assert!(reason.contains(why), "{reason}");
+    // What the report calls unhealthy is no longer offered either: one device, or all without the driver.
+    let devices = report["devices"].as_array().unwrap();
+    let left = devices.iter().filter(|device| device["health"] == "Healthy").count();
+    node.shows("aws.amazon.com/neuron", left).await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     mends(&node.machine);
     node.report("it healthy", |report| {
@@ -165,4 +175,52 @@ async fn a_name_to_ignore_that_no_driver_knows_is_told() {
     let _plugin = node.plugin();
     let note = "health: --health-ignore names link_efs, which no known driver reports: it has no effect; correct it\n";
     eventually("the note", async || get(address, "/healthz").await?.contains(note).then_some(())).await;
+}
+
+#[tokio::test]
+async fn report_and_list_tell_of_a_loss_while_kubelet_asks_without_a_pause() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    let asks = async {
+        loop {
+            assert_eq!(kubelet.admit(&["neuron0"], 1).await, ["neuron0"]);
+        }
+    };
+    let told = async {
+        node.report("no loss", |report| report["devices"][3]["health"] == "Healthy").await;
+        let lost = Instant::now();
+        node.machine.lose(3).unwrap();
+        node.report("the loss", |report| report["devices"][3]["health"] == "Unhealthy").await;
+        kubelet.lists_unhealthy(&["neuron3"]).await;
+        assert!(lost.elapsed() < Duration::from_secs(2), "{:?}", lost.elapsed());
+    };
+    tokio::select! {
+        () = told => {}
+        () = asks => unreachable!("kubelet asks for ever"),
+    }
+}
+
+/// A webhook of somebody's holds up every change of a pod.
+#[tokio::test]
+async fn a_loss_is_reported_at_once_though_a_correction_hangs() {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.api_timeout = Duration::from_secs(30);
+    let began = Arc::new(AtomicBool::new(false));
+    let hangs = Arc::clone(&began);
+    let hang = from_fn(move |call: Request, next: Next| {
+        let hangs = call.method() == Method::PATCH
+            && call.uri().path().contains("/pods/")
+            && !hangs.swap(true, Ordering::SeqCst);
+        async move { if hangs { std::future::pending().await } else { next.run(call).await } }
+    });
+    let _kubelet = node.kubelet().await;
+    let _plugin = node.plugin_with(kube::Client::new(node.api.router().layer(hang), "default"));
+    node.shows("aws.amazon.com/neuron", 6).await;
+    node.create("p", asks("neuron", 1)).await;
+    node.bind("p", &[(ALLOCATION.to_owned(), "garbled".to_owned())].into()).await;
+    eventually("the correction", async || began.load(Ordering::SeqCst).then_some(())).await;
+    let lost = Instant::now();
+    node.machine.lose(3).unwrap();
+    node.report("the loss", |report| report["devices"][3]["health"] == "Unhealthy").await;
+    assert!(lost.elapsed() < Duration::from_secs(2), "{:?}", lost.elapsed());
+    node.recorded("p", &[("main", "0", "")]).await;
 }

@@ -18,7 +18,7 @@ use kubelet_api::podresources::v1::{
     GetPodResourcesResponse, ListPodResourcesRequest, ListPodResourcesResponse,
 };
 use kubelet_api::unix::{connect, incoming, listen};
-use neuron_core::names::NEURON;
+use neuron_core::names::{NEURON, NEURONCORE};
 use serde_json::json;
 use testkit_support::{eventually, within};
 use tokio::sync::watch;
@@ -207,6 +207,13 @@ impl ManualKubelet {
         self.write_text(&checkpoint.to_string());
     }
 
+    /// Puts a folder in the checkpoint's place, which nobody can read.
+    fn hide_checkpoint(&self) {
+        let folder = self.node_dir.join("device-plugins");
+        std::fs::remove_file(folder.join("kubelet_internal_checkpoint")).unwrap();
+        std::fs::create_dir(folder.join("kubelet_internal_checkpoint")).unwrap();
+    }
+
     fn write_text(&self, checkpoint: &str) {
         let folder = self.node_dir.join("device-plugins");
         std::fs::write(folder.join("new"), checkpoint).unwrap();
@@ -324,6 +331,27 @@ async fn a_checkpoint_of_another_form_is_told_once_and_records_of_started_contai
     assert!(refused.message().contains("pod default/p holds neuron0"), "{}", refused.message());
     plugin.allocate(request(&["neuron1".to_owned()])).await.unwrap();
     assert_eq!(log.lines("going on without kubelet's checkpoint").len(), 1);
+}
+
+/// It has no record and has not started, so nothing but the checkpoint says that it has a device.
+#[tokio::test]
+async fn a_pod_keeps_what_the_checkpoint_said_last_while_that_cannot_be_read() {
+    let (node, kubelet, _plugin) = registered("inf2.24xlarge").await;
+    node.place("p", asks("neuron", 1), &[]).await;
+    let ids = kubelet.admit(&["neuron0"], 1).await;
+    kubelet.write(&node, &[("p", &ids)]).await;
+    node.report("the pod that has it", |report| report["holders"] != json!([])).await;
+    kubelet.hide_checkpoint();
+    let event = async || {
+        let told = node.events().await;
+        told.iter().any(|event| event.contains("NeuronCheckpointUnreadable")).then_some(())
+    };
+    eventually("the event", event).await;
+    let mut cores = kubelet.plugin_of(NEURONCORE).await;
+    let refused = cores.allocate(request(&["neuroncore0".to_owned()])).await.unwrap_err();
+    assert!(refused.message().contains("pod default/p holds neuroncore0"), "{}", refused.message());
+    let report = node.report("the holders", |report| !report["holders"].is_null()).await;
+    assert_ne!(report["holders"], json!([]), "the report keeps the pod");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What a deployer reads of the flags.
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 use neuron_device_plugin::Arguments;
 
 #[test]
@@ -27,4 +27,15 @@ fn every_flag_has_a_variable_and_a_row_with_its_default_in_the_table() {
             "the default of --{flag}"
         );
     }
+}
+
+/// A plugin that ends leaves open calls twenty seconds, of which all else takes six.
+#[test]
+fn a_wait_for_processes_ends_before_the_plugin_may() {
+    let limit = |seconds: &str| {
+        Arguments::try_parse_from(["plugin", "--node-name", "n1", "--handover-limit", seconds]).map(drop)
+    };
+    limit("13").unwrap();
+    let refused = limit("14").unwrap_err().to_string();
+    assert!(refused.contains("14 is not in 0..=13"), "{refused}");
 }

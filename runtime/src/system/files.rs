@@ -103,11 +103,11 @@ pub trait LockFile: Send + Sync {
     /// The file system refuses.
     fn status(&self) -> io::Result<FileStatus>;
 
-    /// Sets the time of its last change.
+    /// Sets the time of its last change. No limit of time: the file system may wait for its disk.
     ///
     /// # Errors
     /// The file system refuses.
-    fn set_modified(&self, time: SystemTime) -> io::Result<()>;
+    fn set_modified(self: Arc<Self>, time: SystemTime) -> BoxFuture<'static, io::Result<()>>;
 }
 
 /// A folder that is being watched, until this is dropped. Clones share the watch.

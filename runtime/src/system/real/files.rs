@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat2, statx};
 use tokio::sync::watch;
 
+use super::looks::Looks;
 use crate::system::files::{DeviceNumber, FileKind, FileStatus, Files, LockFile};
 
 /// The kernel's files.
@@ -24,6 +25,7 @@ use crate::system::files::{DeviceNumber, FileKind, FileStatus, Files, LockFile};
 pub(super) struct Disk {
     /// Files that are being read. One that hangs keeps one thread, however often it is asked for.
     reading: Arc<Mutex<BTreeSet<PathBuf>>>,
+    looks: Looks,
 }
 
 impl Files for Disk {
@@ -31,7 +33,7 @@ impl Files for Disk {
         let (path, reading) = (path.to_owned(), Arc::clone(&self.reading));
         if !locked(&reading).insert(path.clone()) {
             let why = "an earlier read of this file has not ended";
-            return futures::future::ready(Err(io::Error::new(io::ErrorKind::TimedOut, why))).boxed();
+            return ready(Err(io::Error::new(io::ErrorKind::TimedOut, why))).boxed();
         }
         blocking(move || {
             let read = std::fs::read(&path);
@@ -52,8 +54,7 @@ impl Files for Disk {
     }
 
     fn names(&self, folder: &Path) -> BoxFuture<'static, io::Result<Vec<OsString>>> {
-        let folder = folder.to_owned();
-        blocking(move || {
+        self.looks.look(folder, |folder| {
             let names = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
             let mut names = names.collect::<io::Result<Vec<_>>>()?;
             names.sort();
@@ -63,16 +64,14 @@ impl Files for Disk {
 
     fn status(&self, path: &Path) -> BoxFuture<'static, io::Result<FileStatus>> {
         if let Some(status) = cached_status(path) {
-            return futures::future::ready(Ok(status)).boxed();
+            return ready(Ok(status)).boxed();
         }
-        let path = path.to_owned();
-        blocking(move || status(&std::fs::symlink_metadata(path)?))
+        self.looks.look(path, |path| status(&std::fs::symlink_metadata(path)?))
     }
 
     fn device_number(&self, path: &Path) -> BoxFuture<'static, io::Result<Option<DeviceNumber>>> {
-        let path = path.to_owned();
-        blocking(move || {
-            let found = statx(CWD, &path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::MODE)?;
+        self.looks.look(path, |path| {
+            let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::MODE)?;
             let is_device = FileType::from_raw_mode(found.stx_mode.into()).is_char_device();
             let number = DeviceNumber { major: found.stx_rdev_major, minor: found.stx_rdev_minor };
             Ok(is_device.then_some(number))
@@ -147,9 +146,9 @@ impl LockFile for File {
         status(&self.metadata()?)
     }
 
-    fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+    fn set_modified(self: Arc<Self>, time: SystemTime) -> BoxFuture<'static, io::Result<()>> {
         // The time of the last read with it: alone, the kernel tells of it as of new bytes.
-        self.set_times(FileTimes::new().set_modified(time).set_accessed(time))
+        blocking(move || self.set_times(FileTimes::new().set_modified(time).set_accessed(time)))
     }
 }
 
@@ -190,13 +189,13 @@ fn status(of: &Metadata) -> io::Result<FileStatus> {
     Ok(FileStatus { kind, device: of.dev(), inode: of.ino(), modified: of.modified()? })
 }
 
-fn blocking<T: Send + 'static>(
+pub(super) fn blocking<T: Send + 'static>(
     operation: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> BoxFuture<'static, io::Result<T>> {
     async { tokio::task::spawn_blocking(operation).await.map_err(io::Error::other)? }.boxed()
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,6 +1,7 @@
 //! This machine: tasks of the current tokio runtime, the kernel's clock, files and sockets.
 
 mod files;
+mod looks;
 mod sockets;
 
 use std::hash::{BuildHasher as _, RandomState};

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
 use runtime::system::{FileKind, FileStatus, LockFile};
 
 /// A file without its name.
@@ -67,9 +69,9 @@ impl LockFile for Handle {
         Ok(FileStatus { kind: FileKind::File, device: self.host as u64, inode: number, modified })
     }
 
-    fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+    fn set_modified(self: Arc<Self>, time: SystemTime) -> BoxFuture<'static, io::Result<()>> {
         self.inode.state().modified = time;
-        Ok(())
+        ready(Ok(())).boxed()
     }
 }
 
