@@ -14,6 +14,7 @@ pub const BRANCHES: &[&str] = &[
     "plugin: checkpoint not read",
     "plugin: checkpoint not read in time",
     "plugin: checkpoint of before believed over a record",
+    "plugin: checkpoint waited for at the start",
     "plugin: container runs on with what it had before",
     "plugin: correction put off for a change of the machine",
     "plugin: dead file removed",

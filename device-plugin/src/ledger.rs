@@ -146,6 +146,11 @@ impl Ledger {
         self.checkpoint_known = true;
     }
 
+    /// Whether the checkpoint was ever taken over, be it that there is none.
+    pub fn knows_checkpoint(&self) -> bool {
+        self.checkpoint_known
+    }
+
     /// The checkpoint still says the same, as a look that began at `began` has shown.
     pub fn checkpoint_unchanged(&mut self, began: Instant) {
         self.runs.confirm(&self.entries, began);

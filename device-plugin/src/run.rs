@@ -32,7 +32,7 @@ use crate::parts::{PartEnded, Parts};
 use crate::probe::Sizes;
 use crate::report::lease::LeaseUpkeep;
 use crate::report::node_report::Reporter;
-use crate::report::upkeep::Upkeep;
+use crate::report::upkeep::{CHECKPOINT, Upkeep};
 use crate::resource::advertised;
 use crate::status::Status;
 
@@ -175,7 +175,7 @@ impl Plugin {
             self.engine.handover.start().await;
             self.find_devices().await;
             self.name_devices().await;
-            self.upkeep.adopt().await;
+            self.adopt().await;
         };
         if parts.beside(stop, found).await?.is_none() {
             return Ok(());
@@ -224,6 +224,24 @@ impl Plugin {
             Some(ended) => Err(PartEnded::Broke(ended)),
             None => Ok(()),
         }
+    }
+
+    /// Learns what pods hold from before this plugin started. A checkpoint that is there and cannot be read is waited for: what only that
+    /// says to be held would be given to others.
+    async fn adopt(&self) {
+        self.upkeep.adopt().await;
+        loop {
+            let problem = {
+                let state = self.engine.state();
+                state.checkpoint_problem.clone().filter(|_| !state.ledger.knows_checkpoint())
+            };
+            let Some(problem) = problem else { break };
+            reached("plugin: checkpoint waited for at the start");
+            self.status.problem(CHECKPOINT, &problem);
+            sleep(self.config.poll).await;
+            self.upkeep.adopt().await;
+        }
+        self.status.fine(CHECKPOINT);
     }
 
     /// Writes the file by which container runtimes find devices by their names, before any container is given one.

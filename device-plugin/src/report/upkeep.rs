@@ -27,7 +27,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// The API server, in the status.
 const API_SERVER: &str = "API server";
 /// kubelet's checkpoint, in the status.
-const CHECKPOINT: &str = "checkpoint";
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 /// Why the node report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::captured::Log;
-use crate::node::{Node, Plugin, asks};
+use crate::node::{Node, Plugin, asks, get};
 
 /// Notes registrations, dials back as kubelet does, and writes its checkpoint as it is told.
 pub(crate) struct ManualKubelet {
@@ -207,11 +207,20 @@ impl ManualKubelet {
         self.write_text(&checkpoint.to_string());
     }
 
-    /// Puts a folder in the checkpoint's place, which nobody can read.
-    fn hide_checkpoint(&self) {
-        let folder = self.node_dir.join("device-plugins");
-        std::fs::remove_file(folder.join("kubelet_internal_checkpoint")).unwrap();
-        std::fs::create_dir(folder.join("kubelet_internal_checkpoint")).unwrap();
+    /// Puts a folder in the checkpoint's place, which nobody can read. What it said.
+    fn hide_checkpoint(&self) -> String {
+        let file = self.node_dir.join("device-plugins/kubelet_internal_checkpoint");
+        let said = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        said
+    }
+
+    /// Puts the checkpoint back.
+    fn show_checkpoint(&self, said: String) {
+        let file = self.node_dir.join("device-plugins/kubelet_internal_checkpoint");
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::write(&file, said).unwrap();
     }
 
     fn write_text(&self, checkpoint: &str) {
@@ -352,6 +361,30 @@ async fn a_pod_keeps_what_the_checkpoint_said_last_while_that_cannot_be_read() {
     assert!(refused.message().contains("pod default/p holds neuroncore0"), "{}", refused.message());
     let report = node.report("the holders", |report| !report["holders"].is_null()).await;
     assert_ne!(report["holders"], json!([]), "the report keeps the pod");
+}
+
+#[tokio::test]
+async fn a_plugin_that_starts_serves_nothing_before_it_could_read_the_checkpoint() {
+    let mut node = Node::new("inf2.24xlarge");
+    let address = node.listen();
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    node.place("p", asks("neuron", 1), &[]).await;
+    kubelet.write(&node, &[("p", &["neuron0".to_owned()])]).await;
+    let hidden = kubelet.hide_checkpoint();
+    let _plugin = node.plugin();
+    let said = async || {
+        let answer = get(address, "/healthz").await?;
+        answer.contains("checkpoint: kubelet's checkpoint ").then_some(answer)
+    };
+    let answer = eventually("why it does not serve", said).await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(kubelet.sockets().is_empty(), "it has registered");
+    kubelet.show_checkpoint(hidden);
+    kubelet.registered(1).await;
+    let mut cores = kubelet.plugin_of(NEURONCORE).await;
+    let refused = cores.allocate(request(&["neuroncore0".to_owned()])).await.unwrap_err();
+    assert!(refused.message().contains("pod default/p holds neuroncore0"), "{}", refused.message());
 }
 
 #[tokio::test]
