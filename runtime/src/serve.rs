@@ -1,8 +1,10 @@
 //! Serves routes on a listener: the suite's only accept loop, for HTTP and for gRPC. Every connection and every HTTP/2 stream
 //! is a task of the program's own [`System`], so that nothing of a program outlives it.
 
+mod answers;
 mod calls;
 mod connection;
+mod places;
 mod stall;
 
 use std::future::pending;
@@ -13,12 +15,14 @@ use std::time::Duration;
 use axum::Router;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::calls::Calls;
 pub use self::calls::LastCall;
+use self::places::Places;
 use self::stall::StallLimit;
 use crate::system::{Connection, Listener, System};
 
@@ -26,8 +30,8 @@ use crate::system::{Connection, Listener, System};
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Connections at once of a server that is exposed: half of the 1,024 descriptors that a process may count on, so that slow
-/// clients leave it the other half. Further ones wait in the kernel's queue: one that is closed is a call that has failed, one
-/// that waits is answered as soon as another goes.
+/// clients leave it the other half. For a further one the connection is closed that has been idle longest, so that nobody keeps
+/// others away by saying nothing; where none is idle it waits, as one that is closed is a call that has failed.
 const CONNECTIONS: usize = 512;
 
 /// What is spoken on a connection.
@@ -77,7 +81,7 @@ impl Server {
     }
 
     /// Serves clients that need not mean well: connections are bounded in number, and close where the other side does not say
-    /// anything, takes no answer or is gone.
+    /// anything, takes no answer, takes it too slowly or is gone.
     pub fn exposed(self) -> Self {
         Self { is_exposed: true, ..self }
     }
@@ -92,24 +96,22 @@ impl Server {
     /// answered or the grace is over. Dropping the future ends all connections.
     pub async fn run(self, mut listener: Box<dyn Listener>, shutdown: CancellationToken) {
         let open = TaskTracker::new();
-        let places = if self.is_exposed { CONNECTIONS } else { Semaphore::MAX_PERMITS };
-        let places = Arc::new(Semaphore::new(places));
+        let places = Arc::new(Places::new(if self.is_exposed { CONNECTIONS } else { usize::MAX }));
         // Cancelled when this future is dropped, too.
         let ending = CancellationToken::new();
         let _end = ending.clone().drop_guard();
         loop {
-            let accept = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
+            // Only where somebody has come does another one have to go.
+            let accept = async { Ok((listener.accept().await?, places.take().await)) };
+            let accepted: io::Result<_> = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
                 accepted = accept => accepted,
             };
             match accepted {
-                Ok(connection) => {
-                    let life = self.life(connection, shutdown.clone());
+                Ok((connection, place)) => {
+                    let life = self.life(connection, place.calls.clone(), shutdown.clone());
+                    let life = place.wanted.clone().run_until_cancelled_owned(life);
                     let life = ending.clone().run_until_cancelled_owned(life).map(|_| drop(place));
                     drop(self.system.spawn(open.track_future(life)));
                 }
@@ -133,12 +135,13 @@ impl Server {
     fn life(
         &self,
         connection: Connection,
+        calls: Calls,
         shutdown: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (is_exposed, executor) = (self.is_exposed, self.system.executor());
         let mut replaced = self.replaced.clone();
         replaced.mark_unchanged();
-        let connection = if is_exposed { StallLimit::on(connection) } else { connection };
+        let connection = if is_exposed { StallLimit::on(connection, calls.clone()) } else { connection };
         let prepared = (self.prepare)(connection);
         async move {
             let prepared = tokio::select! {
@@ -154,7 +157,7 @@ impl Server {
                     () = change(replaced) => {}
                 }
             };
-            connection::serve(prepared, executor, is_exposed, close).await;
+            connection::serve(prepared, calls, executor, is_exposed, close).await;
         }
     }
 }

@@ -1,23 +1,27 @@
-//! Counts the calls of one connection, and sees which of them is to be the last. Called by [`super::connection`].
+//! Counts the calls of one connection, sees which of them is to be the last, and since when there is none. Called by
+//! [`super::connection`], asked by [`super::places`].
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, header};
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Protocol;
+use super::answers::{AnswerBody, Answers};
+
+/// How long a connection that has begun, or whose last call is over, is not idle yet: its first call, or an answer's last bytes, may be on
+/// their way.
+const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 /// As an extension of an answer: its connection takes no more calls, since the caller had better reach another server, and closes when
 /// those under way are answered.
@@ -25,45 +29,82 @@ use super::Protocol;
 pub struct LastCall;
 
 /// The calls of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Calls {
     count: watch::Sender<Count>,
     last: CancellationToken,
+    /// Notified when the connection becomes idle.
+    idle: Arc<Notify>,
+    answers: Answers,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Count {
     has_begun: bool,
     open: usize,
+    /// What was written is not taken yet, though its call may be over: an answer's last bytes outlive its body.
+    is_stuck: bool,
+    /// When one of the two above has changed last, or the connection began.
+    changed: Instant,
 }
 
 /// Routes whose calls are counted.
 pub(super) struct Counted {
     routes: TowerToHyperService<Router>,
     protocol: Protocol,
-    count: watch::Sender<Count>,
-    last: CancellationToken,
+    calls: Calls,
 }
 
 /// A call that is open until this is dropped.
-struct Call(watch::Sender<Count>);
-
-/// The body of an answer. Its call is open until the whole of it was taken.
-pub(super) struct AnswerBody {
-    body: Body,
-    _call: Call,
-}
+pub(super) struct Call(Calls);
 
 impl Calls {
+    /// Those of a connection that begins now, which has had none. Who waits for an idle connection is notified.
+    pub(super) fn none(idle: Arc<Notify>) -> Self {
+        let count = Count { has_begun: false, open: 0, is_stuck: false, changed: Instant::now() };
+        Self {
+            count: watch::Sender::new(count),
+            last: CancellationToken::new(),
+            idle,
+            answers: Answers::default(),
+        }
+    }
+
+    /// From when on the connection is idle: without a call, and without an answer that is still being taken. None if it is not to be.
+    pub(super) fn idle_from(&self) -> Option<Instant> {
+        let count = *self.count.borrow();
+        count.is_idle().then(|| count.changed + ON_THE_WAY)
+    }
+
+    /// Says whether something that was written is not taken yet.
+    pub(super) fn set_stuck(&self, is_stuck: bool) {
+        self.change(|count| Count { is_stuck, ..count });
+    }
+
+    fn change(&self, changed: impl FnOnce(Count) -> Count) {
+        let mut is_idle = false;
+        self.count.send_modify(|count| {
+            *count = Count { changed: Instant::now(), ..changed(*count) };
+            is_idle = count.is_idle();
+        });
+        if is_idle {
+            self.idle.notify_one();
+        }
+    }
+
     /// The routes, whose calls are counted here.
     pub(super) fn counted(&self, routes: Router, protocol: Protocol) -> Counted {
-        let routes = TowerToHyperService::new(routes);
-        Counted { routes, protocol, count: self.count.clone(), last: self.last.clone() }
+        Counted { routes: TowerToHyperService::new(routes), protocol, calls: self.clone() }
     }
 
     /// Waits until an answer was a [`LastCall`].
     pub(super) async fn last(&self) {
         self.last.cancelled().await;
+    }
+
+    /// Waits until an answer is taken too slowly.
+    pub(super) async fn too_slow(&self) {
+        self.answers.too_slow().await;
     }
 
     /// Waits for the first call.
@@ -84,16 +125,29 @@ impl Calls {
     }
 }
 
+impl Count {
+    fn is_idle(self) -> bool {
+        self.open == 0 && !self.is_stuck
+    }
+}
+
 impl Call {
-    fn begin(count: &watch::Sender<Count>) -> Self {
-        count.send_modify(|count| *count = Count { has_begun: true, open: count.open + 1 });
-        Self(count.clone())
+    fn begin(calls: &Calls) -> Self {
+        calls.change(|count| Count { has_begun: true, open: count.open + 1, ..count });
+        Self(calls.clone())
+    }
+}
+
+impl Call {
+    /// The answers of its connection.
+    pub(super) fn answers(&self) -> &Answers {
+        &self.0.answers
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.send_modify(|count| count.open -= 1);
+        self.0.change(|count| Count { open: count.open - 1, ..count });
     }
 }
 
@@ -103,8 +157,8 @@ impl Service<Request<Incoming>> for Counted {
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (call, answer) = (Call::begin(&self.count), self.routes.call(request));
-        let (last, protocol) = (self.last.clone(), self.protocol);
+        let (call, answer) = (Call::begin(&self.calls), self.routes.call(request));
+        let (last, protocol) = (self.calls.last.clone(), self.protocol);
         async move {
             let mut answer = answer.await?;
             if answer.extensions().get::<LastCall>().is_some() {
@@ -114,28 +168,8 @@ impl Service<Request<Incoming>> for Counted {
                 }
                 last.cancel();
             }
-            Ok(answer.map(|body| AnswerBody { body, _call: call }))
+            Ok(answer.map(|body| AnswerBody::of(body, protocol, call)))
         }
         .boxed()
-    }
-}
-
-impl hyper::body::Body for AnswerBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -39,18 +39,20 @@ enum Quiet {
     FromTheStart,
     /// It has called, and has not for [`IDLE`].
     Since,
+    /// It takes an answer too slowly.
+    WithAnAnswer,
 }
 
 /// Serves until the other side closes or is too quiet, until a [`super::LastCall`], or until `close`: then calls that are under way are
 /// answered and no others taken.
 pub(super) async fn serve(
     prepared: Prepared,
+    calls: Calls,
     executor: Executor,
     is_exposed: bool,
     close: impl Future<Output = ()>,
 ) {
     let Prepared { connection, protocol, routes } = prepared;
-    let calls = Calls::default();
     let (stream, service) = (TokioIo::new(connection), calls.counted(routes, protocol));
     let close = async {
         tokio::select! {
@@ -92,7 +94,7 @@ async fn drive<C: Future>(
         () = close => {}
         quiet = quiet => match quiet {
             // A head may have begun, which a graceful end would wait for.
-            Quiet::FromTheStart => return,
+            Quiet::FromTheStart | Quiet::WithAnAnswer => return,
             Quiet::Since => {}
         },
         // A client that breaks off is no news.
@@ -107,9 +109,12 @@ async fn too_quiet(calls: &Calls, protocol: Protocol) -> Quiet {
         return Quiet::FromTheStart;
     }
     match protocol {
-        // hyper looks after it: the next head has to come within IDLE.
+        // hyper looks after it: the next head has to come within IDLE. So does the limit of stalls.
         Protocol::Http1 => pending().await,
-        Protocol::Http2 => calls.none_for(IDLE).await,
+        Protocol::Http2 => tokio::select! {
+            biased;
+            () = calls.too_slow() => Quiet::WithAnAnswer,
+            () = calls.none_for(IDLE) => Quiet::Since,
+        },
     }
-    Quiet::Since
 }

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::system::Address;
 
+mod exposed;
+
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A server on a free port, with what ends it and what tells that it has ended.
@@ -278,117 +280,4 @@ async fn a_connection_closes_after_its_last_call_and_what_is_under_way_is_answer
     assert_eq!((next.call)("/").await, "hello");
     served.shutdown.cancel();
     served.ended.await.unwrap();
-}
-
-#[rstest]
-#[case::silent(Protocol::Http1, "")]
-#[case::half_a_head(Protocol::Http1, "GET / HTT")]
-#[case::silent_in_http2(Protocol::Http2, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
-#[tokio::test(start_paused = true)]
-async fn who_never_calls_an_exposed_server_is_gone_in_ten_seconds(
-    #[case] protocol: Protocol,
-    #[case] says: &str,
-) {
-    let mut client = serve_one(protocol, Router::new(), true);
-    let began = Instant::now();
-    client.write_all(says.as_bytes()).await.unwrap();
-    client.read_to_end(&mut Vec::new()).await.unwrap();
-    assert_eq!(began.elapsed().as_secs(), 10);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_takes_no_answer_of_an_exposed_server_is_gone_in_half_a_minute() {
-    let long = Router::new().route("/", get(|| async { "x".repeat(1 << 20) }));
-    let mut client = serve_one(Protocol::Http1, long, true);
-    client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-    sleep(Duration::from_secs(20)).await;
-    let mut taken = [0; 1024];
-    assert_eq!(client.read(&mut taken).await.unwrap(), taken.len(), "it has taken something");
-    sleep(Duration::from_secs(29)).await;
-    client.write_all(b"G").await.unwrap();
-    sleep(Duration::from_secs(2)).await;
-    assert_eq!(client.write_all(b"E").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_http2_client_of_an_exposed_server_that_is_gone_is_noticed() {
-    let (asked, mut gone) = mpsc::channel(1);
-    let held = move || async move {
-        let (hold, held) = oneshot::channel::<()>();
-        asked.send(held).await.unwrap();
-        let _hold = hold;
-        pending::<()>().await;
-    };
-    let mut near = serve_one(Protocol::Http2, Router::new().route("/", get(held)), true);
-    let (client, mut far) = tokio::io::duplex(1024);
-    let cut = Arc::new(Notify::new());
-    let link = Arc::clone(&cut);
-    drop(System::real().spawn(async move {
-        tokio::select! {
-            _ = tokio::io::copy_bidirectional(&mut far, &mut near) => {}
-            () = link.notified() => pending::<()>().await,
-        }
-    }));
-    let (mut sender, connection) =
-        conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
-    drop(System::real().spawn(connection.map(drop)));
-    let mut call =
-        std::pin::pin!(sender.send_request(Request::get("http://h/").body(Empty::<Bytes>::new()).unwrap()));
-    let held = tokio::select! {
-        _ = call.as_mut() => panic!("the call was answered"),
-        held = gone.recv() => held.unwrap(),
-    };
-    // Neither side is told.
-    cut.notify_one();
-    let began = Instant::now();
-    held.await.unwrap_err();
-    assert_eq!(began.elapsed().as_secs(), 40);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_http2_connection_to_an_exposed_server_may_be_idle_for_two_minutes() {
-    let client = serve_one(Protocol::Http2, Router::new().route("/", get(|| async { "hello" })), true);
-    let (mut sender, connection) =
-        conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
-    let closed = System::real().spawn(connection.map(drop));
-    for _ in 0..2 {
-        sender.send_request(Request::get("http://h/").body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
-        sleep(Duration::from_secs(90)).await;
-        assert!(!closed.is_finished());
-    }
-    let began = Instant::now();
-    closed.await.unwrap();
-    assert_eq!(began.elapsed().as_secs(), 30);
-}
-
-/// Gives ever new connections, whose other ends it hands out.
-struct Many(mpsc::UnboundedSender<DuplexStream>);
-
-impl Listener for Many {
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Connection>> {
-        let (client, server) = tokio::io::duplex(1024);
-        self.0.send(client).unwrap();
-        std::future::ready(Ok(Connection::new(server, "client"))).boxed()
-    }
-
-    fn address(&self) -> Address {
-        Address::Unix("/many".into())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_exposed_server_has_so_many_connections_at_once_and_no_more() {
-    let (accepted, mut clients) = mpsc::unbounded_channel();
-    let system = System::real();
-    let server = Server::new(system.clone(), Protocol::Http1, Router::new(), GRACE).exposed();
-    drop(system.spawn(server.run(Box::new(Many(accepted)), CancellationToken::new())));
-    let mut open = Vec::new();
-    let a_while = Duration::from_secs(5);
-    while let Ok(Some(client)) = timeout(a_while, clients.recv()).await {
-        open.push(client);
-    }
-    assert_eq!(open.len(), CONNECTIONS);
-    open.pop();
-    open.push(timeout(a_while, clients.recv()).await.unwrap().unwrap());
-    assert!(timeout(Duration::from_secs(1), clients.recv()).await.is_err(), "one has gone, one has come");
 }

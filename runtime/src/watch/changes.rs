@@ -13,8 +13,11 @@ use prost::bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::io::StreamReader;
 
-use super::timeouts::{LONGEST_ANSWER, OVERDUE, SETTLED, SHORTEST_WATCH, watch_seconds};
-use super::{Reason, Source};
+use super::gap::Gap;
+use super::timeouts::{
+    DOUBTED_SECONDS, EARLY, LONGEST_ANSWER, OVERDUE, SETTLED, SHORTEST_WATCH, watch_seconds,
+};
+use super::{Collection, Reason, Source};
 use crate::branches::reached;
 use crate::calls::{CallError, send};
 use crate::encoding::{Encoding, Unreadable, WatchEvent};
@@ -30,6 +33,8 @@ pub(super) struct Changes {
 struct Open {
     frames: BoxStream<'static, io::Result<Bytes>>,
     asked: Instant,
+    /// How long the API server was asked to let it last.
+    lasts: Duration,
     /// What had happened before it began has been told by then.
     settled: Instant,
     /// Nothing comes over a connection that leads nowhere any more, not even its end.
@@ -47,19 +52,18 @@ impl Changes {
                 Some(open) => open,
                 None => {
                     source.gap.open();
-                    let open = Open::begin(source, &self.version).await?;
-                    source.gap.heard();
-                    self.open.insert(open)
+                    // That it has begun says nothing of what has happened: whoever answers may know nothing.
+                    self.open.insert(Open::begin(source, &self.version).await?)
                 }
             };
             let frame = if source.gap.is_open() {
-                let Ok(frame) = timeout_at(open.settled, open.next()).await else {
+                let Ok(frame) = timeout_at(open.settled, open.next(&source.gap)).await else {
                     source.gap.close();
                     continue;
                 };
                 frame?
             } else {
-                open.next().await?
+                open.next(&source.gap).await?
             };
             // The time is over, the API server has ended the watch as it was asked to, or the connection broke.
             let Some(frame) = frame else {
@@ -67,11 +71,14 @@ impl Changes {
                     reached("runtime: watch ended at once");
                     return Err(Reason::EndedAtOnce);
                 }
+                // Watches that break one after the other say no more than one without an end.
+                if source.gap.silent_for() > Some(longest_silence(&source.collection)) {
+                    return Err(silent(&source.gap));
+                }
                 reached("runtime: watch taken up again");
                 self.open = None;
                 continue;
             };
-            source.gap.heard();
             let (event, version) = match source.encoding.event(frame).map_err(CallError::from)? {
                 WatchEvent::Applied(object, version) => (Some(Event::Apply(object)), version),
                 WatchEvent::Deleted(object, version) => (Some(Event::Delete(object)), version),
@@ -91,7 +98,10 @@ impl Changes {
 
 impl Open {
     async fn begin<K, E: Encoding<K>>(source: &Source<E>, version: &str) -> Result<Self, CallError> {
-        let (asked, seconds) = (Instant::now(), watch_seconds(&source.system));
+        let is_doubted = source.gap.silent_since().is_some();
+        let longest = source.collection.watch_seconds;
+        let longest = if is_doubted { longest.min(DOUBTED_SECONDS) } else { longest };
+        let (asked, seconds) = (Instant::now(), watch_seconds(&source.system, longest));
         let mut parameters = WatchParams::default().timeout(seconds);
         parameters.field_selector.clone_from(&source.collection.field_selector);
         let request = Request::new(&source.collection.path).watch(&parameters, version);
@@ -103,25 +113,44 @@ impl Open {
         });
         let body = answer.inspect_err(count)?.into_body().into_data_stream();
         let body = StreamReader::new(body.map_err(io::Error::other));
-        let began = Instant::now();
-        let (settled, end) = (began + SETTLED, began + Duration::from_secs(seconds.into()) + OVERDUE);
-        Ok(Self { frames: source.encoding.frames(Box::pin(body)), asked, settled, end })
+        let (began, lasts) = (Instant::now(), Duration::from_secs(seconds.into()));
+        let (settled, end) = (began + SETTLED, began + lasts + OVERDUE);
+        Ok(Self { frames: source.encoding.frames(Box::pin(body)), asked, lasts, settled, end })
     }
 
     /// The next frame; `None` where the watch has ended.
-    async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+    async fn next(&mut self, gap: &Gap) -> Result<Option<Bytes>, Reason> {
         match timeout_at(self.end, self.frames.next()).await {
-            Ok(Some(Ok(frame))) => Ok(Some(frame)),
-            Ok(Some(Err(error))) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(Unreadable::TooLong.into())
+            Ok(Some(Ok(frame))) => {
+                gap.heard();
+                Ok(Some(frame))
             }
-            Ok(Some(Err(_)) | None) => Ok(None),
-            Err(_) => {
-                reached("runtime: watch silent");
+            Ok(Some(Err(error))) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(CallError::from(Unreadable::TooLong).into())
+            }
+            Ok(Some(Err(_))) => Ok(None),
+            Ok(None) => {
+                // An end at its time says that nothing has happened; an earlier one may be that of something in between.
+                if self.asked.elapsed() + EARLY >= self.lasts {
+                    gap.heard();
+                }
                 Ok(None)
             }
+            Err(_) => Err(silent(gap)),
         }
     }
+}
+
+/// How long a watch of the collection says nothing at most: it ends, or breaks, and the next one begins.
+fn longest_silence(collection: &Collection) -> Duration {
+    Duration::from_secs(collection.watch_seconds.into()) + OVERDUE
+}
+
+/// Nothing was heard for longer than a watch lasts.
+fn silent(gap: &Gap) -> Reason {
+    reached("runtime: watch silent");
+    gap.is_silent();
+    Reason::Silent
 }
 
 /// Counts that a watch cannot begin at its version.

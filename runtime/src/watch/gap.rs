@@ -1,8 +1,7 @@
 //! A [`Gap`] is open from the end of one watch until the next has told what happened since, and says when the API server was last heard.
 //! Opened and closed by the watch, asked by whoever decides by what it has told.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,6 +16,8 @@ struct State {
     opened: Mutex<Option<Instant>>,
     /// When the API server last sent anything on the watch, or a page of its list.
     heard: Mutex<Option<Instant>>,
+    /// Since when watches begin and say nothing.
+    silent: Mutex<Option<Instant>>,
     /// Not a `tokio::sync::watch`, which wakes its waiters in a random order.
     closed: Notify,
 }
@@ -46,16 +47,37 @@ impl Gap {
         self.opened(|opened| *opened)
     }
 
-    /// The API server has sent a page, an event or a bookmark, or has begun a watch.
-    pub(super) fn heard(&self) {
-        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    /// The API server has sent an event or a bookmark, or has ended the watch when it was asked to. Said by the watch; by others only
+    /// where none is.
+    pub fn heard(&self) {
+        self.listed();
+        *locked(&self.0.silent) = None;
     }
 
-    /// How long the API server has sent nothing, not even a bookmark; none before the first page of the first list. A watch is begun anew
-    /// at least once a minute, so more than that is silence.
+    /// The API server has sent a page of a list, which does not say that its watches tell anything.
+    pub(super) fn listed(&self) {
+        *locked(&self.0.heard) = Some(Instant::now());
+    }
+
+    /// A watch was begun, and nothing was heard for longer than it lasts.
+    pub(super) fn is_silent(&self) {
+        locked(&self.0.silent).get_or_insert_with(Instant::now);
+    }
+
+    /// Since when it is known that watches begin and say nothing; none while they do say something. Lists may succeed meanwhile.
+    pub fn silent_since(&self) -> Option<Instant> {
+        *locked(&self.0.silent)
+    }
+
+    /// When the API server last sent anything, be it a page of a list or a bookmark, or ended a watch when it was asked to; none before the
+    /// first page of the first list. That a watch begins does not count.
+    pub fn heard_at(&self) -> Option<Instant> {
+        *locked(&self.0.heard)
+    }
+
+    /// How long that is ago. A watch ends at least once a minute, so more than that is silence.
     pub fn silent_for(&self) -> Option<Duration> {
-        let heard = *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.map(|heard| heard.elapsed())
+        self.heard_at().map(|heard| heard.elapsed())
     }
 
     /// Waits until it is closed.
@@ -71,6 +93,10 @@ impl Gap {
     }
 
     fn opened<R>(&self, look: impl FnOnce(&mut Option<Instant>) -> R) -> R {
-        look(&mut self.0.opened.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut locked(&self.0.opened))
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -66,7 +66,7 @@ impl<K: 'static> Listing<K> {
             }
             body => body?,
         };
-        source.gap.heard();
+        source.gap.listed();
         let Page { items, resource_version, continue_token } = source.encoding.page(body)?;
         self.items = items;
         if continue_token.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Nothing can hold it up for ever: a list, a watch's beginning and a connection that leads nowhere are given up
 //! ([`timeouts`]). After an error everything is listed again, since a watch taken up where it broke does not say when it has
-//! caught up.
+//! caught up; so it is after a watch that was begun and then said nothing, not even that it ends.
 
 mod changes;
 pub(crate) mod gap;
@@ -20,7 +20,7 @@ use tracing::warn;
 use self::changes::Changes;
 use self::gap::Gap;
 use self::list::{Listed, Listing};
-use self::timeouts::Backoff;
+use self::timeouts::{Backoff, WATCH_SECONDS};
 use crate::branches::reached;
 use crate::calls::CallError;
 use crate::encoding::Encoding;
@@ -35,12 +35,20 @@ pub struct Collection {
     pub path: String,
     /// Only objects with these fields, such as `spec.nodeName=n1`.
     pub field_selector: Option<String>,
+    /// How long the API server is asked to let each watch last at most, in seconds. One that says nothing, neither an event nor a
+    /// bookmark nor that it ends, is noticed five seconds later.
+    pub watch_seconds: u32,
 }
 
 impl Collection {
     /// All objects of the kind, in every namespace.
     pub fn of<K: Resource<DynamicType = ()>>() -> Self {
-        Self { name: K::plural(&()).into_owned(), path: K::url_path(&(), None), field_selector: None }
+        Self {
+            name: K::plural(&()).into_owned(),
+            path: K::url_path(&(), None),
+            field_selector: None,
+            watch_seconds: WATCH_SECONDS,
+        }
     }
 
     /// The same with a field selector.
@@ -110,6 +118,8 @@ enum Reason {
     Call(#[from] CallError),
     #[error("it ended as soon as it had begun")]
     EndedAtOnce,
+    #[error("the API server began it and then said nothing, not even that it ends")]
+    Silent,
 }
 
 struct Watch<K, E> {
@@ -146,7 +156,7 @@ impl<K: 'static, E: Encoding<K>> Watch<K, E> {
                     if crate::is_planted("watch-not-taken-up-again") {
                         std::future::pending::<()>().await;
                     }
-                    self.backoff.wait().await;
+                    self.backoff.wait(&self.source.gap).await;
                     reached("runtime: listed again");
                 }
                 self.backoff.list_begins();

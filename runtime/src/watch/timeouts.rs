@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::gap::Gap;
 use crate::system::System;
 
 /// Longest wait for a page of a list, or for a watch to begin.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(30);
-/// How long the API server is asked to let a watch last, in seconds: the longest time for which nothing is seen where the
-/// connection leads nowhere any more. To take a watch up again costs little.
+/// How long the API server is asked to let a watch last, in seconds, unless the collection says otherwise: the longest time for which
+/// nothing is seen where the connection leads nowhere any more. To take a watch up again costs little.
 pub(super) const WATCH_SECONDS: u32 = 60;
+/// The same after a watch that said nothing: a server that lives has sent a bookmark by then, or ends the watch.
+pub(super) const DOUBTED_SECONDS: u32 = 10;
 /// How much longer than asked for a watch may last.
 pub(super) const OVERDUE: Duration = Duration::from_secs(5);
+/// How much earlier, by this machine's clock, a watch may end that the API server ends when it was asked to.
+pub(super) const EARLY: Duration = Duration::from_secs(1);
 /// A watch that ends within this time has not begun.
 pub(super) const SHORTEST_WATCH: Duration = Duration::from_millis(200);
 
@@ -47,10 +52,11 @@ impl Backoff {
         self.list_began = Instant::now();
     }
 
-    /// Waits, each time longer. Only a watch that has lasted makes the wait short again: where lists succeed and watches
-    /// never do, whole lists are not asked for without pause.
-    pub(super) async fn wait(&mut self) {
-        if self.list_began.elapsed() > RETRY.1 {
+    /// Waits, each time longer. Only a watch that has lasted, and has said something, makes the wait short again: where lists succeed and
+    /// watches never do, whole lists are not asked for without pause.
+    pub(super) async fn wait(&mut self, gap: &Gap) {
+        let was_silent = gap.silent_since().is_some_and(|since| since < self.list_began);
+        if self.list_began.elapsed() > RETRY.1 && !was_silent {
             self.next = RETRY.0;
         }
         sleep(self.next.mul_f64(spread(&self.system))).await;
@@ -58,14 +64,14 @@ impl Backoff {
     }
 }
 
-/// How long the next watch shall last, in seconds.
-pub(super) fn watch_seconds(system: &System) -> u32 {
+/// How long the next watch shall last, in seconds: this long at most.
+pub(super) fn watch_seconds(system: &System, longest: u32) -> u32 {
     // Planted: a watch is begun again every second.
     #[cfg(planted)]
     if crate::is_planted("watches-without-end") {
         return 1;
     }
-    (f64::from(WATCH_SECONDS) * spread(system)) as u32
+    (f64::from(longest) * spread(system)) as u32
 }
 
 /// A factor from 0.8 to 1, so that what every node asks is not asked at the same moment.
