@@ -38,6 +38,7 @@ mod leadership;
 #[doc(hidden)]
 pub mod measured;
 mod metrics;
+mod note;
 mod probe;
 mod protobuf;
 mod server;
@@ -94,7 +95,7 @@ pub async fn serve(
         None => None,
     };
     let index = Index::new(TopologyCache::new(catalog, config.policy));
-    let cluster = Arc::new(Cluster::new(index.with_lease_grace(config.lease_grace.unwrap_or_default())));
+    let cluster = Arc::new(Cluster::new(index.with_lease_grace(config.lease_grace)));
     let event_sizes = Arc::new(EventSizes::default());
     let mut tasks = TaskSet::new(system.clone());
     tasks.spawn(watches::watch_pods(system.clone(), client.clone(), cluster.clone()));

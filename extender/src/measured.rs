@@ -19,7 +19,7 @@ use crate::index::{
     Advertised, Change, Cluster, Index, ObservedLease, ObservedNode, ObservedPod, TopologyCache,
 };
 use crate::metrics::Metrics;
-use crate::verbs::{Filter, Prioritize};
+use crate::verbs::{self, Filter, Prioritize};
 use crate::wire::{FilterArgs, FilterResult, FittingNodes, NodeName, NodeScore, scores_to_json};
 
 /// The name of the container that holds what is held.
@@ -27,6 +27,9 @@ const MAIN: &str = "main";
 
 /// How long the Lease of each node's plugin lasts: longer than any bench.
 const LEASE: Duration = Duration::from_secs(86_400);
+
+/// Moves that a call searches for before others get a turn.
+pub const MOVES_OF_TURN: u32 = verbs::MOVES_OF_TURN;
 
 /// A node with a device plugin.
 #[derive(Clone, Debug)]
@@ -53,11 +56,12 @@ impl Measured {
     pub fn of(nodes: &[MeasuredNode]) -> Self {
         let Config { policy, lease_grace, .. } = Config::default();
         let index = Index::new(TopologyCache::new(Arc::new(Catalog::embedded().clone()), policy));
-        let cluster = Arc::new(Cluster::new(index.with_lease_grace(lease_grace.unwrap_or_default())));
+        let cluster = Arc::new(Cluster::new(index.with_lease_grace(lease_grace)));
         let leases = nodes.iter().map(|node| lease(&node.name)).collect();
         cluster.write(|index| index.change_nodes(Change::Listed(nodes.iter().map(observed).collect())));
         cluster.write(|index| index.change_pods(Change::Listed(nodes.iter().filter_map(holder).collect())));
         cluster.write(|index| index.change_leases(Change::Listed(leases), Instant::now()));
+        cluster.lease_gap.heard();
         let metrics = Arc::<Metrics>::default();
         let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::clone(&metrics));
         let prioritize = Prioritize::new(Arc::clone(&cluster), metrics);
@@ -65,9 +69,10 @@ impl Measured {
         Self { cluster, filter, prioritize, renewed }
     }
 
-    /// A plugin renews its Lease, as one of many does every moment: filter looks at Leases only while renewals are seen.
+    /// A plugin renews its Lease, as one of many does every moment: filter looks at Leases only while their watch is heard.
     pub fn renew(&self) {
         let renewed = self.renewed.clone();
+        self.cluster.lease_gap.heard();
         self.cluster.write(|index| index.change_leases(Change::Applied(renewed), Instant::now()));
     }
 
@@ -86,7 +91,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn prioritize(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(scores_to_json(&self.prioritize.prioritize(args)?).into_bytes())
+        Ok(scores_to_json(&self.prioritize.prioritize(args).await?).into_bytes())
     }
 }
 

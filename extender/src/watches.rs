@@ -18,6 +18,10 @@ use crate::protobuf::messages::{Node, Pod};
 /// Pods that may hold hardware. A pod that ends leaves the selection, which the watch reports as a deletion.
 const LIVE_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
+/// How long each watch of Leases lasts, in seconds: where one says nothing, renewals are missing, and that must be noticed before the
+/// plugins count as gone for it.
+const LEASE_WATCH_SECONDS: u32 = 20;
+
 /// How long a watch has to show a pod that was reserved for and that the list before does not show. It is mostly there at once; one
 /// that is not may be gone, which no watch tells.
 const SHOWN_WITHIN: Duration = Duration::from_secs(60);
@@ -94,11 +98,12 @@ pub(crate) async fn watch_nodes(system: System, client: Client, cluster: Arc<Clu
 /// Watches the Leases of device plugins, which are in this namespace, until the future is dropped.
 pub(crate) async fn watch_leases(system: System, client: Client, cluster: Arc<Cluster>, namespace: String) {
     let path = Lease::url_path(&(), Some(&namespace));
-    let leases = Collection { path, ..Collection::of::<Lease>() };
+    let leases = Collection { path, watch_seconds: LEASE_WATCH_SECONDS, ..Collection::of::<Lease>() };
     // Other Leases have the name of no node.
     let node = |lease: &Lease| node_of(lease).unwrap_or_default().to_owned();
     let mut changes = Changes::new(node, |lease| observed(&lease));
-    let mut events = runtime::watch(&system, client, leases, Json);
+    let gap = cluster.lease_gap.clone();
+    let mut events = runtime::watch_with_gap(&system, client, leases, Json, gap);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
             cluster.write(|index| index.change_leases(change, Instant::now()));

@@ -3,17 +3,22 @@
 
 use std::rc::Rc;
 
-use super::budget::MOVES;
+use super::budget::Budget;
 use super::hand_down::HandDown;
 use super::keys::{Bound, PartialPlacement, Scorer};
 use super::plan::Amount;
 use super::problem::{Move, Problem};
 
 /// The best placement, as one move for each step. `known` is any placement of the same problem: nothing worse is
-/// looked at. After [`MOVES`] the best met so far is the answer, since the extender binds nothing else meanwhile: three large
-/// containers under the documented policy may need some 4,000,000 (1,500 random nodes and pods), the thousands of linked sets of a torus
-/// minutes.
-pub(super) fn best(problem: &Problem<'_>, scorer: &mut Scorer, known: Vec<Move>) -> Vec<Move> {
+/// looked at. Once the budget is spent the best met so far is the answer, since the extender binds nothing else meanwhile: three large
+/// containers under the documented policy may need some 4,000,000 moves (1,500 random nodes and pods), the thousands of linked sets of a
+/// torus minutes.
+pub(super) fn best(
+    problem: &Problem<'_>,
+    scorer: &mut Scorer,
+    known: Vec<Move>,
+    budget: &Budget,
+) -> Vec<Move> {
     let steps = &problem.plan.steps;
     let placed = (steps.iter().zip(&known))
         .fold(PartialPlacement::default(), |placed, (step, made)| placed.with(step.resource, &made.set));
@@ -31,7 +36,7 @@ pub(super) fn best(problem: &Problem<'_>, scorer: &mut Scorer, known: Vec<Move>)
         path: Vec::with_capacity(steps.len()),
         keys,
         found: None,
-        tries_left: MOVES,
+        budget,
     };
     search.descend(PartialPlacement::default());
     search.found.unwrap_or(known)
@@ -51,7 +56,7 @@ struct BranchAndBound<'p> {
     /// Keys 1 to 5 to beat, or to equal while nothing is found.
     keys: (Bound, Rc<[u32]>),
     found: Option<Vec<Move>>,
-    tries_left: u32,
+    budget: &'p Budget,
 }
 
 impl BranchAndBound<'_> {
@@ -66,10 +71,9 @@ impl BranchAndBound<'_> {
         // Only the order with the lower ids first is tried of two interchangeable sets.
         let from = self.interchangeable[at].map_or(0, |earlier| self.path[earlier].0 + 1);
         for index in from..self.problem.moves(at) {
-            if self.tries_left == 0 {
+            if self.budget.take(1).is_none() {
                 return;
             }
-            self.tries_left -= 1;
             let Some(made) = self.problem.attempt(at, index, &handed_down, placed.hardware) else { continue };
             let next = placed.with(step.resource, &made.set);
             if !self.may_win(&next, at) {

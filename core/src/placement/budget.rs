@@ -61,6 +61,11 @@ impl Budget {
         self.moves - self.left.get().unwrap_or_default()
     }
 
+    /// Whether no move is left, so that the next search will be given up.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.left.get().unwrap_or_default() == 0
+    }
+
     /// Whether a search has been given up. What it did not find may be there.
     pub(super) fn is_spent(&self) -> bool {
         self.left.get().is_none()

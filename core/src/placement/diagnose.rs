@@ -54,13 +54,18 @@ impl WhenEmpty {
             }
             WhenEmpty::Fits => {}
         }
+        // What was not found by a search that was given up may be there, and no reason is looked for. What is free is counted.
+        let given_up = || not_enough(&plan, occupancy).unwrap_or_else(|| not_decided(request));
+        if budget.is_spent() {
+            return given_up();
+        }
         let reason = unhealthy(request, occupancy, budget)
             .or_else(|| not_enough(&plan, occupancy))
             .or_else(|| hand_down_not_safe(request, &plan, (occupancy, budget), false))
             .or_else(|| not_linked(request, occupancy, budget));
-        // What was found by a search that was given up may not be so. What is free is counted, not searched for.
+        // Nor is a reason sure that was found by one.
         if budget.is_spent() {
-            return not_enough(&plan, occupancy).unwrap_or_else(|| not_decided(request));
+            return given_up();
         }
         reason.unwrap_or_else(|| shortage(&plan, occupancy, occupancy))
     }

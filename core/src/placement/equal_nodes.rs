@@ -157,6 +157,11 @@ mod tests {
         assert_eq!(equal_nodes.fits(&nodes.clone().next().unwrap()), Ok(()), "what was found stays");
         let given_up = u32::try_from(200 - decided).unwrap();
         assert_eq!(equal_nodes.cost(), SearchCost { moves: MOVES_OF_CALL, given_up });
+        // What is free is counted, not searched for.
+        let mut full = Occupancy::empty(Arc::clone(&topology));
+        full.hold(topology.all_cores());
+        assert!(matches!(equal_nodes.fits(&full), Err(Refusal::NotEnough { free: 0, .. })));
+        assert_eq!(equal_nodes.cost().given_up, given_up);
         let mut all = EqualNodes::new(&request);
         assert!(nodes.clone().all(|node| all.fits(&node).is_ok()));
     }

@@ -26,7 +26,7 @@ pub use self::turn::{Given, Turn, best_set_of_pod};
 use self::budget::Budget;
 use self::free_sets::{FreeSets, any_free};
 use self::keys::{PartialPlacement, Scorer};
-use self::plan::Amount;
+use self::plan::{Amount, Plan};
 use self::problem::{KubeletsChoice, Move, Problem};
 use crate::ids::{CoreSet, DeviceSet, MAX_CORES};
 use crate::names::Resource;
@@ -117,18 +117,37 @@ impl Placement {
 /// # Errors
 /// Why the node cannot take the pod, in the words that the pod's FailedScheduling event shows.
 pub fn place(request: &PodRequest, occupancy: &Occupancy) -> Result<Placement, Refusal> {
+    place_counted(request, occupancy).0
+}
+
+/// What [`place`] answers, and what searching for it took.
+pub fn place_counted(
+    request: &PodRequest,
+    occupancy: &Occupancy,
+) -> (Result<Placement, Refusal>, SearchCost) {
+    let budgets = [(); 3].map(|()| Budget::of_question());
+    let placed = place_within(request, occupancy, &budgets);
+    let mut cost = SearchCost::default();
+    budgets.iter().for_each(|budget| cost.add(budget));
+    (placed, cost)
+}
+
+/// Each search has a budget of its own: that for a good placement, that for any, and that for the best.
+fn place_within(
+    request: &PodRequest,
+    occupancy: &Occupancy,
+    [of_good, of_any, of_best]: &[Budget; 3],
+) -> Result<Placement, Refusal> {
     diagnose::check_containers(request)?;
     let refused = |budget| diagnose::diagnose(request, occupancy, budget);
-    let budget = Budget::of_question();
-    let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(|| refused(&budget))?;
+    let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(|| refused(of_good))?;
     let mut scorer = Scorer::new(occupancy);
-    let good = depth_first::find(&problem, Some(&mut scorer), &budget);
+    let good = depth_first::find(&problem, Some(&mut scorer), of_good);
     // What `fits` has found is found again, though perhaps not a good one.
-    let any_budget = Budget::of_question();
-    let any = || depth_first::find(&problem, None, &any_budget);
-    let mut moves = good.or_else(any).ok_or_else(|| refused(&any_budget))?;
+    let any = || depth_first::find(&problem, None, of_any);
+    let mut moves = good.or_else(any).ok_or_else(|| refused(of_any))?;
     if request.containers.len() <= MAX_CONTAINERS_FOR_BEST {
-        moves = branch_and_bound::best(&problem, &mut scorer, moves);
+        moves = branch_and_bound::best(&problem, &mut scorer, moves, of_best);
     }
     Ok(placement(request, &problem, &mut scorer, &moves))
 }
@@ -199,6 +218,10 @@ fn is_possible(
     budget: &Budget,
 ) -> bool {
     any_free_for_one(request, occupancy).unwrap_or_else(|| {
+        // Without a move left nothing is tried: thousands of nodes may come after the one that took the last.
+        if budget.is_used_up() && Plan::of(request).enough_is_free(occupancy) {
+            return budget.take(1).is_some();
+        }
         Problem::new(request, occupancy, kubelets_choice)
             .is_some_and(|problem| depth_first::find(&problem, None, budget).is_some())
     })

@@ -2,6 +2,7 @@
 //! Used by the bench `verbs`.
 
 use neuron_core::names::{NEURON, NEURONCORE};
+use neuron_core::request::{ContainerRequest, PodRequest, Role};
 use neuron_extender::measured::MeasuredNode;
 use serde_json::{Value, json};
 
@@ -55,6 +56,31 @@ pub(crate) const HOSTILE: Pod = {
     };
     Pod { name: "hostile", init: &[(NEURONCORE, 1)], apps: &APPS }
 };
+
+/// A pod that an empty machine takes, so that each that is unlike is searched by itself: of those of the cluster `all different` on which
+/// three cores are free on twelve devices alone, the two last ones find no place after all ways to place the others. A call ends at its
+/// limit, twenty questions that are given up.
+pub(crate) const HOSTILE_EACH: Pod = {
+    const APPS: [(&str, u32); 14] = {
+        let mut apps = [(NEURONCORE, 3); 14];
+        (apps[0].1, apps[13].1) = (1, 2);
+        apps
+    };
+    Pod { name: "hostile on each", init: &[(NEURONCORE, 1)], apps: &APPS }
+};
+
+/// What core is asked about the pod.
+pub(crate) fn request(pod: Pod) -> PodRequest {
+    let containers = |asks: &'static [(&str, u32)], role: Role| {
+        asks.iter().enumerate().map(move |(at, (resource, count))| {
+            let (devices, cores) = if *resource == NEURON { (*count, 0) } else { (0, *count) };
+            ContainerRequest { name: format!("{role:?}{at}"), role, devices, cores }
+        })
+    };
+    PodRequest {
+        containers: containers(pod.init, Role::Init).chain(containers(pod.apps, Role::App)).collect(),
+    }
+}
 
 /// The body of a call.
 pub(crate) fn body(form: Form, pod: Pod, nodes: &[MeasuredNode]) -> Vec<u8> {

@@ -27,8 +27,11 @@ pub(crate) struct Cluster {
 pub(crate) const CLUSTERS: [Cluster; 3] = [
     Cluster { name: "empty", held: |_, _| CoreSet::EMPTY },
     Cluster { name: "half held", held: |_, cores| CoreSet::run(0, 8 * cores) },
-    Cluster { name: "all different", held: different },
+    ALL_DIFFERENT,
 ];
+
+/// The one of whose nodes none is like another.
+pub(crate) const ALL_DIFFERENT: Cluster = Cluster { name: "all different", held: different };
 
 impl Cluster {
     /// Its nodes.

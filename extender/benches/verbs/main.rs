@@ -26,9 +26,9 @@ use criterion::Criterion;
 use neuron_extender::measured::Measured;
 use tokio::runtime::Builder;
 
-use self::bodies::{Form, PODS, body};
+use self::bodies::{Form, HOSTILE, HOSTILE_EACH, PODS, body};
 use self::cases::Case;
-use self::clusters::CLUSTERS;
+use self::clusters::{ALL_DIFFERENT, CLUSTERS};
 use self::figures::Figures;
 
 fn main() -> ExitCode {
@@ -57,8 +57,10 @@ fn main() -> ExitCode {
     // Criterion runs everything once where it is not asked to measure, and nothing where it is asked for a list.
     if std::env::args().any(|argument| argument == "--bench") {
         for cluster in CLUSTERS {
-            latency::add_to(&mut figures, &thread, cluster);
+            latency::add_to(&mut figures, &thread, (cluster, HOSTILE), 1.0);
         }
+        // Forty turns, of twenty questions that take two each.
+        latency::add_to(&mut figures, &thread, (ALL_DIFFERENT, HOSTILE_EACH), 20.0);
     }
     figures.finish()
 }

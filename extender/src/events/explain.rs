@@ -5,8 +5,8 @@ use neuron_core::holders::{Settled, Shared, Source};
 use neuron_core::pod::BoundPod;
 use runtime::reached;
 
-use super::note;
 use crate::index::{Index, NodeView};
+use crate::note;
 
 /// One event on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

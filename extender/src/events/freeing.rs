@@ -11,14 +11,12 @@ use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::index::Index;
 
-/// Choices of pods that are tried: an event is not worth more.
+/// Choices of pods that are tried one or two at a time, and as many others where more have to end: an event is not worth more.
 const MOST_TRIES: usize = 300;
 
-/// Moves that all searches together may take, some 20 ms: no call of kube-scheduler gets a turn meanwhile.
+/// Moves that all searches together may take, some 20 ms: no call of kube-scheduler gets a turn meanwhile. The search in which they end is
+/// not broken off.
 const MOST_MOVES: u32 = 200_000;
-
-/// Containers of a pod that is tried for: with more each try may take long.
-const MOST_CONTAINERS: usize = 4;
 
 /// Pods that are named: an event has little room.
 const MOST_NAMED: usize = 5;
@@ -41,14 +39,14 @@ struct Holder<'i> {
     priority: Option<i32>,
 }
 
-/// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first: however many for a pod
-/// with one set to get, one pod or two for others; none if more have to end, or if it takes too much to tell.
+/// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first; none if it takes too much
+/// to tell. For a pod with more than one set to get, more than two are few, of which none can stay, though not always the fewest.
 pub(super) fn fewest_that_free(index: &Index, nodes: &[String], request: &PodRequest) -> Option<Freeing> {
     let mut pod = EqualNodes::new(request);
     let choices = match *request.containers.as_slice() {
         [ContainerRequest { devices, cores: 0, .. }] => of_one_set(index, nodes, Resource::Device, devices),
         [ContainerRequest { devices: 0, cores, .. }] => of_one_set(index, nodes, Resource::Core, cores),
-        _ => return one_or_two(index, nodes, &mut pod),
+        _ => return one_or_two(index, nodes, &mut pod).or_else(|| few(index, nodes, &mut pod)),
     };
     // A node takes no pod of which somebody holds what nobody knows.
     choices.into_iter().find(|choice| choice.helps(index, &mut pod)).map(Choice::freeing)
@@ -102,9 +100,6 @@ fn of_one_set<'i>(index: &'i Index, nodes: &'i [String], resource: Resource, cou
 
 /// One pod, or else two, that would do.
 fn one_or_two(index: &Index, nodes: &[String], pod: &mut EqualNodes) -> Option<Freeing> {
-    if pod.request().containers.len() > MOST_CONTAINERS {
-        return None;
-    }
     let nodes: Vec<(&String, Vec<Holder<'_>>)> =
         nodes.iter().map(|node| (node, holders(index, node))).collect();
     let single =
@@ -119,6 +114,32 @@ fn one_or_two(index: &Index, nodes: &[String], pod: &mut EqualNodes) -> Option<F
     let mut choices = single.chain(pairs).take(MOST_TRIES);
     let found = choices.find(|choice| pod.cost().moves >= MOST_MOVES || choice.helps(index, pod))?;
     (pod.cost().moves < MOST_MOVES).then(|| found.freeing())
+}
+
+/// Of each node all pods but those that can stay, of which the most important ones do first; the smallest of these choices.
+fn few<'i>(index: &'i Index, nodes: &'i [String], pod: &mut EqualNodes) -> Option<Freeing> {
+    let mut tries = 0;
+    let mut helps = |choice: &Choice<'_>| {
+        tries += 1;
+        let is_too_much = |pod: &EqualNodes| tries > MOST_TRIES || pod.cost().moves >= MOST_MOVES;
+        let helps = !is_too_much(pod) && choice.helps(index, pod);
+        (!is_too_much(pod)).then_some(helps)
+    };
+    let of_node = |node: &'i String| {
+        let mut choice = Choice { node, ended: holders(index, node) };
+        if !helps(&choice)? {
+            return None;
+        }
+        for place in (0..choice.ended.len()).rev() {
+            let stays = choice.ended.remove(place);
+            if !helps(&choice)? {
+                choice.ended.insert(place, stays);
+            }
+        }
+        Some(choice)
+    };
+    let choices = nodes.iter().filter_map(of_node);
+    choices.min_by_key(|choice| choice.ended.len()).map(Choice::freeing)
 }
 
 /// The pods that hold devices of the node, the least important ones first.
@@ -171,18 +192,22 @@ mod tests {
     use super::*;
     use crate::index::{Advertised, Change, ObservedNode, ObservedPod, TopologyCache};
 
-    fn spec(devices: u32) -> PodSpec {
-        let limits = json!({"aws.amazon.com/neuron": devices.to_string()});
-        serde_json::from_value(json!({"containers": [{"name": "main", "resources": {"limits": limits}}]}))
-            .unwrap()
+    /// A pod whose containers ask for so many devices each.
+    fn spec(devices: &[u32]) -> PodSpec {
+        let container = |(at, devices): (usize, &u32)| {
+            let limits = json!({"aws.amazon.com/neuron": devices.to_string()});
+            json!({"name": format!("c{at}"), "resources": {"limits": limits}})
+        };
+        let containers: Vec<_> = devices.iter().enumerate().map(container).collect();
+        serde_json::from_value(json!({"containers": containers})).unwrap()
     }
 
     /// The holder of one device, named after it.
     fn holder(device: u8, priority: i32) -> ObservedPod {
         let name = format!("d{device}");
-        let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"main": {"devices": [device]}}});
+        let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"c0": {"devices": [device]}}});
         let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
-        let pod = BoundPod::new("default", &name, &name, annotations, &spec(1), None);
+        let pod = BoundPod::new("default", &name, &name, annotations, &spec(&[1]), None);
         let pod = BoundPod { priority, ..pod };
         ObservedPod {
             node: Some("n1".to_owned()),
@@ -195,13 +220,17 @@ mod tests {
 
     /// On a node with twelve devices in a row.
     #[rstest]
-    #[case::one(&[0, 2, 4, 6, 8], 3, "it would fit on n1 if pod default/d3 ended")]
-    #[case::the_least_important(&[0, 2, 5, 7, 9], 3, "it would fit on n1 if pod default/d6 ended")]
-    #[case::two(&[0, 4, 8], 3, "it would fit on n1 if pods default/d2 and default/d3 ended")]
-    #[case::three(&[0, 4, 8], 5, "it would fit on n1 if pods default/d5, default/d6 and default/d7 ended")]
-    #[case::many(&[0], 12, "it would fit on n1 if pods default/d10, default/d11, default/d2, default/d3 and 7 others ended")]
-    #[case::never(&[0, 4, 8], 13, "")]
-    fn the_fewest_pods_are_named(#[case] free: &[u8], #[case] asked: u32, #[case] said: &str) {
+    #[case::one(&[0, 2, 4, 6, 8], &[3], "it would fit on n1 if pod default/d3 ended")]
+    #[case::the_least_important(&[0, 2, 5, 7, 9], &[3], "it would fit on n1 if pod default/d6 ended")]
+    #[case::two(&[0, 4, 8], &[3], "it would fit on n1 if pods default/d2 and default/d3 ended")]
+    #[case::three(&[0, 4, 8], &[5], "it would fit on n1 if pods default/d5, default/d6 and default/d7 ended")]
+    #[case::many(&[0], &[12], "it would fit on n1 if pods default/d10, default/d11, default/d2, default/d3 and 7 others ended")]
+    #[case::never(&[0, 4, 8], &[13], "")]
+    #[case::one_for_two_sets(&[0, 1, 3, 5, 7, 9, 10], &[3, 1], "it would fit on n1 if pod default/d11 ended")]
+    #[case::three_for_two_sets(&[0, 4, 8], &[4, 1], "it would fit on n1 if pods default/d2, default/d3 and default/d5 ended")]
+    #[case::many_for_many_sets(&[0, 4, 8], &[2, 2, 2, 2, 1], "it would fit on n1 if pods default/d10, default/d11, default/d2, default/d3 and 2 others ended")]
+    #[case::never_two_sets(&[0, 4, 8], &[12, 1], "")]
+    fn the_fewest_pods_are_named(#[case] free: &[u8], #[case] asked: &[u32], #[case] said: &str) {
         let catalog = Arc::new(Catalog::embedded().clone());
         let mut index = Index::new(TopologyCache::new(catalog, Policy::Documented));
         let node = ObservedNode {

@@ -2,7 +2,6 @@
 
 mod explain;
 mod freeing;
-mod note;
 mod outbox;
 mod pending_events;
 mod rate;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::explain::Explanation;
-use super::note::{LONGEST_NOTE, shortened};
+use crate::note::{LONGEST_NOTE, shortened};
 
 /// kube repeats refused requests for minutes; an event is not worth that.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,8 +14,8 @@ use tokio::task::yield_now;
 
 use super::explain::Explanation;
 use super::freeing::fewest_that_free;
-use super::note::Note;
 use crate::index::{Audience, Cluster, Index, NodeRefusal, ObservedPod, Owner};
+use crate::note::{self, Note};
 use crate::verbs::MOVES_OF_TURN;
 
 /// No node type of the cluster can ever serve the pod.
@@ -81,7 +81,7 @@ impl Reason {
     /// One event per key is sent to a pod and all others of its owner: new counts are no news.
     pub(super) fn key(&self) -> u64 {
         match self.reason {
-            NO_LINKED_SET => super::note::key([NO_LINKED_SET].into_iter()),
+            NO_LINKED_SET => note::key([NO_LINKED_SET].into_iter()),
             _ => self.note.key(),
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct Cluster {
     pub(crate) pod_gap: Gap,
     /// Of the watch of nodes.
     pub(crate) node_gap: Gap,
+    /// Of the watch of the device plugins' Leases.
+    pub(crate) lease_gap: Gap,
     /// Has the pods listed anew.
     pub(crate) relist: Relist,
 }
@@ -32,12 +34,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A cluster of which nothing is known yet.
     pub(crate) fn new(index: Index) -> Self {
+        let [pod_gap, node_gap, lease_gap] =
+            [&index.pod_watch, &index.node_watch, &index.leases.watch].map(|watched| watched.gap.clone());
         Self {
             index: RwLock::new(index),
             listed: SetOnce::new(),
             changed: Notify::new(),
-            pod_gap: Gap::default(),
-            node_gap: Gap::default(),
+            pod_gap,
+            node_gap,
+            lease_gap,
             relist: Relist::default(),
         }
     }

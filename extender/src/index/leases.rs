@@ -8,10 +8,12 @@ use std::time::Duration;
 use runtime::reached;
 use tokio::time::Instant;
 
-use super::{Change, Index};
+use super::{Change, Index, Watched};
 
-/// A watch that tells nothing for so long may lead nowhere.
-const SILENCE: Duration = Duration::from_secs(20);
+/// A watch on which nothing was heard for so long, not even that it ends, may lead nowhere. Its watches last for 20 s
+/// ([`crate::watches`]), and a plugin renews its Lease of 40 s every 10 s: that its renewals are not seen is noticed before the last one
+/// that was is over.
+const SILENCE: Duration = Duration::from_secs(25);
 
 /// What the watch shows of the Lease of a node's plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +29,12 @@ pub(crate) struct ObservedLease {
 /// The Leases of all nodes that have one.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
+    /// Whether they are watched.
+    pub(super) is_followed: bool,
     /// How long after its end a plugin still counts as living.
     pub(super) grace: Duration,
     by_node: BTreeMap<String, Seen>,
-    is_disconnected: bool,
-    /// When the watch told anything last.
-    told: Option<Instant>,
+    pub(super) watch: Watched,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,6 @@ struct Seen {
 impl Leases {
     /// Takes in what the watch shows; the nodes whose plugin counts as gone at another time now.
     pub(super) fn change(&mut self, change: Change<ObservedLease>, now: Instant) -> Vec<String> {
-        self.told = Some(now);
         match change {
             Change::ListBegins => Vec::new(),
             Change::Applied(lease) => {
@@ -60,7 +61,7 @@ impl Leases {
             // Where renewals were not seen, or nobody could renew as the API server was away, all begin anew.
             Change::Listed(leases) => {
                 let mut before = std::mem::take(&mut self.by_node);
-                if std::mem::take(&mut self.is_disconnected) {
+                if self.watch.listed() {
                     reached("extender: leases listed again");
                     before.values_mut().for_each(|seen| seen.at = now);
                 }
@@ -74,7 +75,7 @@ impl Leases {
             }
             Change::Disconnected => {
                 reached("extender: lease watch disconnected");
-                self.is_disconnected = true;
+                self.watch.is_disconnected();
                 Vec::new()
             }
         }
@@ -86,9 +87,10 @@ impl Leases {
         seen.at.checked_add(seen.lease.lasts.checked_add(self.grace)?)
     }
 
-    /// Whether renewals are seen: some Lease of the namespace is renewed every few seconds, kube-scheduler's own among them.
+    /// Whether renewals would be seen if there were any. By the watch, not by what it tells: where all plugins of a namespace are dead
+    /// nothing is renewed there.
     pub(super) fn are_seen(&self, now: Instant) -> bool {
-        !self.is_disconnected && self.told.is_some_and(|told| now < told + SILENCE)
+        self.watch.is_connected() && self.watch.gap.heard_at().is_some_and(|heard| now < heard + SILENCE)
     }
 
     /// How many there are.
@@ -105,9 +107,10 @@ impl Leases {
 }
 
 impl Index {
-    /// This index, by which plugins count as living for so long after the end of their Lease.
-    pub(crate) fn with_lease_grace(mut self, grace: Duration) -> Self {
-        self.leases.grace = grace;
+    /// This index, by which plugins count as living for so long after the end of their Lease; none: Leases are not looked at.
+    pub(crate) fn with_lease_grace(mut self, grace: Option<Duration>) -> Self {
+        self.leases.is_followed = grace.is_some();
+        self.leases.grace = grace.unwrap_or_default();
         self
     }
 
@@ -156,17 +159,29 @@ mod tests {
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(50)), Some(at(40))));
         leases.change(Change::Gone("n2".to_owned()), at(20));
         assert_eq!(leases.ends("n2"), None);
-        assert_eq!((leases.are_seen(at(39)), leases.are_seen(at(40))), (true, false), "it may lead nowhere");
-        // A Lease of somebody else.
-        leases.change(Change::Gone(String::new()), at(50));
-        assert!(leases.are_seen(at(60)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_are_seen_while_the_watch_is_heard_whatever_it_tells() {
+        let (mut leases, begin) = (Leases::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        leases.watch.gap.heard();
+        assert!(!leases.are_seen(at(0)), "they have not been listed");
+        leases.change(Change::Listed(vec![lease("n1", "a")]), at(0));
+        assert_eq!((leases.are_seen(at(24)), leases.are_seen(at(25))), (true, false), "it may lead nowhere");
+        // A bookmark, after a minute in which nobody renewed anything.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        leases.watch.gap.heard();
+        assert!(leases.are_seen(at(84)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_expires_while_renewals_are_not_seen() {
         let (mut leases, begin) = (Leases::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
+        leases.watch.gap.heard();
         leases.change(Change::Listed(vec![lease("n1", "a"), lease("n2", "a"), lease("n3", "a")]), at(0));
+        assert!(leases.are_seen(at(10)));
         leases.change(Change::Disconnected, at(10));
         assert!(!leases.are_seen(at(10)));
         // n3 is gone; that n2 has not renewed its own may be for the same reason for which nothing was seen.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use neuron_core::pod::BoundPod;
-use runtime::reached;
+use runtime::{Gap, reached};
 use tokio::time::Instant;
 
 pub(crate) use self::cluster::Cluster;
@@ -73,6 +73,8 @@ struct Watched {
     is_listed: bool,
     /// Since when it tells nothing; none while it does.
     disconnected: Option<Instant>,
+    /// Says when the API server was heard, and whether its watches begin and say nothing: what is known is as old as the last list then.
+    gap: Gap,
 }
 
 /// What changed since the explainer last looked.
@@ -97,6 +99,16 @@ impl Watched {
     /// It tells nothing from now on.
     fn is_disconnected(&mut self) {
         self.disconnected.get_or_insert_with(Instant::now);
+    }
+
+    /// Since when it tells nothing; none while it does. Lists alone, which may succeed meanwhile, are not enough.
+    fn silent_since(&self) -> Option<Instant> {
+        self.disconnected.into_iter().chain(self.gap.silent_since()).min()
+    }
+
+    /// Whether it tells what happens.
+    fn is_connected(&self) -> bool {
+        self.is_listed && self.silent_since().is_none()
     }
 }
 
@@ -129,10 +141,10 @@ impl Index {
         self.silent_watches().next().is_some()
     }
 
-    /// The watches that are disconnected, each with the time since when.
+    /// The watches that are disconnected, each with the time since when. Not that of Leases, without which pods are placed all the same.
     pub(crate) fn silent_watches(&self) -> impl Iterator<Item = (&'static str, Instant)> {
         let watches = [("pods", &self.pod_watch), ("nodes", &self.node_watch)];
-        watches.into_iter().filter_map(|(name, watch)| Some((name, watch.disconnected?)))
+        watches.into_iter().filter_map(|(name, watch)| Some((name, watch.silent_since()?)))
     }
 
     /// The watch that has been disconnected for longest, and for how long, if that is more than [`SILENT`].
@@ -215,6 +227,11 @@ impl Index {
     /// Every node, by name.
     pub(crate) fn views(&self) -> impl Iterator<Item = &NodeView> {
         self.nodes.keys().filter_map(|name| self.views.get(name))
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.len()
     }
 
     /// How much is known.

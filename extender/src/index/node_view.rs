@@ -8,7 +8,7 @@ use neuron_core::device_model::DeviceModels;
 use neuron_core::holders::{NodeFacts, Settled, record_counts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{self, EqualNodes, Placement, RankNumber, Ranks};
+use neuron_core::placement::{EqualNodes, RankNumber, Ranks};
 use neuron_core::pod::BoundPod;
 use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
@@ -32,7 +32,7 @@ struct Hardware {
 }
 
 /// Stands for a node's name where many are kept; a node that is made anew has another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeNumber(u32);
 
 /// One node with its holders.
@@ -234,16 +234,21 @@ impl NodeView {
         }
     }
 
-    /// Chooses the pod's hardware from what is free.
+    /// What is taken of a node that takes pods: what is free is to be chosen from.
     ///
     /// # Errors
-    /// Why there is no choice.
-    pub(crate) fn place(&self, request: &PodRequest) -> Result<(Placement, &Occupancy), NodeRefusal> {
+    /// It takes none: its topology, or what a holder has, is not known.
+    pub(crate) fn takes_pods(&self) -> Result<&Occupancy, NodeRefusal> {
         let (occupancy, unknown_holder) = self.known()?;
-        match unknown_holder {
-            Some(unknown_holder) => Err(unknown_holder.clone()),
-            None => Ok((placement::place(request, occupancy)?, occupancy)),
-        }
+        unknown_holder.map_or(Ok(occupancy), |unknown_holder| Err(unknown_holder.clone()))
+    }
+
+    /// Whether the node takes pods and nothing of it has been taken, freed, broken or healed since it was looked at.
+    pub(crate) fn is_still(&self, before: &Occupancy) -> bool {
+        self.takes_pods().is_ok_and(|now| {
+            Arc::ptr_eq(now.topology(), before.topology())
+                && (now.held(), now.unhealthy()) == (before.held(), before.unhealthy())
+        })
     }
 
     /// Whether the pod, which is bound to this node, has a record that counts.

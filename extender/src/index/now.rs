@@ -1,31 +1,26 @@
 //! What `/metrics` shows of the index. Asked by the routes.
 
-use runtime::Gap;
-
 use super::{Cluster, Index, NodeView, Watched};
 use crate::metrics::{NodeNow, Now, WatchNow};
 
 impl Cluster {
     /// What is known now.
     pub(crate) fn now(&self) -> Now {
-        let watch = |name, watched: &Watched, gap: &Gap| WatchNow {
-            name,
-            is_connected: watched.is_listed && watched.disconnected.is_none(),
-            silent_for: gap.silent_for(),
-        };
-        self.read(|index| Now {
-            watches: vec![
-                watch("pods", &index.pod_watch, &self.pod_gap),
-                watch("nodes", &index.node_watch, &self.node_gap),
-            ],
-            ..index.now()
-        })
+        self.read(Index::now)
     }
 }
 
 impl Index {
     fn now(&self) -> Now {
+        let watch = |name, watched: &Watched| WatchNow {
+            name,
+            is_connected: watched.is_connected(),
+            silent_for: watched.gap.silent_for(),
+        };
+        let leases = self.leases.is_followed.then(|| watch("leases", &self.leases.watch));
+        let watches = [watch("pods", &self.pod_watch), watch("nodes", &self.node_watch)];
         let mut now = Now {
+            watches: watches.into_iter().chain(leases).collect(),
             nodes: self.views().filter_map(NodeView::now).collect(),
             reservations: self.overlay.len(),
             waiting: self.pending.len(),

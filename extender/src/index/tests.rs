@@ -2,7 +2,7 @@
 
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::CoreSet;
-use neuron_core::placement::EqualNodes;
+use neuron_core::placement::{EqualNodes, place};
 use neuron_core::pod::PodSpec;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::{NodeTopologyError, Policy};
@@ -253,7 +253,7 @@ fn a_node_whose_topology_is_not_known_takes_nothing() {
     let told = |name: &str| {
         let view = index.view(name).unwrap();
         let refusal = view.fits(&mut EqualNodes::new(&request(1))).err();
-        assert_eq!(view.place(&request(1)).err(), refusal);
+        assert_eq!(view.takes_pods().err(), refusal);
         assert_eq!(view.topology().is_some(), refusal.is_none());
         (view.is_neuron(), refusal.map(|refusal| refusal.is_permanent()))
     };
@@ -276,7 +276,7 @@ fn an_unknown_holder_closes_the_node_but_for_what_it_could_never_take() {
     assert!(unknown.is_indeterminate() && !unknown.is_permanent());
     let never = view.fits(&mut EqualNodes::new(&request(7))).unwrap_err();
     assert!(never.is_permanent() && !never.is_indeterminate(), "{never}");
-    assert_eq!(view.place(&request(1)).unwrap_err(), unknown);
+    assert_eq!(view.takes_pods().unwrap_err(), unknown);
     // Where what is known leaves no room, it does not matter what the unknown holder has: preemption and autoscalers are to know.
     index.change_pods(Change::Applied(bound("full", "n1", &[0, 1, 2, 3, 4, 5])));
     let full = index.view("n1").unwrap().fits(&mut EqualNodes::new(&request(1))).unwrap_err();
@@ -289,9 +289,10 @@ fn a_place_is_chosen_beside_what_is_held_and_reserved() {
     index.change_pods(Change::Applied(bound("zero", "n1", &[0])));
     reserve(&mut index, "one", "n1", 2, 2);
     let view = index.view("n1").unwrap();
-    let (placement, occupancy) = view.place(&request(2)).unwrap();
-    assert_eq!(placement.hardware(occupancy.topology()), CoreSet::run(4, 4));
-    assert!(view.place(&request(5)).is_err());
+    let occupancy = view.takes_pods().unwrap();
+    assert_eq!(place(&request(2), occupancy).unwrap().hardware(occupancy.topology()), CoreSet::run(4, 4));
+    assert!(place(&request(5), occupancy).is_err());
+    assert!(view.is_still(&occupancy.clone()));
 }
 
 #[test]

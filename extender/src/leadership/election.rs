@@ -1,7 +1,8 @@
 //! Takes the Lease when it is free, renews it, and gives it back at the end. Started by [`crate::serve`].
 //!
 //! Another one's Lease is over when it has stood unchanged for its whole duration by this machine's clock, whatever times stand in it:
-//! clocks differ. It was written before it was read, so its holder has stopped by then, whose own time began before the write.
+//! clocks differ. It was written before it was read, so its holder has stopped by then, whose own time began before the write. One that
+//! somebody has deleted is over as long after it was seen to be gone: its holder may have renewed it right before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) struct Election {
     hears: Box<dyn Fn() -> bool + Send + Sync>,
     /// Whether the log says that it does not.
     is_deaf: bool,
-    /// The Lease as it was seen last; none before the first look, and where there is none.
+    /// The Lease as it was seen last; none where there has never been one.
     known: Option<Known>,
     /// Why the last call failed, so that it is logged once.
     failed: Option<String>,
@@ -34,8 +35,10 @@ pub(crate) struct Election {
 #[derive(Debug)]
 struct Known {
     lease: Lease,
-    /// When this version of it was seen first.
+    /// When this version of it, or that it is gone, was seen first.
     since: Instant,
+    /// Whether it has been deleted since.
+    is_gone: bool,
 }
 
 impl Election {
@@ -98,17 +101,19 @@ impl Election {
         self.is_deaf = false;
         // Its holder knows what it has written, and another one's write shows as a conflict.
         let is_held = self.known.as_ref().is_some_and(|known| self.is_ours(&known.lease));
-        let result = match is_held {
+        let mut result = match is_held {
             true => self.hold().await,
             false => self.look().await,
         };
+        if is_held && matches!(result, Err(LeaseError::Changed)) {
+            // By a renewal whose answer was lost, by another leader, or by people: no pod is placed until it is known.
+            reached("extender: lease changed while held");
+            self.leadership.is_in_doubt();
+            result = self.look().await;
+        }
         match result {
             Ok(()) => self.failed = None,
-            Err(LeaseError::Changed) => {
-                // Read it before anything else is written.
-                self.known = None;
-                return self.settings.period() / 4;
-            }
+            Err(LeaseError::Changed) => return self.settings.period() / 4,
             Err(error) => self.log(&error),
         }
         self.settings.period()
@@ -118,12 +123,25 @@ impl Election {
     async fn look(&mut self) -> Result<(), LeaseError> {
         let found = self.lease.read().await?;
         let now = Instant::now();
-        self.known = found.map(|lease| {
-            let before =
-                self.known.take().filter(|known| known.lease.resource_version() == lease.resource_version());
-            Known { lease, since: before.map_or(now, |known| known.since) }
-        });
+        let before = self.known.take();
+        self.known = match (found, before) {
+            (Some(lease), before) => {
+                let is_same = |known: &Known| known.lease.resource_version() == lease.resource_version();
+                let since = before.filter(is_same).map_or(now, |known| known.since);
+                Some(Known { lease, since, is_gone: false })
+            }
+            (None, Some(known)) if !known.is_gone => {
+                reached("extender: lease gone");
+                warn!(lease = self.settings.lease, "somebody has deleted the Lease");
+                Some(Known { since: now, is_gone: true, ..known })
+            }
+            (None, before) => before,
+        };
         if let Some(known) = &self.known {
+            if known.is_gone && self.is_ours(&known.lease) {
+                // Who has just started may have taken it. If nobody has, this extender does, as a new leader.
+                self.leadership.is_standby(None);
+            }
             let spec = known.lease.spec.clone().unwrap_or_default();
             let holder = spec.holder_identity.filter(|holder| !holder.is_empty() && *holder != self.identity);
             let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
@@ -148,8 +166,9 @@ impl Election {
         // Whoever takes over counts from when it sees this write, which is not before it was sent.
         let began = Instant::now();
         let led = self.leadership.leads();
-        let lease = self.lease.hold(self.known.as_ref().map(|known| &known.lease)).await?;
-        self.known = Some(Known { lease, since: Instant::now() });
+        let known = self.known.as_ref().filter(|known| !known.is_gone);
+        let lease = self.lease.hold(known.map(|known| &known.lease)).await?;
+        self.known = Some(Known { lease, since: Instant::now(), is_gone: false });
         self.leadership.holds(began + self.settings.lease_duration - self.settings.margin());
         if !led {
             reached("extender: leader elected");

@@ -27,7 +27,7 @@ pub(super) struct LeaseAtServer {
 /// Why the Lease was not read or written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LeaseError {
-    /// Somebody else has written it meanwhile.
+    /// It is not what was read any more: somebody has written or deleted it meanwhile.
     #[error("it was changed meanwhile")]
     Changed,
     /// There was no answer in time: what was sent may be carried out all the same.
@@ -93,7 +93,12 @@ impl LeaseAtServer {
         let lease = Lease { metadata, spec: Some(spec) };
         let parameters = PostParams::default();
         match before {
-            Some(_) => self.answered(self.api.replace(&self.name, &parameters, &lease)).await,
+            Some(_) => match self.answered(self.api.replace(&self.name, &parameters, &lease)).await {
+                Err(LeaseError::Failed(error)) if matches!(&*error, kube::Error::Api(status) if status.code == 404) => {
+                    Err(LeaseError::Changed)
+                }
+                answer => answer,
+            },
             None => self.answered(self.api.create(&parameters, &lease)).await,
         }
     }

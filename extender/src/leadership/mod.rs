@@ -67,6 +67,8 @@ enum State {
         until: Instant,
         /// Whether the pods have been listed since it became the leader.
         has_listed: bool,
+        /// Whether the Lease was found changed, and it is not known yet who holds it.
+        is_in_doubt: bool,
     },
 }
 
@@ -87,6 +89,11 @@ pub(crate) enum NotLeading {
         "this replica of the Neuron scheduler has just taken over and lists the pods; kube-scheduler tries again"
     )]
     TakingOver,
+    /// Its Lease was changed by somebody.
+    #[error(
+        "this replica of the Neuron scheduler looks whether it still holds the Lease of its leader; kube-scheduler tries again"
+    )]
+    InDoubt,
 }
 
 impl LeaderElection {
@@ -140,13 +147,14 @@ impl Leadership {
                 reached("extender: lease over before a binding");
                 Err(NotLeading::Standby { leader: None })
             }
+            State::Leader { is_in_doubt: true, .. } => Err(NotLeading::InDoubt),
             State::Leader { has_listed: false, .. } => Err(NotLeading::TakingOver),
             State::Leader { until, .. } => Ok(Some(*until)),
             State::Standby { leader } => Err(NotLeading::Standby { leader: leader.clone() }),
         }
     }
 
-    /// The same, for which a call waits a little where this extender has just taken over.
+    /// The same, for which a call waits a little where this extender has just taken over, or looks whether it still leads.
     ///
     /// # Errors
     /// None may be sent now.
@@ -154,17 +162,17 @@ impl Leadership {
         let limit = Instant::now() + TAKING_OVER;
         loop {
             let changed = self.changed.notified();
-            match self.places_until() {
-                Err(NotLeading::TakingOver) => {}
+            let not_leading = match self.places_until() {
+                Err(not_leading @ (NotLeading::TakingOver | NotLeading::InDoubt)) => not_leading,
                 Err(not_leading) => {
                     reached("extender: bind while another leads");
                     return Err(not_leading);
                 }
                 Ok(_) => return Ok(()),
-            }
+            };
             if timeout_at(limit, changed).await.is_err() {
                 reached("extender: bind while the leader takes over");
-                return Err(NotLeading::TakingOver);
+                return Err(not_leading);
             }
         }
     }
@@ -198,13 +206,24 @@ impl Leadership {
     fn holds(&self, until: Instant) {
         self.change(|state| {
             let (tenure, has_listed) = match *state {
-                State::Leader { tenure, has_listed, until } if Instant::now() < until => (tenure, has_listed),
+                State::Leader { tenure, has_listed, until, .. } if Instant::now() < until => {
+                    (tenure, has_listed)
+                }
                 _ => {
                     *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                     (self.tenures.fetch_add(1, Ordering::Relaxed), false)
                 }
             };
-            *state = State::Leader { tenure, until, has_listed };
+            *state = State::Leader { tenure, until, has_listed, is_in_doubt: false };
+        });
+    }
+
+    /// Somebody has changed the Lease: no pod is placed until it is seen who holds it.
+    fn is_in_doubt(&self) {
+        self.change(|state| {
+            if let State::Leader { is_in_doubt, .. } = state {
+                *is_in_doubt = true;
+            }
         });
     }
 

@@ -1,19 +1,25 @@
 //! Elections against an API server in memory. Time stands still but for what is waited for.
 
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use axum::body::Body;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
-use kube::{Api, ResourceExt};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use neuron_core::names::LEADER_LABEL;
 use rstest::rstest;
 use runtime::System;
 use serde_json::json;
-use tokio::time::{advance, sleep};
+use tokio::time::{advance, sleep, timeout};
+use tower::ServiceExt as _;
 
 use super::*;
 
@@ -29,6 +35,40 @@ fn replica(api: &ApiServer, pod: &str) -> (Election, Arc<Leadership>) {
     let leadership = Arc::new(Leadership::elected());
     let election = Election::new(&System::real(), api.client(), settings(pod), leadership.clone(), || true);
     (election, leadership)
+}
+
+/// A client of which a call is answered by this, where it gives an answer, in place of the API server.
+fn client_with<F>(api: &ApiServer, answer: F) -> Client
+where
+    F: Fn(&Request<kube::client::Body>) -> Option<BoxFuture<'static, Response<Body>>>
+        + Clone
+        + Send
+        + 'static,
+{
+    let router = api.router();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (router, answer) = (router.clone(), answer(&request));
+        async move {
+            match answer {
+                Some(answer) => Ok::<_, tower::BoxError>(answer.await),
+                None => Ok(router.oneshot(request).await?),
+            }
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn lease_of(api: &ApiServer) -> Api<Lease> {
+    Api::namespaced(api.client(), "kube-system")
+}
+
+async fn patch_lease(api: &ApiServer, patch: serde_json::Value) {
+    let patch = Patch::Merge(patch);
+    lease_of(api).patch("k8s-neuron-scheduler", &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn delete_lease(api: &ApiServer) {
+    lease_of(api).delete("k8s-neuron-scheduler", &DeleteParams::default()).await.unwrap();
 }
 
 fn leads(leadership: &Leadership) -> bool {
@@ -48,8 +88,7 @@ async fn one_leads_as_long_as_it_renews_the_lease() {
         assert!(told.contains("does not place pods, a_"), "{told}");
         advance(pause).await;
     }
-    let lease: Api<Lease> = Api::namespaced(api.client(), "kube-system");
-    let spec = lease.get("k8s-neuron-scheduler").await.unwrap().spec.unwrap();
+    let spec = lease_of(&api).get("k8s-neuron-scheduler").await.unwrap().spec.unwrap();
     assert_eq!((spec.lease_duration_seconds, spec.lease_transitions), (Some(15), Some(0)));
     assert!(spec.renew_time.unwrap() >= spec.acquire_time.unwrap());
 }
@@ -105,12 +144,11 @@ async fn a_leader_that_renews_no_more_has_stopped_before_another_begins(
 #[tokio::test(start_paused = true)]
 async fn what_a_lease_says_of_times_does_not_count() {
     let api = ApiServer::new(Clock::new());
-    let leases: Api<Lease> = Api::namespaced(api.client(), "kube-system");
     let lease = json!({
         "metadata": {"name": "k8s-neuron-scheduler"},
         "spec": {"holderIdentity": "c", "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00.000000Z"}
     });
-    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+    lease_of(&api).create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
     let (mut a, a_leads) = replica(&api, "a");
     a.turn().await;
     advance(LEASE - Duration::from_millis(1)).await;
@@ -131,6 +169,87 @@ async fn a_lease_that_is_given_back_is_taken_at_once() {
     assert!(!leads(&a_leads));
     b.turn().await;
     assert!(leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_is_over_only_after_its_time() {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    b.turn().await;
+    advance(LEASE / 2).await;
+    a.turn().await;
+    delete_lease(&api).await;
+    b.turn().await;
+    assert!(leads(&a_leads) && !leads(&b_leads), "its holder may have renewed it right before");
+    advance(LEASE - Duration::from_millis(1)).await;
+    b.turn().await;
+    assert!(!leads(&a_leads) && !leads(&b_leads));
+    advance(Duration::from_millis(1)).await;
+    b.turn().await;
+    assert!(leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_is_deleted_stops_and_takes_it_anew() {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    a_leads.has_listed_now();
+    b.turn().await;
+    delete_lease(&api).await;
+    a.turn().await;
+    assert_eq!(a_leads.places_until(), Err(NotLeading::TakingOver), "who has just started may have led");
+    b.turn().await;
+    assert!(leads(&a_leads) && !leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_another_one_holds_stops_at_its_next_renewal() {
+    let api = ApiServer::new(Clock::new());
+    let (mut a, a_leads) = replica(&api, "a");
+    a.turn().await;
+    patch_lease(&api, json!({"spec": {"holderIdentity": "c"}})).await;
+    a.turn().await;
+    assert_eq!(a_leads.places_until(), Err(NotLeading::Standby { leader: Some("c".to_owned()) }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_changed_and_is_still_held_ends_no_tenure() {
+    let api = ApiServer::new(Clock::new());
+    let (mut a, a_leads) = replica(&api, "a");
+    a.turn().await;
+    a_leads.has_listed_now();
+    // As by a renewal whose answer was lost.
+    patch_lease(&api, json!({"metadata": {"labels": {"seen": "true"}}})).await;
+    advance(Duration::from_secs(2)).await;
+    a.turn().await;
+    assert!(a_leads.places_until().is_ok_and(|until| until == Some(Instant::now() + LEASE * 4 / 5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_places_nothing_while_it_looks_who_holds_its_lease() {
+    let api = ApiServer::new(Clock::new());
+    let (hangs, leadership) = (Arc::new(AtomicBool::new(false)), Arc::new(Leadership::elected()));
+    let is_hanging = hangs.clone();
+    let client = client_with(&api, move |request| {
+        let is_read = request.method() == Method::GET;
+        (is_read && is_hanging.load(Ordering::SeqCst)).then(|| pending().boxed())
+    });
+    let mut a = Election::new(&System::real(), client, settings("a"), leadership.clone(), || true);
+    a.turn().await;
+    leadership.has_listed_now();
+    patch_lease(&api, json!({"metadata": {"labels": {"seen": "true"}}})).await;
+    hangs.store(true, Ordering::SeqCst);
+    let looks = async {
+        sleep(Duration::from_secs(1)).await;
+        leadership.places_until()
+    };
+    assert_eq!(tokio::join!(a.turn(), looks).1, Err(NotLeading::InDoubt));
+    assert_eq!(leadership.places_soon().await, Err(NotLeading::InDoubt));
+    hangs.store(false, Ordering::SeqCst);
+    a.turn().await;
+    assert!(leadership.places_until().is_ok(), "it still holds it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,6 +294,39 @@ async fn the_leader_has_the_label_and_nobody_else() {
     assert!(!labelled("a").await && labelled("b").await, "the one before may be stopped");
     label("b").drop_soon().await;
     assert!(!labelled("b").await);
+}
+
+/// The policy of `deploy/` lets the extender write on its replicas alone.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_no_replica_keeps_nobody_from_the_label() {
+    let api = ApiServer::new(Clock::new());
+    let pods: Api<Pod> = Api::namespaced(api.client(), "kube-system");
+    let ours = ("component", "k8s-neuron-scheduler");
+    for (name, (key, value), leads) in [("a", ours, false), ("b", ours, true), ("x", ("app", "other"), true)]
+    {
+        let mut labels = json!({key: value});
+        if leads {
+            labels[LEADER_LABEL] = json!("true");
+        }
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        let pod = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+    let refused = Arc::new(AtomicBool::new(false));
+    let is_refused = refused.clone();
+    let client = client_with(&api, move |request| {
+        let is_forbidden = request.method() == Method::PATCH && request.uri().path().ends_with("/pods/x");
+        is_refused.fetch_or(is_forbidden, Ordering::SeqCst);
+        let message = "the extender may not write on pod x, which is none of its replicas";
+        let status = json!({"kind": "Status", "status": "Failure", "message": message, "code": 403});
+        let refusal = Response::builder().status(403).body(Body::from(status.to_string())).unwrap();
+        is_forbidden.then(|| ready(refusal).boxed())
+    });
+    let label = LeaderLabel::new(client, "kube-system", "a".to_owned());
+    assert!(timeout(Duration::from_secs(60), label.take()).await.is_ok(), "the Service has no endpoint");
+    let labelled = async |name: &str| pods.get(name).await.unwrap().labels().contains_key(LEADER_LABEL);
+    assert!(labelled("a").await && !labelled("b").await && labelled("x").await);
+    assert!(!refused.load(Ordering::SeqCst), "it is not asked for what is forbidden");
 }
 
 #[tokio::test(start_paused = true)]

@@ -233,8 +233,9 @@ mod tests {
         metrics.bind_part(BindPart::Binding, Duration::ZERO);
         metrics.refused(["not_linked"].into_iter());
         metrics.searched(Verb::Filter, SearchCost::default());
-        let watch = WatchNow { name: "pods", is_connected: true, silent_for: None };
-        let now = Now { nodes: vec![node(1)], watches: vec![watch], ..Now::default() };
+        let watch = |name, is_connected| WatchNow { name, is_connected, silent_for: None };
+        let watches = vec![watch("pods", true), watch("leases", false)];
+        let now = Now { nodes: vec![node(1)], watches, ..Now::default() };
         let text = metrics.text(now);
         assert_eq!(shown(&text), documented());
         insta::assert_snapshot!("extender", testkit_support::metrics::without_times(&text));

@@ -153,7 +153,7 @@ async fn caught(verb: Verb, answer: impl Future<Output = Answer>) -> Answer {
 async fn answer(verb: Verb, shared: &Shared, body: &[u8]) -> Answer {
     match verb {
         Verb::Filter => filter(shared, body).await,
-        Verb::Prioritize => prioritize(shared, body),
+        Verb::Prioritize => prioritize(shared, body).await,
         Verb::Preempt => preempt(shared, body).await,
         Verb::Bind => bind(shared, body).await,
     }
@@ -183,8 +183,11 @@ fn json(text: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
-    let scores = parse(Verb::Prioritize, body).and_then(|args| shared.prioritize.prioritize(args));
+async fn prioritize(shared: &Shared, body: &[u8]) -> Answer {
+    let scores = match parse(Verb::Prioritize, body) {
+        Ok(args) => shared.prioritize.prioritize(args).await,
+        Err(error) => Err(error),
+    };
     match scores {
         Ok(scores) => (json(scores_to_json(&scores)), "answered"),
         Err(error) => failed(Verb::Prioritize, &error),

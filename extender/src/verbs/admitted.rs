@@ -1,5 +1,8 @@
 //! Which nodes filter has said take a pod, so that bind gives it no others: whoever knows a pod's UID could place it past taints and
 //! affinities otherwise. Written by filter, asked by bind.
+//!
+//! Filter is called by others than kube-scheduler, too, such as autoscalers, about any nodes. What it has said to one is not taken back by
+//! what it says to another.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +16,7 @@ use crate::index::NodeNumber;
 /// How long an answer of filter counts: kube-scheduler's own steps between filter and bind may wait for minutes.
 pub(crate) const ADMITTED_FOR: Duration = Duration::from_secs(600);
 
-/// Most pods that are remembered, of 4 bytes for each node that takes one: 20 MB where 5,000 nodes take every one.
+/// Most pods that are remembered, of 8 bytes for each node that takes one: 40 MB where 5,000 nodes take every one.
 const MOST: usize = 1024;
 
 /// With fewer pods than this, those whose admissions have ended are not looked for.
@@ -33,44 +36,103 @@ struct Pods {
     prune_at: usize,
 }
 
+/// What filter has said of one pod.
 #[derive(Debug)]
 struct Admission {
-    at: Instant,
-    nodes: Box<[NodeNumber]>,
+    /// When it said so first.
+    began: Instant,
+    /// When it said so last.
+    last: Instant,
+    /// Each node once.
+    nodes: Vec<AdmittedNode>,
+}
+
+/// A node that takes the pod.
+#[derive(Clone, Copy, Debug)]
+struct AdmittedNode {
+    number: NodeNumber,
+    /// When filter said so last, in seconds since it said anything of the pod.
+    at: u32,
+}
+
+impl Admission {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { began: now, last: now, nodes: Vec::new() }
+    }
+
+    /// Filter has said that these nodes take the pod, each named once. Others that it has named count as long as they would have.
+    fn admit(&mut self, numbers: &[NodeNumber]) {
+        self.last = Instant::now();
+        let at = self.now();
+        // Mostly they are the first ones, or the same.
+        if self.nodes.iter().map(|node| node.number).eq(numbers.iter().copied()) {
+            self.nodes.iter_mut().for_each(|node| node.at = at);
+            return;
+        }
+        if !self.nodes.is_empty() {
+            let mut again = numbers.to_vec();
+            again.sort_unstable();
+            self.nodes.retain(|node| node.counts(at) && again.binary_search(&node.number).is_err());
+        }
+        self.nodes.extend(numbers.iter().map(|&number| AdmittedNode { number, at }));
+        self.nodes.shrink_to_fit();
+    }
+
+    fn has(&self, number: NodeNumber) -> bool {
+        let now = self.now();
+        self.nodes.iter().any(|node| node.number == number && node.counts(now))
+    }
+
+    /// The time in seconds since filter said anything of the pod.
+    fn now(&self) -> u32 {
+        u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX)
+    }
+}
+
+impl AdmittedNode {
+    fn counts(self, now: u32) -> bool {
+        u64::from(now.saturating_sub(self.at)) < ADMITTED_FOR.as_secs()
+    }
 }
 
 impl Admitted {
-    /// Filter has said that these nodes take the pod, and no others.
-    pub(super) fn admit(&self, uid: &str, nodes: Vec<NodeNumber>) {
+    /// Filter has said that these nodes take the pod, each named once.
+    pub(super) fn admit(&self, uid: &str, nodes: &[NodeNumber]) {
         let Pods { by_uid, prune_at } = &mut *self.lock();
         if by_uid.len() >= (*prune_at).clamp(FEW, MOST) && !by_uid.contains_key(uid) {
-            by_uid.retain(|_, admission| admission.at.elapsed() < ADMITTED_FOR);
+            by_uid.retain(|_, admission| admission.last.elapsed() < ADMITTED_FOR);
             *prune_at = by_uid.len() * 2;
             // A pod that is forgotten is asked about again.
-            let oldest = by_uid.iter().min_by_key(|(_, admission)| admission.at).map(|(uid, _)| uid.clone());
+            let oldest =
+                by_uid.iter().min_by_key(|(_, admission)| admission.last).map(|(uid, _)| uid.clone());
             if let Some(oldest) = oldest.filter(|_| by_uid.len() >= MOST) {
                 reached("extender: oldest admission forgotten");
                 by_uid.remove(&oldest);
             }
         }
-        by_uid.insert(uid.to_owned(), Admission { at: Instant::now(), nodes: nodes.into() });
+        by_uid.entry(uid.to_owned()).or_insert_with(Admission::new).admit(nodes);
     }
 
-    /// No node takes the pod, or it is bound.
+    /// The pod is bound.
     pub(super) fn forget(&self, uid: &str) {
         self.lock().by_uid.remove(uid);
     }
 
     /// Whether filter has said lately that the node takes the pod.
     pub(super) fn has(&self, uid: &str, node: NodeNumber) -> bool {
-        let pods = self.lock();
-        let admission = pods.by_uid.get(uid).filter(|admission| admission.at.elapsed() < ADMITTED_FOR);
-        admission.is_some_and(|admission| admission.nodes.contains(&node))
+        self.lock().by_uid.get(uid).is_some_and(|admission| admission.has(node))
     }
 
     /// How many pods are remembered.
     pub(crate) fn len(&self) -> usize {
         self.lock().by_uid.len()
+    }
+
+    /// How many nodes are remembered of a pod.
+    #[cfg(test)]
+    pub(super) fn nodes_of(&self, uid: &str) -> usize {
+        self.lock().by_uid.get(uid).map_or(0, |admission| admission.nodes.len())
     }
 
     fn lock(&self) -> MutexGuard<'_, Pods> {
@@ -87,20 +149,46 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_admission_counts_for_its_nodes_and_ten_minutes() {
         let (admitted, [one, other]) = (Admitted::default(), [1, 2].map(NodeNumber::from));
-        admitted.admit("u", vec![one]);
+        admitted.admit("u", &[one]);
         assert!(admitted.has("u", one) && !admitted.has("u", other) && !admitted.has("v", one));
         advance(ADMITTED_FOR / 2).await;
-        admitted.admit("u", vec![other]);
-        assert!(admitted.has("u", other) && !admitted.has("u", one), "the last answer counts");
-        advance(ADMITTED_FOR).await;
+        admitted.admit("u", &[other]);
+        assert!(admitted.has("u", other) && admitted.has("u", one), "every answer counts");
+        advance(ADMITTED_FOR / 2).await;
+        assert!(admitted.has("u", other) && !admitted.has("u", one), "each for ten minutes");
+        advance(ADMITTED_FOR / 2).await;
         assert!(!admitted.has("u", other));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_admitted_again_counts_from_then() {
+        let (admitted, [one, two, three]) = (Admitted::default(), [1, 2, 3].map(NodeNumber::from));
+        for again in [vec![one, two], vec![two, one], vec![two, three, one]] {
+            admitted.admit("u", &[one, two]);
+            advance(ADMITTED_FOR / 2).await;
+            admitted.admit("u", &again);
+            advance(ADMITTED_FOR * 3 / 4).await;
+            assert!(admitted.has("u", one) && admitted.has("u", two));
+        }
+        assert!(admitted.has("u", three));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_remembered_once() {
+        let admitted = Admitted::default();
+        let nodes = |from: u32| (from..from + 100).map(NodeNumber::from).collect::<Vec<_>>();
+        for call in 0..1000 {
+            admitted.admit("u", &nodes(call % 50));
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(admitted.nodes_of("u"), 149);
     }
 
     #[tokio::test(start_paused = true)]
     async fn pods_whose_admissions_have_ended_do_not_pile_up() {
         let (admitted, node) = (Admitted::default(), NodeNumber::from(1));
         for number in 0..50 * FEW {
-            admitted.admit(&format!("u{number}"), vec![node]);
+            admitted.admit(&format!("u{number}"), &[node]);
             advance(ADMITTED_FOR / 10).await;
         }
         assert!(admitted.len() <= FEW, "{}", admitted.len());
@@ -110,7 +198,7 @@ mod tests {
     async fn the_oldest_are_forgotten() {
         let (admitted, node) = (Admitted::default(), NodeNumber::from(1));
         for number in 0..MOST + 10 {
-            admitted.admit(&format!("u{number}"), vec![node]);
+            admitted.admit(&format!("u{number}"), &[node]);
             advance(Duration::from_millis(1)).await;
         }
         assert_eq!(admitted.len(), MOST);

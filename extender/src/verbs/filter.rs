@@ -21,6 +21,7 @@ use super::refusal_log::{Reasons, RefusalLog};
 use crate::classic_log;
 use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView};
 use crate::metrics::{Metrics, Verb};
+use crate::note::Note;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
 
 /// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, or for a node
@@ -95,8 +96,8 @@ impl Filter {
             claim: claim.as_ref(),
             leases_by: None,
             reasons: Reasons::default(),
-            unknown: Vec::new(),
-            unclear: Vec::new(),
+            unknown: Note::new("; "),
+            unclear: Note::new("; "),
             fitting: Vec::new(),
             last_refusal: None,
         };
@@ -108,7 +109,7 @@ impl Filter {
             call.remove_refused(&mut names, |name| name, &mut answer).await;
             answer.node_names = Some(names);
         }
-        let Call { reasons, unknown, unclear, fitting: takers, equal_nodes, .. } = call;
+        let Call { reasons, unknown, unclear, fitting: mut takers, equal_nodes, .. } = call;
         if let Ok(searched) = equal_nodes {
             self.metrics.searched(Verb::Filter, searched.cost());
             self.answered.keep(searched);
@@ -121,10 +122,14 @@ impl Filter {
             debug!(nodes = fitting, "nodes take the pod");
             self.refusals.fits(uid);
             classic_log::filtered(&pod.metadata, &answer);
-            self.admitted.admit(uid, takers);
+            // Who names a node many times must not have it remembered as often.
+            if takers.len() > self.cluster.read(Index::node_count) {
+                takers.sort_unstable();
+                takers.dedup();
+            }
+            self.admitted.admit(uid, &takers);
             return Ok(answer);
         }
-        self.admitted.forget(uid);
         let reason = if request.is_err() {
             reached("extender: filter of a request that cannot be read");
             None
@@ -139,13 +144,13 @@ impl Filter {
             Some(Indeterminate::BetweenWatches)
         } else if !unclear.is_empty() {
             reached("extender: filter met an unclear reservation");
-            Some(Indeterminate::UnclearReservations(unclear.join("; ")))
+            Some(Indeterminate::UnclearReservations(unclear.text("")))
         } else if unknown.is_empty() {
             self.refusals.is_known(uid);
             None
         } else if self.refusals.unknown_for(uid, still_waits) <= UNKNOWN_AT_MOST {
             reached("extender: filter met an unknown holder");
-            Some(Indeterminate::UnknownNodes(unknown.join("; ")))
+            Some(Indeterminate::UnknownNodes(unknown.text("")))
         } else {
             reached("extender: refused, a holder stays unknown");
             None
@@ -195,9 +200,9 @@ struct Call<'c> {
     leases_by: Option<Instant>,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
-    unknown: Vec<String>,
+    unknown: Note,
     /// Nodes that take the pod if one whose Binding is unclear was not bound there, each with the reason.
-    unclear: Vec<String>,
+    unclear: Note,
     /// Nodes that take the pod.
     fitting: Vec<NodeNumber>,
     /// The refusal before, and its text: most nodes that refuse a pod do it for the same reason.
@@ -276,8 +281,8 @@ impl Call<'_> {
         refusal.count();
         self.reasons.add(&refusal, &reason);
         match refusal {
-            NodeRefusal::UnclearReservation { .. } => self.unclear.push(reason.clone()),
-            _ if refusal.is_indeterminate() => self.unknown.push(format!("{node}: {reason}")),
+            NodeRefusal::UnclearReservation { .. } => self.unclear.add(1, || reason.clone()),
+            _ if refusal.is_indeterminate() => self.unknown.add(1, || format!("{node}: {reason}")),
             _ => {}
         }
         let failed = if refusal.is_permanent() {

@@ -8,6 +8,8 @@ mod filter;
 mod preempt;
 mod prioritize;
 mod refusal_log;
+#[cfg(test)]
+mod turns;
 
 pub(crate) use self::admitted::Admitted;
 pub(crate) use self::filter::Filter;

@@ -4,7 +4,9 @@
 //! kube-scheduler counts devices and knows nothing of links: its victims may free enough that is not linked. Then others of lower
 //! priority are added, as few as help. Their PodDisruptionBudgets are not looked at.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::vec;
 
 use neuron_core::device_model::DeviceModels;
 use neuron_core::placement::{EqualNodes, SearchCost};
@@ -18,6 +20,9 @@ use super::MOVES_OF_TURN;
 use crate::index::{Cluster, Indeterminate, Index};
 use crate::metrics::{Metrics, Verb};
 use crate::wire::{BodyError, MetaPod, MetaVictims, NodeName, PodToPlace, PreemptArgs, PreemptResult};
+
+/// Questions that are asked before others get a turn, some 10 ms of them: each looks at every pod of a node, whatever is searched.
+const QUESTIONS_OF_TURN: usize = 1_000;
 
 /// Why nothing is answered: the answer has no place for an error.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +84,7 @@ async fn with_victims<'a>(
 ) -> Result<(BTreeMap<NodeName<'a>, MetaVictims>, SearchCost), Indeterminate> {
     let mut equal_nodes = EqualNodes::new(request);
     let priority = pod.spec.priority.unwrap_or_default();
-    let (mut left, mut kept) = (named.into_iter(), BTreeMap::new());
+    let (mut left, mut under_way, mut kept) = (named.into_iter(), None, BTreeMap::new());
     let mut take_turn = |index: &Index| {
         if index.is_disconnected() {
             return Err(Indeterminate::Disconnected);
@@ -87,17 +92,21 @@ async fn with_victims<'a>(
         // A text that names no model has no node.
         let Ok(models) = index.device_models(pod.metadata.device_model()) else { return Ok(false) };
         let end = equal_nodes.cost().moves.saturating_add(MOVES_OF_TURN);
-        for (node, victims) in left.by_ref() {
-            if is_wanted(index, &node.0, models.as_ref())
-                && let Some(victims) = enough(index, &node.0, priority, victims, &mut equal_nodes)
-            {
-                kept.insert(node, victims);
+        for _ in 0..QUESTIONS_OF_TURN {
+            let next = || left.next().map(|(node, victims)| Asked::new(node, victims));
+            let Some(mut asked) = under_way.take().or_else(next) else { return Ok(false) };
+            if is_wanted(index, &asked.node.0, models.as_ref()) {
+                match asked.ask(index, priority, &mut equal_nodes) {
+                    Found::Nothing => under_way = Some(asked),
+                    Found::Enough => drop(kept.insert(asked.node, asked.victims)),
+                    Found::NeverEnough => {}
+                }
             }
             if equal_nodes.cost().moves >= end {
-                return Ok(true);
+                break;
             }
         }
-        Ok(false)
+        Ok(true)
     };
     while cluster.read(&mut take_turn)? {
         yield_now().await;
@@ -114,36 +123,77 @@ fn is_wanted(index: &Index, node: &str, models: Option<&DeviceModels>) -> bool {
     })
 }
 
-/// The victims, and as few others of lower priority as have to go for the pod to fit; none if it does not fit without all of them.
-fn enough(
-    index: &Index,
-    node: &str,
-    priority: i32,
-    mut victims: MetaVictims,
-    pod: &mut EqualNodes,
-) -> Option<MetaVictims> {
-    let named: Vec<String> = victims.pods.iter().flatten().map(|victim| victim.uid.clone()).collect();
-    let mut gone: BTreeSet<&str> = named.iter().map(String::as_str).collect();
-    if index.fits_without(node, &gone, pod) {
-        return Some(victims);
+/// A node about which it is asked, question by question, which pods are enough: its victims, and as few others of lower priority as have to
+/// go for the pod to fit. Pods that come or go between two turns are as those that do after the answer.
+struct Asked<'a> {
+    node: NodeName<'a>,
+    victims: MetaVictims,
+    /// UIDs of those that are gone in the next question.
+    gone: BTreeSet<String>,
+    next: Question,
+}
+
+/// What is asked next.
+enum Question {
+    /// Whether the victims that kube-scheduler named are enough.
+    Named,
+    /// Whether all are that are less important than the pod; they are these, the most important one first.
+    All(vec::IntoIter<String>),
+    /// Whether the next of these can be spared.
+    Spared(vec::IntoIter<String>),
+}
+
+/// What a question has led to.
+enum Found {
+    /// There is more to ask.
+    Nothing,
+    /// The pod fits once the victims are gone.
+    Enough,
+    /// It does not fit whoever goes.
+    NeverEnough,
+}
+
+impl<'a> Asked<'a> {
+    fn new(node: NodeName<'a>, victims: MetaVictims) -> Self {
+        let gone = victims.pods.iter().flatten().map(|victim| victim.uid.clone()).collect();
+        Self { node, victims, gone, next: Question::Named }
     }
-    let mut others = index.holders_below(node, priority);
-    others.retain(|(_, uid)| !gone.contains(uid));
-    gone.extend(others.iter().map(|(_, uid)| uid));
-    if !index.fits_without(node, &gone, pod) {
-        return None;
-    }
-    // The most important ones are spared first.
-    others.sort_by(|(one, uid), (other, with)| other.cmp(one).then_with(|| uid.cmp(with)));
-    for (_, uid) in others {
-        gone.remove(uid);
-        if !index.fits_without(node, &gone, pod) {
-            gone.insert(uid);
-            add(index, node, victims.pods.get_or_insert_default(), uid);
+
+    fn ask(&mut self, index: &Index, priority: i32, pod: &mut EqualNodes) -> Found {
+        let Self { node: NodeName(node), victims, gone, next } = self;
+        let mut fits = |gone: &BTreeSet<String>| {
+            index.fits_without(node, &gone.iter().map(String::as_str).collect(), pod)
+        };
+        match next {
+            Question::Named if fits(gone) => Found::Enough,
+            Question::Named => {
+                let mut others = index.holders_below(node, priority);
+                others.retain(|(_, uid)| !gone.contains(*uid));
+                others.sort_by_key(|(priority, uid)| (Reverse(*priority), *uid));
+                let others: Vec<String> = others.into_iter().map(|(_, uid)| uid.to_owned()).collect();
+                gone.extend(others.iter().cloned());
+                *next = Question::All(others.into_iter());
+                Found::Nothing
+            }
+            Question::All(others) if fits(gone) => {
+                *next = Question::Spared(std::mem::take(others));
+                Found::Nothing
+            }
+            Question::All(_) => Found::NeverEnough,
+            Question::Spared(others) => {
+                let Some(uid) = others.next() else {
+                    reached("extender: victims added to those of kube-scheduler");
+                    return Found::Enough;
+                };
+                gone.remove(&uid);
+                if !fits(gone) {
+                    add(index, node, victims.pods.get_or_insert_default(), &uid);
+                    gone.insert(uid);
+                }
+                Found::Nothing
+            }
         }
     }
-    reached("extender: victims added to those of kube-scheduler");
-    Some(victims)
 }
 
 /// Adds a victim before those that are less important: kube-scheduler takes the first one for the most important of a node.

@@ -6,11 +6,19 @@ use std::sync::Arc;
 use neuron_core::device_model::DeviceModels;
 use neuron_core::placement::{Places, RankNumber, Ranks};
 use runtime::reached;
+use tokio::task::yield_now;
 
+use super::MOVES_OF_TURN;
 use super::answered::Answered;
 use crate::index::{Cluster, Index};
 use crate::metrics::{Metrics, Verb};
-use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore};
+use crate::wire::{BodyError, FilterArgs, NodeName, NodeScore, PodToPlace};
+
+/// Moves of a turn. Each is scored, which takes many times as long where thousands of sets are linked (policy `linked`).
+const SCORED_OF_TURN: u32 = MOVES_OF_TURN / 10;
+
+/// Unlike nodes that are ranked in a turn, some 10 ms of them: each takes up to 100 us, whatever is searched.
+const RANKS_OF_TURN: usize = 100;
 
 /// The best score; the worst is 0 (docs/reference/kubernetes.md §1).
 const BEST: usize = 10;
@@ -33,11 +41,12 @@ impl Prioritize {
     }
 
     /// A score for each given node, equal ones where nodes suit the pod equally well; all 0 for a pod that asks for no Neuron
-    /// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile.
+    /// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile. Others get a turn where much has to
+    /// be searched, and the index is free meanwhile.
     ///
     /// # Errors
     /// The call names no pod.
-    pub(crate) fn prioritize<'a>(&self, args: FilterArgs<'a>) -> Result<Vec<NodeScore<'a>>, BodyError> {
+    pub(crate) async fn prioritize<'a>(&self, args: FilterArgs<'a>) -> Result<Vec<NodeScore<'a>>, BodyError> {
         let FilterArgs { pod, nodes, node_names } = args;
         let pod = pod.ok_or(BodyError::Missing { verb: "prioritize", field: "Pod" })?;
         let of_nodes = || {
@@ -46,10 +55,10 @@ impl Prioritize {
         };
         let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
         let mut ranks = self.ranked.take(&pod.request().unwrap_or_default());
-        let suits: Vec<Option<Suits>> = self.cluster.read(|index| {
-            let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
-            names.iter().map(|name| suits(index, &name.0, models.as_ref(), &mut ranks)).collect()
-        });
+        let mut suits = Vec::with_capacity(names.len());
+        while self.cluster.read(|index| take_turn(index, &pod, &names, &mut ranks, &mut suits)) {
+            yield_now().await;
+        }
         self.metrics.searched(Verb::Prioritize, ranks.cost());
         let scores = Scores::of(&suits, ranks.places());
         self.ranked.keep(ranks);
@@ -86,6 +95,26 @@ impl Scores {
         let better = self.ways.partition_point(|way| *way < (model, self.places.of(rank)));
         score(better, self.ways.len().saturating_sub(1))
     }
+}
+
+/// Adds how nodes suit the pod until none is left or a turn has been searched. Whether some are left.
+fn take_turn(
+    index: &Index,
+    pod: &PodToPlace,
+    names: &[NodeName<'_>],
+    ranks: &mut Ranks,
+    found: &mut Vec<Option<Suits>>,
+) -> bool {
+    let models = index.device_models(pod.metadata.device_model()).unwrap_or_default();
+    let moves_end = ranks.cost().moves.saturating_add(SCORED_OF_TURN);
+    let ranks_end = ranks.kept().saturating_add(RANKS_OF_TURN);
+    for name in names.iter().skip(found.len()) {
+        found.push(suits(index, &name.0, models.as_ref(), ranks));
+        if ranks.cost().moves >= moves_end || ranks.kept() >= ranks_end {
+            return true;
+        }
+    }
+    false
 }
 
 /// How the node suits the pod; none if it does not fit, or nothing is asked for.

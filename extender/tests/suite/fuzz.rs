@@ -5,13 +5,14 @@ use kube::ResourceExt as _;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
+use testkit_support::eventually;
 
 use crate::support::{World, pod};
 
-/// Bodies that are tried with each verb.
-const BODIES: usize = 400;
+/// Bodies that are tried with each verb, each time others, unless `PROPTEST_CASES` says how many.
+const BODIES: u32 = 400;
 
 /// Values that have broken readers of JSON: of another type, at the edge of one, deep, long, or not Kubernetes'.
 fn odd_value() -> impl Strategy<Value = Value> {
@@ -125,10 +126,21 @@ fn is_in_form(verb: &str, status: u16, text: &str) -> bool {
     }
 }
 
+/// Makes a pod and has the body ask to bind it where filter has admitted it. Its name.
+async fn admitted(world: &World, name: &str, body: &mut Value) -> String {
+    let pod = world.pod(name, "neuroncore", 1).await;
+    // The one before is deleted, and the watch shows that a moment later.
+    eventually("the node takes the pod", async || world.fits(&pod, "trn").await.then_some(())).await;
+    body["PodName"] = name.into();
+    body["PodUID"] = pod.uid().into();
+    name.to_owned()
+}
+
 #[tokio::test]
 async fn no_body_breaks_a_verb() {
     let world = World::with_nodes(&[("inf", "inf2.24xlarge"), ("trn", "trn2.48xlarge")]).await;
     let waiting = world.pod("waiting", "neuroncore", 2).await;
+    let binding = json!({"PodName": "name", "PodNamespace": "default", "PodUID": "uid", "Node": "trn"});
     let mut asks = pod("asks", "neuron", 3);
     asks["metadata"]["annotations"] = json!({"neuron-scheduler/device-model": "Trainium2,inf2.24xlarge"});
     asks["metadata"]["uid"] = json!("asks");
@@ -147,16 +159,32 @@ async fn no_body_breaks_a_verb() {
         ("prioritize", json!({"Pod": asks, "Nodes": nodes, "NodeNames": null})),
         ("preempt", json!({"Pod": asks, "NodeNameToMetaVictims": of_node(json!([{"UID": "u"}]))})),
         ("preempt", json!({"Pod": asks, "NodeNameToVictims": of_node(json!([asks]))})),
-        ("bind", json!({"PodName": "waiting", "PodNamespace": "default", "PodUID": "other", "Node": "inf"})),
+        ("bind", binding),
     ];
-    let mut runner = TestRunner::deterministic();
-    for (verb, body) in bodies {
-        for _ in 0..BODIES {
-            let damage = damage().new_tree(&mut runner).unwrap().current();
+    let config = Config::default();
+    let cases = std::env::var_os("PROPTEST_CASES").map_or(BODIES, |_| config.cases);
+    let mut runner = TestRunner::new(config);
+    for (verb, mut body) in bodies {
+        for case in 0..=cases {
+            // The first one is as kube-scheduler would send it.
+            let damage = match case {
+                0 => Damage::None,
+                _ => damage().new_tree(&mut runner).unwrap().current(),
+            };
+            let bound = match verb {
+                "bind" => Some(admitted(&world, &format!("bound-{case}"), &mut body).await),
+                _ => None,
+            };
             let bytes = damaged(&body, &damage);
             let sent = String::from_utf8_lossy(&bytes).chars().take(2000).collect::<String>();
             let (status, text) = world.call(Method::POST, &format!("/{verb}"), bytes).await;
             assert!(is_in_form(verb, status, &text), "{damage:?}: {sent}\nis answered {status}: {text}");
+            if let Some(name) = bound {
+                let (node, cores) = world.placed(&name).await;
+                assert_eq!(node.is_some(), cores.is_some(), "{damage:?}: {sent}\nis answered {text}");
+                assert!(node.is_some() || !matches!(damage, Damage::None), "{sent}\nis answered {text}");
+                world.delete(&name).await;
+            }
         }
     }
     let (_, metrics) = world.get("/metrics").await;

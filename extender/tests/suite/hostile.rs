@@ -58,6 +58,8 @@ async fn a_hostile_pod_is_answered_in_time_and_within_the_moves_of_a_question() 
         json!({"a": why, "b": why, "c": why}),
         "others may have less to search"
     );
+    let troubles = include_str!("../../../docs/deploy.md");
+    assert!(troubles.contains(&format!("| `{why}` |")), "who reads it looks for it there");
     let moves = counted(&world, "neuron_extender_search_moves_total{verb=\"filter\"}").await;
     // Right after the first lists filter waits for what the watches tell, and asks once more.
     assert!((1..=2 * MOVES).contains(&moves), "{moves} moves for three nodes that are one kind");

@@ -1,18 +1,22 @@
 //! HTTP/2 over HTTPS, which kube-scheduler's client speaks where it is offered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kube::ResourceExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use neuron_extender::{Config, LeaderElection};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
-use testkit_support::within;
+use testkit_support::{eventually, within};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -20,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::logs::Log;
 use crate::support::{Fault, World};
-use crate::tls::{Ca, Pair, Secret, question, world};
+use crate::tls::{Ca, Pair, Secret, configured, question};
 
 /// An extender that asks for client certificates, and the CAs.
 struct Secured {
@@ -31,9 +35,13 @@ struct Secured {
 
 impl Secured {
     async fn start() -> Secured {
+        Secured::configured(Config::default()).await
+    }
+
+    async fn configured(config: Config) -> Secured {
         let (servers, clients) = (Ca::new("servers"), Ca::new("clients"));
         let secret = Secret::new(&servers.server(), Some(&clients));
-        let world = world(&secret, &servers, true).await;
+        let world = configured(config, &secret, &servers, true).await;
         Secured { world, servers, clients }
     }
 
@@ -143,4 +151,31 @@ async fn the_log_says_who_called() {
     let lines = log.lines("pod bound");
     let starts = "INFO call{client=\"zone-a scheduler\"}:bind{pod=\"default/one\" node=\"n1\"}: pod bound";
     assert!(lines.len() == 1 && lines[0].starts_with(starts), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_leader_that_is_deposed_closes_connections_without_a_call() {
+    let election = LeaderElection {
+        namespace: "kube-system".to_owned(),
+        lease: "k8s-neuron-scheduler".to_owned(),
+        lease_duration: Duration::from_secs(15),
+        pod: "a".to_owned(),
+        labels_pod: false,
+    };
+    let config = Config { leader_election: Some(election), ..Config::default() };
+    let secured = Secured::configured(config).await;
+    let world = &secured.world;
+    eventually("it leads", async || {
+        world.get("/metrics").await.1.contains("\nneuron_extender_leader 1\n").then_some(())
+    })
+    .await;
+    let stream = secured.connect(&["h2"], Some(&secured.clients.client_named("one"))).await;
+    let (mut http, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    assert_eq!(answered(http.send_request(post("/filter", question())).await).await.0, 200);
+    assert!(!connection.is_finished(), "it leads");
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-system");
+    let patch = Patch::Merge(json!({"spec": {"holderIdentity": "another one"}}));
+    leases.patch("k8s-neuron-scheduler", &PatchParams::default(), &patch).await.unwrap();
+    within("the connection's end", connection).await.unwrap().unwrap();
 }

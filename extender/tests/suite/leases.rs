@@ -76,4 +76,6 @@ async fn leases_are_not_looked_at_where_that_is_off() {
     while tokio::time::Instant::now() < end {
         assert!(world.fits(&one, "n1").await);
     }
+    let (_, metrics) = world.get("/metrics").await;
+    assert!(!metrics.contains("watch=\"leases\""), "they are not watched");
 }

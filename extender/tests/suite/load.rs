@@ -1,5 +1,6 @@
 //! 5,000 nodes are answered for within kube-scheduler's limit while binds and watch events go on (T30 of the conformance list).
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,23 @@ async fn come_and_go(pods: Api<Pod>, stop: CancellationToken) -> usize {
     came
 }
 
+/// Ends the extender with the test, which waits for its thread even where it fails.
+struct Running(World);
+
+impl Deref for Running {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.shut_down();
+    }
+}
+
 /// Pods that most nodes take, that few do, and that none does, for several reasons.
 fn asking() -> [Value; 3] {
     let mut two = pod("two", "neuron", 4);
@@ -63,7 +81,12 @@ async fn thousands_of_nodes_are_answered_for_in_time_while_binds_and_events_go_o
     let nodes: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(TYPES.into_iter().cycle()).collect();
     // The binds end as the test lets them.
     let config = Config { bind_deadline: Duration::from_secs(50), ..Config::default() };
-    let world = World::configured(config, &nodes).await;
+    let mut world = World::configured(config, &nodes).await;
+    world.stop().await;
+    // It has one thread, as the program has, and shares it with nothing of the test.
+    world.launch_in_own_runtime().await;
+    let world = Running(world);
+    eventually("the extender is ready", async || (world.get("/readyz").await.0 == 200).then_some(())).await;
     let (stop, gate) = (CancellationToken::new(), Arc::new(Semaphore::new(0)));
     let events = tokio::spawn(come_and_go(world.pods(), stop.clone()));
     let mut binds = Vec::new();

@@ -36,6 +36,7 @@ mod program;
 mod replicas;
 mod rights;
 mod settings;
+mod silence;
 mod simulated;
 mod start;
 mod strangers;

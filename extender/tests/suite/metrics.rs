@@ -29,10 +29,12 @@ async fn calls_are_counted_and_what_is_free_is_shown() {
         "neuron_extender_bind_part_seconds_count{part=\"binding\"} 2".to_owned(),
         "neuron_extender_calls_in_flight{verb=\"bind\"} 0".to_owned(),
         "neuron_extender_watch_connected{watch=\"pods\"} 1".to_owned(),
+        "neuron_extender_watch_connected{watch=\"leases\"} 1".to_owned(),
         "neuron_extender_pods_waiting 1".to_owned(),
         "neuron_extender_drifted_pods{kind=\"ignored_record\"} 0".to_owned(),
         "neuron_extender_drifted_pods{kind=\"shared_devices\"} 0".to_owned(),
         "neuron_extender_searches_given_up_total{verb=\"filter\"} 0".to_owned(),
+        "neuron_extender_searches_given_up_total{verb=\"bind\"} 0".to_owned(),
         "neuron_extender_reservations 0".to_owned(),
     ];
     // The watch shows the second pod a moment after its bind.
@@ -44,6 +46,11 @@ async fn calls_are_counted_and_what_is_free_is_shown() {
         missing.is_empty().then_some(())
     };
     eventually("every line", missing).await;
+    // One device, and four, were each searched for.
+    let (_, text) = world.get("/metrics").await;
+    let counter = "neuron_extender_search_moves_total{verb=\"bind\"} ";
+    let moves = text.lines().find_map(|line| line.strip_prefix(counter));
+    assert!(moves.is_some_and(|moves| moves.parse::<u32>().is_ok_and(|moves| moves >= 2)), "{moves:?} moves");
 }
 
 /// Whether `/metrics` shows a line that begins so.
@@ -70,6 +77,7 @@ async fn a_record_that_the_report_contradicts_and_shared_cores_are_drift() {
         "neuron_extender_drifted_pods{kind=\"shared_devices\"} 2",
         "neuron_extender_drifted_pods{kind=\"ignored_record\"} 1",
         "neuron_extender_watch_age_seconds{watch=\"nodes\"} 0.",
+        "neuron_extender_watch_age_seconds{watch=\"leases\"} 0.",
     ] {
         eventually(line, async || shows(&world, line).await).await;
     }

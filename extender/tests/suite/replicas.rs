@@ -8,12 +8,13 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use neuron_core::names::LEADER_LABEL;
 use neuron_extender::{Config, LeaderElection, serve};
-use runtime::system::{Task, TaskEnded};
+use runtime::system::{Connection, Task, TaskEnded};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep, timeout};
@@ -121,16 +122,28 @@ impl Replicas {
         began.elapsed()
     }
 
-    /// Whether a connection stays open for five seconds after a call that the replica has answered.
-    async fn keeps_connection(&self, replica: &Replica) -> bool {
+    /// A connection on which the replica has answered a call.
+    async fn connection(&self, replica: &Replica) -> Connection {
         let mut connection = replica.machine.system().connect(&address()).await.unwrap();
         let body = r#"{"NodeNames": ["n1"]}"#;
         let head = format!("POST /filter HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
         connection.write_all((head + body).as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let closed = timeout(Duration::from_secs(5), connection.read_to_end(&mut answer)).await;
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-        closed.is_err()
+        let mut answer = String::new();
+        while !answer.ends_with("send one\"}") {
+            let mut some = [0; 1024];
+            let length = connection.read(&mut some).await.unwrap();
+            assert_ne!(length, 0, "{answer}");
+            answer.push_str(std::str::from_utf8(&some[..length]).unwrap());
+        }
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        connection
+    }
+
+    /// Another one than the two replicas holds the Lease, as after a time in which the leader could not renew it.
+    async fn depose(&self) {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
+        let patch = Patch::Merge(json!({"spec": {"holderIdentity": "another one"}}));
+        leases.patch("k8s-neuron-scheduler", &PatchParams::default(), &patch).await.unwrap();
     }
 
     async fn device(&self, name: &str) -> Option<String> {
@@ -152,6 +165,17 @@ impl Replicas {
             }
         };
         assert!(timeout(Duration::from_secs(5), selected).await.is_ok(), "the leader has no label");
+    }
+}
+
+/// Whether a connection without a call is still open after five seconds, and nothing comes on it.
+async fn stays_open(connection: &mut Connection) -> bool {
+    match timeout(Duration::from_secs(5), connection.read(&mut [0])).await {
+        Ok(read) => {
+            assert_eq!(read.unwrap(), 0);
+            false
+        }
+        Err(_) => true,
     }
 }
 
@@ -180,8 +204,23 @@ fn who_does_not_lead_keeps_no_connection() {
     run(async {
         let replicas = Replicas::new(2).await;
         let [a, b] = replicas.two().await;
-        assert!(replicas.keeps_connection(&a).await, "the leader's is kept");
-        assert!(!replicas.keeps_connection(&b).await, "the other one's is closed");
+        assert!(stays_open(&mut replicas.connection(&a).await).await, "the leader's is kept");
+        assert!(!stays_open(&mut replicas.connection(&b).await).await, "the other one's is closed");
+    });
+}
+
+/// It would lead to the deposed one as long as kube-scheduler keeps it, whomever the Service selects.
+#[test]
+fn a_leader_that_is_deposed_closes_connections_without_a_call() {
+    run(async {
+        let replicas = Replicas::new(2).await;
+        let [a, _b] = replicas.two().await;
+        let mut idle = replicas.connection(&a).await;
+        assert!(stays_open(&mut idle).await, "it leads");
+        replicas.depose().await;
+        assert!(!stays_open(&mut idle).await, "it does not lead any more");
+        let told = replicas.bind(&a, "p1").await;
+        assert!(told.contains("does not place pods, another one does"), "{told}");
     });
 }
 

@@ -1,4 +1,5 @@
-//! A replica that has lost the right to list and watch is not ready, and refuses nothing by what it knew before. In simulated time.
+//! A replica that has lost the right to list and watch is not ready, and refuses nothing by what it knew before; one that has lost it
+//! for Leases places pods, and says so. In simulated time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,5 +124,43 @@ fn a_replica_without_rights_is_not_ready_within_its_limit(#[case] paths: &'stati
         sleep(Duration::from_secs(10)).await;
         assert!(readiness().await.starts_with("HTTP/1.1 200"));
         assert!(fits().await);
+    });
+}
+
+/// Node health is a help, and pods are placed without it; that it is gone shows in the metrics, for who has alerts.
+#[test]
+fn a_replica_without_the_right_to_leases_places_pods_and_says_so() {
+    run(async {
+        let (log, _guard) = Log::start();
+        let paths: &[&str] = &["/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"];
+        let rights = Rights { paths, are_gone: Arc::default() };
+        let (machine, _serving) = started(&rights).await;
+        let metrics = async || call(&machine, "GET", "/metrics", "").await;
+        let shows = |metrics: &str, line: &str| metrics.lines().any(|shown| shown == line);
+        let connected = |value| format!("neuron_extender_watch_connected{{watch=\"leases\"}} {value}");
+        sleep(Duration::from_secs(1)).await;
+        let shown = metrics().await;
+        assert!(shows(&shown, &connected(1)), "{shown}");
+        assert!(shown.contains("neuron_extender_watch_age_seconds{watch=\"leases\"} 1."), "{shown}");
+
+        rights.are_gone.store(true, Ordering::SeqCst);
+        let since = Instant::now();
+        while !shows(&metrics().await, &connected(0)) {
+            assert!(since.elapsed() <= LIMIT, "connected {:?} after its rights were lost", since.elapsed());
+            sleep(Duration::from_secs(1)).await;
+        }
+        let lines = log.lines("leases is forbidden");
+        assert!(lines.iter().any(|line| line.starts_with("WARN the watch is disconnected")), "{lines:?}");
+        sleep(LIMIT).await;
+        assert!(call(&machine, "GET", "/readyz", "").await.starts_with("HTTP/1.1 200"));
+        let asks = json!({"Pod": pod("asks", "neuroncore", 2), "NodeNames": ["n1"]});
+        assert!(post(&machine, "/filter", asks).await.contains(r#""NodeNames":["n1"]"#));
+        let shown = metrics().await;
+        assert!(shows(&shown, &connected(0)), "{shown}");
+
+        rights.are_gone.store(false, Ordering::SeqCst);
+        sleep(Duration::from_secs(10)).await;
+        let shown = metrics().await;
+        assert!(shows(&shown, &connected(1)), "{shown}");
     });
 }

@@ -82,7 +82,11 @@ impl Simulated {
 
     async fn filter(&self, name: &str) -> String {
         let pod = self.pods().get(name).await.unwrap();
-        self.post("/filter", json!({"Pod": pod, "Nodes": null, "NodeNames": ["n2", "n1"]})).await
+        self.filter_of(json!(pod), &["n2", "n1"]).await
+    }
+
+    async fn filter_of(&self, pod: Value, nodes: &[&str]) -> String {
+        self.post("/filter", json!({"Pod": pod, "Nodes": null, "NodeNames": nodes})).await
     }
 
     async fn bind(&self, name: &str, node: &str) -> String {
@@ -229,6 +233,24 @@ fn the_same_hour_comes_out_the_same() {
         }
         assert_eq!(again.len(), first.len());
     }
+}
+
+/// Autoscalers call filter as they like, and whoever knows a pod's UID may.
+#[test]
+fn who_else_asks_filter_takes_no_node_from_kube_scheduler() {
+    run(async {
+        let world = Simulated::start(&[1]).await;
+        // No other leader may have admitted it by now.
+        sleep(Duration::from_secs(61)).await;
+        let asks = json!(world.pods().get("p0").await.unwrap());
+        assert!(world.filter("p0").await.contains(r#""NodeNames":["n2","n1"]"#));
+        assert!(world.filter_of(asks.clone(), &["n2"]).await.contains(r#""NodeNames":["n2"]"#));
+        let mut more = pod("p0", "neuron", 17);
+        more["metadata"]["uid"] = asks["metadata"]["uid"].clone();
+        assert!(world.filter_of(more, &["n2", "n1"]).await.contains(r#""NodeNames":[]"#));
+        let told = world.bind("p0", "n1").await;
+        assert!(told.ends_with(r#"{"Error":""}"#), "{told}");
+    });
 }
 
 #[test]

@@ -124,7 +124,17 @@ impl Secret {
 
 /// An extender over HTTPS that is ready; it needs client certificates if told a CA for them.
 pub(crate) async fn world(secret: &Secret, server_ca: &Ca, with_client_ca: bool) -> World {
-    let config = Config { tls: Some(secret.files(with_client_ca)), ..Config::default() };
+    configured(Config::default(), secret, server_ca, with_client_ca).await
+}
+
+/// The same in a configuration that says nothing of TLS.
+pub(crate) async fn configured(
+    config: Config,
+    secret: &Secret,
+    server_ca: &Ca,
+    with_client_ca: bool,
+) -> World {
+    let config = Config { tls: Some(secret.files(with_client_ca)), ..config };
     World::secured(config, Some(&server_ca.pem), &[("n1", "inf2.24xlarge")]).await
 }
 

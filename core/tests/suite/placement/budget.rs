@@ -6,7 +6,7 @@ use std::sync::Arc;
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{EqualNodes, Ranks, Refusal, SearchCost, fits, place};
+use neuron_core::placement::{EqualNodes, Ranks, Refusal, SearchCost, fits, place, place_counted};
 use neuron_core::request::PodRequest;
 use neuron_core::topology::{Policy, Topology};
 use proptest::prelude::*;
@@ -53,6 +53,25 @@ fn what_an_empty_machine_does_not_decide_is_searched_for_once_for_all_of_its_typ
         assert_eq!(equal_nodes.fits(node), Err(Refusal::NotDecided { containers: 19 }));
     }
     assert_eq!(equal_nodes.cost(), SearchCost { moves: MOVES, given_up: 1 });
+}
+
+#[test]
+fn what_placing_a_pod_took_is_told() {
+    let empty = node_at("trn2.48xlarge", 2, Policy::Documented, "", "");
+    let (refused, cost) = place_counted(&hostile(), &empty);
+    assert_eq!(refused.unwrap_err(), Refusal::NotDecided { containers: 19 });
+    // A good placement is searched for, then any.
+    assert_eq!(cost, SearchCost { moves: 2 * MOVES, given_up: 2 });
+
+    let ordinary = pod(&[devices(4), cores(2)]);
+    let (placed, cost) = place_counted(&ordinary, &empty);
+    assert_eq!(placed, place(&ordinary, &empty));
+    assert!((1..1_000).contains(&cost.moves) && cost.given_up == 0, "{cost:?}");
+
+    // Thousands of sets are linked: the best placement of three is not found in time, but a good one is.
+    let torus = node_at("trn1.32xlarge", 1, Policy::Linked, "", "");
+    let (placed, cost) = place_counted(&pod(&[devices(4); 3]), &torus);
+    assert!(placed.is_ok() && cost.moves > MOVES && cost.given_up == 1, "{placed:?} {cost:?}");
 }
 
 /// Any node under policy `documented`, held in part by whole devices and by single cores, with devices that are unhealthy.

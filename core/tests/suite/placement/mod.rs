@@ -2,6 +2,7 @@
 
 mod budget;
 mod equal_nodes;
+mod every_shape;
 mod examples;
 mod hand_down;
 mod init_matrix;

@@ -2,6 +2,7 @@
 
 use neuron_core::request::RequestError;
 
+use super::MOST_AT_ONCE;
 use crate::index::{Indeterminate, NodeRefusal};
 use crate::leadership::NotLeading;
 use crate::verbs::admitted::ADMITTED_FOR;
@@ -49,6 +50,16 @@ pub(crate) enum BindError {
     /// The node does not take the pod, or not any more.
     #[error(transparent)]
     Refused(#[from] NodeRefusal),
+    /// The node was another one each time that a place had been found.
+    #[error(
+        "node {node} changed during each of {searches} searches for a place for the pod; kube-scheduler tries again"
+    )]
+    NodeChanges {
+        /// The node to bind it to.
+        node: String,
+        /// How often a place was searched for.
+        searches: u32,
+    },
     /// The API server did not carry out the Binding.
     #[error("the API server refused the binding: {0}")]
     BindingRefused(String),
@@ -60,6 +71,11 @@ pub(crate) enum BindError {
         /// Why that is not known.
         reason: String,
     },
+    /// As many binds are under way as there may be.
+    #[error(
+        "{MOST_AT_ONCE} other binds are under way, more than one scheduler begins; kube-scheduler tries again"
+    )]
+    TooMany,
     /// The extender is shutting down.
     #[error("the extender was stopped while binding; try again")]
     Stopped,
@@ -91,6 +107,7 @@ impl BindError {
             BindError::OutcomeUnknown { .. } => "unclear",
             BindError::NotLeading(_) => "not_leading",
             BindError::NotAdmitted { .. } => "not_admitted",
+            BindError::Panicked => "panicked",
             _ => "failed",
         }
     }

@@ -1,22 +1,23 @@
 //! `/bind`: chooses a pod's hardware, records it and binds the pod in one write. Called by the routes.
 //!
-//! Choosing and reserving is one step under the index' lock, which is let go before the API is called: binds
-//! to one node wait for each other's choice, never for each other's API calls. Of several extenders only the leader binds.
+//! A place is searched for while the index is free, and reserved under its lock if the node is still as it was; then the API is called:
+//! binds to one node never wait for each other's API calls. Of several extenders only the leader binds.
 
 mod binding;
 mod error;
 mod reservation;
 #[cfg(test)]
 mod tests;
+mod which_pod;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
-use neuron_core::pod::BoundPod;
 use runtime::system::TaskEnded;
 use runtime::{System, reached};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +33,10 @@ use crate::index::Cluster;
 use crate::leadership::Leadership;
 use crate::metrics::{BindPart, Metrics};
 use crate::wire::BindArgs;
+
+/// Most binds under way. Each has a call to the API server open, and goes on where its caller has hung up, so that no connection and no
+/// body bounds them. kube-scheduler begins some hundred a second, and each takes milliseconds.
+const MOST_AT_ONCE: usize = 1024;
 
 /// How long a bind and its Binding may take.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +55,8 @@ pub(crate) struct Binder {
     client: Client,
     timeouts: BindTimeouts,
     binds: TaskTracker,
+    /// A place for each bind that may be under way.
+    places: Arc<Semaphore>,
     end: CancellationToken,
     /// Set when the extender stops: no bind begins any more.
     stopping: CancellationToken,
@@ -73,6 +80,7 @@ impl Binder {
             client,
             timeouts,
             binds: TaskTracker::new(),
+            places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
             end,
             stopping: CancellationToken::new(),
             leadership: Arc::new(Leadership::alone()),
@@ -103,9 +111,16 @@ impl Binder {
     pub(crate) async fn bind(&self, args: BindArgs) -> Result<Bound, BindError> {
         let pod = format!("{}/{}", args.pod_namespace, args.pod_name);
         let span = info_span!("bind", pod, node = args.node);
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            reached("extender: too many binds under way");
+            let refused = Err(BindError::TooMany);
+            span.in_scope(|| log(&refused));
+            return refused;
+        };
         let binder = self.clone();
         // A task of its own: a caller that hangs up must not leave a bind half done.
         let run = async move {
+            let _place = place;
             let classic = ClassicBind::of(&args);
             let bound = binder.run(args).await;
             log(&bound);
@@ -155,13 +170,29 @@ impl Binder {
         }
         self.cluster.listed().await.inspect_err(|_| reached("extender: bind before the first lists"))?;
         self.leadership.places_soon().await?;
-        let found = self.find_pod(&args, write_until).await?;
+        // Before the pod: once the watch shows it bound it is neither admitted nor reserved for.
+        let is_admitted = self.is_admitted(&args);
+        let not_admitted = |node: &str| {
+            reached("extender: bind that filter has not admitted");
+            BindError::NotAdmitted { node: node.to_owned() }
+        };
+        let found = match self.observed_pod(&args) {
+            Some(found) => found,
+            // Who makes up pods must not have the API server asked for each.
+            None if !is_admitted && !self.leadership.is_new() => return Err(not_admitted(&args.node)),
+            None => self.read_pod(&args, write_until).await?,
+        };
         if let Some(node) = &found.node {
             return self.bound_before(&found.pod, node, &args.node);
         }
         let request = found.pod.request.as_ref().map_err(Clone::clone)?;
         self.admits_claim(&found.pod, &args.node)?;
-        self.is_admitted(&args, !request.is_empty() || found.pod.claim.is_some())?;
+        // Who has just begun to lead knows nothing of what another one said of pods that ask for Neuron hardware.
+        let asks = !request.is_empty() || found.pod.claim.is_some();
+        let may_be_bound = is_admitted || (asks && self.leadership.is_new());
+        if !may_be_bound {
+            return Err(not_admitted(&args.node));
+        }
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
         let mut binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {
@@ -183,82 +214,6 @@ impl Binder {
             Err(_) => held.release(),
         }
         carried_out.map(|()| Bound::WithRecord(binding.annotations))
-    }
-
-    /// Whether filter has said lately that the node takes the pod. Who has just begun to lead knows nothing of what another one said of
-    /// pods that ask for Neuron hardware.
-    fn is_admitted(&self, args: &BindArgs, asks: bool) -> Result<(), BindError> {
-        let number = self.cluster.read(|index| index.view(&args.node).map(|view| view.number));
-        let is_admitted = number.is_some_and(|number| self.admitted.has(&args.pod_uid, number));
-        if is_admitted || (asks && self.leadership.is_new()) {
-            return Ok(());
-        }
-        reached("extender: bind that filter has not admitted");
-        Err(BindError::NotAdmitted { node: args.node.clone() })
-    }
-
-    /// Whether the node may have the pod, if a ResourceClaim gives it anything.
-    fn admits_claim(&self, pod: &BoundPod, node: &str) -> Result<(), BindError> {
-        if pod.claim.is_none() {
-            return Ok(());
-        }
-        self.cluster.read(|index| {
-            let view = index.view(node).ok_or_else(|| unknown_node(node))?;
-            view.admits_claim(pod.claim.as_ref())
-                .inspect_err(|_| reached("extender: pod with a claim refused at its bind"))?;
-            Ok(())
-        })
-    }
-
-    /// The pod as the watch shows it, else as the API server has it. A node without what the pod asks for gets it only if
-    /// kube-scheduler has just written to the pod that a ResourceClaim gives it, which the watch may not have shown yet.
-    async fn find_pod(&self, args: &BindArgs, until: Instant) -> Result<LivePod, BindError> {
-        let observed = self.cluster.read(|index| {
-            let (pod, node) = index.pod(&args.pod_uid)?;
-            let is_requested = pod.namespace == args.pod_namespace && pod.name == args.pod_name;
-            let advertises = |request| index.view(&args.node).is_none_or(|view| view.advertises(request));
-            let is_current = node.is_some() || pod.request.as_ref().is_ok_and(advertises);
-            (is_requested && is_current).then(|| LivePod { node: node.map(str::to_owned), pod: pod.clone() })
-        });
-        if let Some(observed) = observed {
-            return Ok(observed);
-        }
-        reached("extender: pod read before its bind");
-        let read = read(&self.client, &args.pod_namespace, &args.pod_name, until);
-        match self.timed(BindPart::Pod, read).await {
-            Ok(Some(live)) if live.pod.uid == args.pod_uid => Ok(live),
-            Ok(Some(live)) => {
-                reached("extender: pod replaced before its bind");
-                Err(BindError::Replaced { requested: args.pod_uid.clone(), found: live.pod.uid })
-            }
-            Ok(None) => {
-                reached("extender: pod gone before its bind");
-                Err(BindError::Gone)
-            }
-            Err(reason) => {
-                reached("extender: pod not readable before its bind");
-                Err(BindError::NotRead(reason))
-            }
-        }
-    }
-
-    /// The answer for a pod that is already bound to `node`.
-    fn bound_before(&self, pod: &BoundPod, node: &str, requested: &str) -> Result<Bound, BindError> {
-        if node != requested {
-            reached("extender: pod bound elsewhere");
-            return Err(BindError::BoundElsewhere { node: node.to_owned() });
-        }
-        if pod.request.as_ref().is_ok_and(|request| request.is_empty()) {
-            return Ok(Bound::WithoutDevices);
-        }
-        let counts = self.cluster.read(|index| index.view(node).is_some_and(|view| view.has_record_of(pod)));
-        if counts {
-            reached("extender: pod bound here already");
-            Ok(Bound::Already)
-        } else {
-            reached("extender: pod bound without a record");
-            Err(BindError::BoundWithoutRecord)
-        }
     }
 
     /// Sends the Binding; where its outcome is not known, the pod says.

@@ -1,19 +1,30 @@
 //! What a bind reserves until the watch shows its pod, and when that is let go. Called by the binder.
 //!
+//! A place is searched for while the index is free. What is found is reserved if the node is still as it was looked at.
 //! Once the Binding is carried out the watch lets it go: it shows the pod bound or gone, in its changes or by a new list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use neuron_core::occupancy::Occupancy;
+use neuron_core::placement::{Placement, Refusal, place_counted};
 use neuron_core::pod::BoundPod;
+use neuron_core::request::PodRequest;
 use runtime::reached;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, info};
 
 use super::binding::{BindingRequest, LivePod, read};
 use super::{BindError, Binder, unknown_node};
-use crate::index::{Index, ReservationId};
+use crate::index::{Cluster, Index, NodeRefusal, ReservationId};
+use crate::metrics::Verb;
+
+/// Most searches of one bind: while it searches, other binds and the watches may change the node.
+const MOST_SEARCHES: u32 = 4;
+
+/// The annotations with the record of what is reserved, and which reservation it is.
+type Reserved = (Arc<BTreeMap<String, String>>, ReservationId);
 
 /// A reservation in the hands of one bind. One that is dropped before it was said what became of the Binding, as by a panic, is kept until
 /// that is clear.
@@ -35,7 +46,12 @@ impl Held {
         binding: &mut BindingRequest,
     ) -> Result<Self, BindError> {
         let now = binder.system.now();
-        let (annotations, id) = binder.cluster.write(|index| reserve(index, pod, binding, now))?;
+        let search = |request: &PodRequest, occupancy: &Occupancy| {
+            let (placed, cost) = place_counted(request, occupancy);
+            binder.metrics.searched(Verb::Bind, cost);
+            placed
+        };
+        let (annotations, id) = reserve(&binder.cluster, pod, binding, now, search)?;
         binding.annotations = annotations;
         Ok(Self { binder: binder.clone(), binding: binding.clone(), id, is_settled: false })
     }
@@ -64,26 +80,63 @@ impl Drop for Held {
     }
 }
 
-/// Chooses and reserves, or takes what an earlier bind of the same pod reserved on the node, if its devices are still healthy and no other
-/// leader has given them to another pod meanwhile.
-fn reserve(
-    index: &mut Index,
+/// Chooses by `search` and reserves, or takes what an earlier bind of the same pod reserved on the node.
+///
+/// # Errors
+/// The node does not take the pod, or has changed during each of [`MOST_SEARCHES`].
+pub(super) fn reserve(
+    cluster: &Cluster,
     pod: &BoundPod,
     binding: &BindingRequest,
     now: SystemTime,
-) -> Result<(Arc<BTreeMap<String, String>>, ReservationId), BindError> {
+    search: impl Fn(&PodRequest, &Occupancy) -> Result<Placement, Refusal>,
+) -> Result<Reserved, BindError> {
     let BindingRequest { uid, node, .. } = binding;
-    let before = index.reservations_of(uid).and_then(|nodes| nodes.get(node)).map(|before| before.chosen);
-    let is_usable =
-        before.is_some_and(|cores| index.view(node).is_some_and(|view| view.can_still_give(cores)));
-    if is_usable && let Some(reservation) = index.join_reservation(uid, node) {
-        reached("extender: reservation joined by a repeated bind");
-        return Ok((reservation.annotations, reservation.id));
+    let refused = |refusal: NodeRefusal| {
+        reached("extender: pod refused at its bind");
+        BindError::from(refusal)
+    };
+    for _ in 0..MOST_SEARCHES {
+        let has_reservations = cluster.read(|index| index.reservations_of(uid).is_some());
+        if has_reservations && let Some(reserved) = cluster.write(|index| join(index, uid, node)) {
+            return Ok(reserved);
+        }
+        let request = pod.request.as_ref().map_err(Clone::clone)?;
+        let occupancy = cluster.read(|index| {
+            let view = index.view(node).ok_or_else(|| unknown_node(node))?;
+            view.takes_pods().cloned().map_err(refused)
+        })?;
+        let placed = search(request, &occupancy);
+        let reserved = cluster.write(|index| {
+            let is_still_so = index.view(node).is_some_and(|view| view.is_still(&occupancy));
+            is_still_so.then(|| placed.map(|placement| keep(index, binding, &placement, &occupancy, now)))
+        });
+        match reserved {
+            Some(reserved) => return reserved.map_err(|refusal| refused(refusal.into())),
+            None => reached("extender: node changed while a place was searched for"),
+        }
     }
-    let request = pod.request.as_ref().map_err(Clone::clone)?;
-    let view = index.view(node).ok_or_else(|| unknown_node(node))?;
-    let placed = view.place(request).inspect_err(|_| reached("extender: pod refused at its bind"));
-    let (placement, occupancy) = placed?;
+    Err(BindError::NodeChanges { node: node.clone(), searches: MOST_SEARCHES })
+}
+
+/// What an earlier bind of the pod reserved on the node, if its devices are still healthy and no other leader has given them to another
+/// pod meanwhile.
+fn join(index: &mut Index, uid: &str, node: &str) -> Option<Reserved> {
+    let chosen = index.reservations_of(uid)?.get(node)?.chosen;
+    let is_usable = index.view(node).is_some_and(|view| view.can_still_give(chosen));
+    let reservation = if is_usable { index.join_reservation(uid, node)? } else { return None };
+    reached("extender: reservation joined by a repeated bind");
+    Some((reservation.annotations, reservation.id))
+}
+
+/// Reserves the placement, which was found for a node with this occupancy.
+fn keep(
+    index: &mut Index,
+    BindingRequest { uid, node, .. }: &BindingRequest,
+    placement: &Placement,
+    occupancy: &Occupancy,
+    now: SystemTime,
+) -> Reserved {
     let topology = occupancy.topology();
     let cores = placement.hardware(topology);
     let allocation = placement.allocation(node, topology);
@@ -97,7 +150,7 @@ fn reserve(
         }
         None => index.reserve(uid, node, cores, annotations.clone()),
     };
-    Ok((annotations, id))
+    (annotations, id)
 }
 
 impl Binder {

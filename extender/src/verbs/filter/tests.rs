@@ -61,6 +61,13 @@ fn filter(cluster: &Arc<Cluster>) -> Filter {
     Filter::new(Arc::clone(cluster), Arc::default(), Arc::default())
 }
 
+/// Has a node of six devices come, with its number.
+fn comes(cluster: &Cluster, name: &str) -> NodeNumber {
+    let node = ObservedNode { name: name.to_owned(), ..node("inf2.24xlarge") };
+    cluster.write(|index| index.change_nodes(Change::Applied(node)));
+    cluster.read(|index| index.view(name).unwrap().number)
+}
+
 /// Why nothing is known of a node on which the pod `stray` is.
 const STRAY: &str = "it is not known yet which devices pod default/stray holds; the node takes no new Neuron pod until its device plugin \
                      reports it";
@@ -202,4 +209,65 @@ async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_i
     cluster.write(|index| index.release("third", "n1", other));
     cluster.write(|index| index.release("other", "n1", id));
     assert_eq!(ask(&filter, 6, &["n1"]).await["NodeNames"], json!(["n1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_takes_back_nothing_that_an_earlier_one_has_admitted() {
+    let cluster = cluster_of("inf2.24xlarge", Vec::new());
+    let admitted = Arc::new(Admitted::default());
+    let filter = Filter::new(Arc::clone(&cluster), admitted.clone(), Arc::default());
+    let [n1, n2] = ["n1", "n2"].map(|name| comes(&cluster, name));
+    assert_eq!(ask(&filter, 1, &["n1"]).await["NodeNames"], json!(["n1"]));
+    assert!(admitted.has("asks", n1) && !admitted.has("asks", n2));
+    assert_eq!(ask(&filter, 1, &["n2"]).await["NodeNames"], json!(["n2"]), "as an autoscaler may");
+    assert!(admitted.has("asks", n1) && admitted.has("asks", n2));
+    assert_eq!(ask(&filter, 7, &["n1", "n2"]).await["NodeNames"], json!([]), "or who knows its UID");
+    assert!(admitted.has("asks", n1) && admitted.has("asks", n2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_named_many_times_is_remembered_once() {
+    let cluster = cluster_of("inf2.24xlarge", Vec::new());
+    let admitted = Arc::new(Admitted::default());
+    let filter = Filter::new(Arc::clone(&cluster), admitted.clone(), Arc::default());
+    comes(&cluster, "n2");
+    ask(&filter, 1, &["n1", "n2"].repeat(1000)).await;
+    assert_eq!(admitted.nodes_of("asks"), 2);
+}
+
+/// What tells that nothing is known, of so many nodes.
+fn is_short(told: &Value, begins: &str, nodes: usize) {
+    let told = told.as_str().unwrap();
+    assert!(told.len() <= 1024 && told.starts_with(begins), "{} bytes: {told:.2000}", told.len());
+    let (said, more) = told.rsplit_once("; and ").unwrap();
+    let more: usize = more.strip_suffix(" nodes more").unwrap().parse().unwrap();
+    assert_eq!(
+        said.split("; ").filter(|part| !part.starts_with("that is known")).count() + more,
+        nodes,
+        "{told}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_names_the_first_nodes_and_counts_the_others() {
+    const NODES: usize = 5_000;
+    let cluster = cluster_of("inf2.xlarge", vec![holder("stray", &[])]);
+    let names: Vec<String> = (0..NODES).map(|number| format!("unknown-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let told = ask(&filter(&cluster), 1, &names).await["Error"].clone();
+    is_short(&told, "unknown-0: the Neuron scheduler knows no node of this name; unknown-1: the ", NODES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_for_unclear_reservations_names_the_first_nodes_and_counts_the_others() {
+    let cluster = cluster_of("inf2.xlarge", Vec::new());
+    let nodes: Vec<String> = (0..50).map(|number| format!("u{number}")).collect();
+    for name in &nodes {
+        comes(&cluster, name);
+        let id = cluster.write(|index| index.reserve(name, name, CoreSet::run(0, 12), Arc::default()));
+        cluster.write(|index| index.is_unclear(name, name, id));
+    }
+    let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let told = ask(&filter(&cluster), 1, &names).await["Error"].clone();
+    is_short(&told, "devices of node u0 are reserved for a pod of which it is not known yet", 50);
 }

@@ -1,13 +1,16 @@
-//! Only a leader binds, and only what filter has admitted.
+//! Only a leader binds, only what filter has admitted, and only so much at once.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::poll;
 use tokio::time::sleep;
 
-use super::world::{Fault, World};
+use super::world::{Fault, NODE, READ, World};
 use crate::leadership::{Leadership, NotLeading};
-use crate::verbs::bind::BindError;
+use crate::verbs::bind::{BindError, Bound};
+use crate::wire::BindArgs;
 
 const STANDBY: BindError = BindError::NotLeading(NotLeading::Standby { leader: None });
 
@@ -68,4 +71,45 @@ async fn what_filter_has_not_admitted_is_bound_by_a_new_leader_only() {
     let (world, args) = World::new().await;
     world.admitted.forget(&args.pod_uid);
     assert!(world.bind(&args).await.0.is_ok(), "another one may have admitted it");
+}
+
+/// A bind of whoever makes up a UID.
+fn made_up(number: usize) -> BindArgs {
+    BindArgs {
+        pod_name: "one".to_owned(),
+        pod_namespace: "default".to_owned(),
+        pod_uid: format!("made-up-{number}"),
+        node: NODE.to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_api_server_is_not_asked_for_a_pod_that_filter_has_not_admitted() {
+    let refused = BindError::NotAdmitted { node: NODE.to_owned() };
+    let (world, args) = World::led_for(61).await;
+    assert_eq!(world.bind(&made_up(0)).await, (Err(refused.clone()), 0), "a read takes half a second");
+    let elsewhere = BindArgs { pod_uid: args.pod_uid.clone(), node: "n2".to_owned(), ..made_up(0) };
+    let not_there = BindError::NotAdmitted { node: "n2".to_owned() };
+    assert_eq!(world.bind(&elsewhere).await, (Err(not_there), 0), "it was admitted on another node");
+    assert!(matches!(world.bind(&args).await, (Ok(Bound::WithRecord(_)), 500)));
+    // What the watch shows need not be asked for.
+    world.show(&args).await;
+    world.admitted.forget(&args.pod_uid);
+    assert_eq!(world.bind(&args).await, (Ok(Bound::Already), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_binds_are_under_way_and_those_count_whose_callers_have_hung_up() {
+    const MOST: usize = 1024;
+    let (world, args) = World::new().await;
+    for number in 0..MOST {
+        let call = pin!(world.binder.bind(made_up(number)));
+        assert!(poll!(call).is_pending(), "a new leader has the API server asked for it");
+    }
+    let (bound, took) = world.bind(&args).await;
+    let told = bound.unwrap_err().to_string();
+    assert!(told.contains("1024 other binds are under way") && told.contains("tries again"), "{told}");
+    assert_eq!(took, 0);
+    sleep(READ * 2).await;
+    assert!(world.bind(&args).await.0.is_ok(), "the others have ended");
 }

@@ -5,5 +5,6 @@
 mod leadership;
 mod outcomes;
 mod reservations;
+mod searches;
 mod which_pod;
 mod world;

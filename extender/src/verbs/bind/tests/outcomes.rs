@@ -1,6 +1,6 @@
 //! What a bind answers where the API server answers late, with an error or not at all, and in what time.
 
-use super::world::{Fault, NODE, World, unknown};
+use super::world::{Fault, NODE, World, bind_over_http, metrics, unknown};
 use crate::index::Change;
 use crate::verbs::bind::{BindError, Bound};
 
@@ -79,4 +79,23 @@ async fn a_bind_that_panics_takes_no_other_along() {
     assert_eq!(world.bind(&args).await.0, Err(BindError::Panicked));
     let other = world.create("other", 1).await;
     assert!(world.bind(&other).await.0.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_panics_is_answered_and_counted_as_one() {
+    let (world, args) = World::new().await;
+    let routes = world.routes();
+    world.fault(Fault::Panics);
+    let told = bind_over_http(&routes, &args).await;
+    assert!(told.contains("the extender failed while binding"), "{told}");
+    let other = world.create("other", 1).await;
+    assert_eq!(bind_over_http(&routes, &other).await, r#"{"Error":""}"#);
+    let shown = metrics(&routes).await;
+    let binds: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("neuron_extender_verb_seconds_count")).collect();
+    let bind = |result| format!("neuron_extender_verb_seconds_count{{verb=\"bind\",result=\"{result}\"}} 1");
+    assert!(
+        binds.len() == 2 && [bind("bound"), bind("panicked")].iter().all(|line| binds.contains(&&**line)),
+        "{shown}"
+    );
 }

@@ -2,6 +2,7 @@
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
+use rstest::rstest;
 use serde_json::json;
 
 use super::world::{Fault, NODE, World, record};
@@ -9,12 +10,14 @@ use crate::index::{Advertised, NodeRefusal};
 use crate::verbs::bind::{BindError, Bound};
 use crate::wire::BindArgs;
 
+#[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_no_watch_has_shown_yet_is_read() {
-    let (world, args) = World::new().await;
+async fn a_pod_that_no_watch_has_shown_yet_is_read(#[values(0, 61)] led_for: u64) {
+    let (world, args) = World::led_for(led_for).await;
     let (bound, took) = world.bind(&args).await;
     assert!(matches!(bound, Ok(Bound::WithRecord(_))), "{bound:?}");
     assert_eq!(took, 500);
+    assert_eq!(world.bind(&args).await, (Ok(Bound::Already), 500), "kube-scheduler has lost the answer");
     world.show(&args).await;
     assert_eq!(world.bind(&args).await, (Ok(Bound::Already), 0), "the watch has shown it");
 
@@ -89,9 +92,12 @@ async fn a_pod_that_somebody_else_bound_meanwhile_is_told_by_its_record() {
     }
 }
 
+#[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_no_watch_has_shown_yet_is_read_where_the_node_lacks_what_the_pod_asks_for() {
-    let (world, args) = World::new().await;
+async fn a_claim_that_no_watch_has_shown_yet_is_read_where_the_node_lacks_what_the_pod_asks_for(
+    #[values(0, 61)] led_for: u64,
+) {
+    let (world, args) = World::led_for(led_for).await;
     world.show(&args).await;
     world.claim("one").await;
     // Every device unhealthy, or the plugin just gone: its devices would come back under the claim.

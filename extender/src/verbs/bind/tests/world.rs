@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -22,8 +24,11 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
-use crate::verbs::Admitted;
+use crate::leadership::Leadership;
+use crate::metrics::Metrics;
+use crate::server::{Bodies, Shared, router};
 use crate::verbs::bind::{BindError, BindTimeouts, Binder, Bound};
+use crate::verbs::{Admitted, Filter, Prioritize};
 use crate::wire::BindArgs;
 
 pub(super) const TIMEOUTS: BindTimeouts =
@@ -111,11 +116,28 @@ impl World {
         (world, args)
     }
 
+    /// The same once the extender has led for so many seconds: in its first minute it binds what asks for Neuron hardware.
+    pub(super) async fn led_for(seconds: u64) -> (World, BindArgs) {
+        let world = World::new().await;
+        sleep(Duration::from_secs(seconds)).await;
+        world
+    }
+
+    /// The extender's routes before this binder.
+    pub(super) fn routes(&self) -> Router {
+        let (cluster, metrics) = (self.cluster.clone(), Arc::<Metrics>::default());
+        let filter = Filter::new(cluster.clone(), self.admitted.clone(), metrics.clone());
+        let prioritize = Prioritize::new(cluster.clone(), metrics.clone());
+        let (binder, leadership) = (self.binder.clone(), Arc::new(Leadership::alone()));
+        let bodies = Bodies::default();
+        router(Shared { cluster, filter, prioritize, binder, metrics, leadership, bodies }, false)
+    }
+
     /// Creates a pod, and asks to bind it, as filter has admitted.
     pub(super) async fn create(&self, name: &str, devices: u32) -> BindArgs {
         let created = self.pods.create(&PostParams::default(), &pod(name, devices)).await.unwrap();
         let number = self.cluster.read(|index| index.view(NODE).unwrap().number);
-        self.admitted.admit(&created.uid().unwrap(), vec![number]);
+        self.admitted.admit(&created.uid().unwrap(), &[number]);
         BindArgs {
             pod_name: name.to_owned(),
             pod_namespace: "default".to_owned(),
@@ -245,6 +267,24 @@ fn client(
         }
     });
     Client::new(service, "default")
+}
+
+/// What `/bind` answers, in the form in which kube-scheduler reads it.
+pub(super) async fn bind_over_http(routes: &Router, args: &BindArgs) -> String {
+    let BindArgs { pod_name, pod_namespace, pod_uid, node } = args;
+    let body = json!({"PodName": pod_name, "PodNamespace": pod_namespace, "PodUID": pod_uid, "Node": node})
+        .to_string();
+    answer(routes, Request::post("/bind").body(body.into()).unwrap()).await
+}
+
+/// The text of `/metrics`.
+pub(super) async fn metrics(routes: &Router) -> String {
+    answer(routes, Request::get("/metrics").body(axum::body::Body::empty()).unwrap()).await
+}
+
+async fn answer(routes: &Router, call: Request<axum::body::Body>) -> String {
+    let answer = routes.clone().oneshot(call).await.unwrap();
+    String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
 pub(super) fn unknown(reason: &str) -> Result<Bound, BindError> {

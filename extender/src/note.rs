@@ -1,18 +1,19 @@
-//! An event's text out of what nodes say, built up to the length that the API server takes. Made by [`super::waiting`].
+//! A text out of what nodes say, however many they are: what the first ones say, up to the length that the API server takes of an event, and
+//! how many more there are. Made for events, and for filter's errors, which kube-scheduler makes an event of.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use runtime::reached;
 
 /// Longest note that the API server takes, in bytes.
-pub(super) const LONGEST_NOTE: usize = 1024;
+pub(crate) const LONGEST_NOTE: usize = 1024;
 
 /// Bytes that are kept for the words that say how many nodes are left out.
 const ROOM_FOR_REST: usize = 50;
 
 /// What nodes say, in order, and how many nodes say it.
 #[derive(Debug)]
-pub(super) struct Note {
+pub(crate) struct Note {
     between: &'static str,
     parts: Vec<(String, usize)>,
     bytes: usize,
@@ -21,19 +22,24 @@ pub(super) struct Note {
 
 impl Note {
     /// An empty one whose parts have this between them.
-    pub(super) fn new(between: &'static str) -> Self {
+    pub(crate) fn new(between: &'static str) -> Self {
         Self { between, parts: Vec::new(), bytes: 0, left_out: 0 }
     }
 
     /// One that says this alone.
-    pub(super) fn of(text: String) -> Self {
+    pub(crate) fn of(text: String) -> Self {
         let mut note = Self::new(" ");
         note.add(0, || text);
         note
     }
 
+    /// Whether nobody says anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.left_out == 0
+    }
+
     /// Adds what so many nodes say. Once the note is long enough they are only counted, and no text is made.
-    pub(super) fn add(&mut self, nodes: usize, part: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, nodes: usize, part: impl FnOnce() -> String) {
         if self.bytes > LONGEST_NOTE {
             return self.leave_out(nodes);
         }
@@ -43,18 +49,18 @@ impl Note {
     }
 
     /// So many nodes more say something else.
-    pub(super) fn leave_out(&mut self, nodes: usize) {
+    pub(crate) fn leave_out(&mut self, nodes: usize) {
         self.left_out += nodes;
     }
 
     /// What tells it from others, whatever it counts.
-    pub(super) fn key(&self) -> u64 {
+    pub(crate) fn key(&self) -> u64 {
         let parts = self.parts.iter().map(|(part, _)| part.as_str());
         key(parts)
     }
 
     /// The text, at most [`LONGEST_NOTE`] bytes, with `tail` at its end.
-    pub(super) fn text(&self, tail: &str) -> String {
+    pub(crate) fn text(&self, tail: &str) -> String {
         let most = LONGEST_NOTE.saturating_sub(tail.len());
         let length = self.bytes.saturating_sub(self.between.len());
         let is_whole = self.left_out == 0 && length <= most;
@@ -82,16 +88,16 @@ impl Note {
 }
 
 /// A number that tells these texts from others: what is remembered of an event that was sent.
-pub(super) fn key<'t>(texts: impl Iterator<Item = &'t str>) -> u64 {
+pub(crate) fn key<'t>(texts: impl Iterator<Item = &'t str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     texts.for_each(|text| text.hash(&mut hasher));
     hasher.finish()
 }
 
 /// The text, or as much of it as so many bytes hold.
-pub(super) fn shortened(mut text: String, most: usize) -> String {
+pub(crate) fn shortened(mut text: String, most: usize) -> String {
     if text.len() > most {
-        reached("extender: event note shortened");
+        reached("extender: note shortened");
         let mark = "...";
         let end = (0..=most.saturating_sub(mark.len())).rev().find(|&at| text.is_char_boundary(at));
         text.truncate(end.unwrap_or_default());
