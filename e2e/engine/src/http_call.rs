@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use anyhow::ensure;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::HOST;
 use axum::http::{HeaderValue, Request, Response};
@@ -32,4 +33,14 @@ pub(crate) async fn call(
     drop(system.spawn(connection));
     let (head, body) = sender.send_request(request).await?.into_parts();
     Ok(Response::from_parts(head, to_bytes(Body::new(body), LARGEST_BODY).await?))
+}
+
+/// What a program at this address shows at `/metrics`.
+///
+/// # Errors
+/// As [`call`], or it shows none.
+pub(crate) async fn metrics_of(system: &System, server: SocketAddr) -> anyhow::Result<String> {
+    let answer = call(system, server, Request::get("/metrics").body(Body::empty())?).await?;
+    ensure!(answer.status().is_success(), "{server} answers /metrics with {}", answer.status());
+    Ok(String::from_utf8(answer.into_body().to_vec())?)
 }

@@ -1,5 +1,8 @@
 //! Scenario files that are none: each is refused with a text that names the scenario and what is wrong.
 
+use std::time::Duration;
+
+use neuron_e2e_engine::embedded::{self, Options};
 use neuron_e2e_engine::scenario::{CatalogSource, Scenario, ScenarioError, library};
 use rstest::rstest;
 
@@ -22,7 +25,7 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 )]
 #[case::unknown_step(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{aply: []}]",
-    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `faults`, `allocatable`, `kernel-log`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
+    "scenario bad: unknown variant `aply`, expected one of `apply`, `apply-together`, `refused`, `create`, `delete`, `force-delete`, `ended`, `running`, `bound`, `preempt`, `patch`, `patch-node`, `restart`, `stop`, `start`, `device`, `faults`, `allocatable`, `kernel-log`, `metrics`, `hold`, `during`, `churn`, `reboot`, `restart-unlisted`, `advance-clock`"
 )]
 #[case::step_amid(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{amid: {bound: 1, apply: [], steps: []}}]",
@@ -63,6 +66,23 @@ const PLAIN: &str = "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\n";
 #[case::fault_at_a_time(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{faults: {in-force: [{fault: reset, device: 1, for: 5s}]}}]",
     "scenario bad: reset (device 1): leave `after`, `for` and `probability` out, for a scenario's steps say when a fault is in force"
+)]
+#[case::metrics_of_what_shows_none(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{metrics: {part: kubelet, series: a_total, at-least: 1}}]",
+    "scenario bad: metrics are those of plugin or extender, not of kubelet"
+)]
+#[case::metrics_that_do_not_count(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{metrics: {part: extender, series: neuron_extender_leader, at-least: 1}}]",
+    "scenario bad: series \"neuron_extender_leader\" is no counter: what was counted since the scenario began is compared, and names of \
+     counters end with _total or _count"
+)]
+#[case::metrics_with_labels_without_end(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{metrics: {part: extender, series: 'a_total{b=\"c\"', at-least: 1}}]",
+    "scenario bad: series \"a_total{b=\\\"c\\\"\": its labels have no end, a `}`"
+)]
+#[case::metrics_with_a_label_without_quotes(
+    "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: [{metrics: {part: extender, series: 'a_total{b=c}', at-least: 1}}]",
+    "scenario bad: series \"a_total{b=c}\": \"b=c\" is no label, which is as name=\"value\""
 )]
 #[case::no_release(
     "about: x\nnodes: [{type: inf2.24xlarge}]\nsteps: []\nonly: {cluster: kind, since: new, because: x}",
@@ -180,6 +200,54 @@ async fn what_does_not_stay_is_told() {
         error.starts_with("step 2 (allocatable): n1 was to offer 6 devices and 12 cores for 20 s; after "),
         "{error}"
     );
+}
+
+#[rstest]
+#[case::of_the_plugin(
+    "{part: plugin, series: 'neuron_device_plugin_allocate_seconds_count{result=\"given\"}', at-least: 1, at-most: 1}",
+    ""
+)]
+#[case::of_the_extender(
+    "{part: extender, series: 'neuron_extender_verb_seconds_count{verb=\"bind\",result=\"bound\"}', at-least: 1, at-most: 1}",
+    ""
+)]
+#[case::too_few(
+    "{part: plugin, series: 'neuron_device_plugin_allocate_seconds_count{result=\"given\"}', at-least: 2}",
+    "step 2 (metrics): waited 60 s for neuron_device_plugin_allocate_seconds_count{result=\"given\"} to have counted 2: it has counted 1 \
+     since the scenario began"
+)]
+#[case::too_many(
+    "{part: extender, series: neuron_extender_verb_seconds_count, at-least: 1, at-most: 1}",
+    "step 2 (metrics): neuron_extender_verb_seconds_count has counted 2 since the scenario began, and may have 1 at most"
+)]
+#[tokio::test]
+async fn what_was_counted_since_the_scenario_began_is_compared(#[case] step: &str, #[case] wrong: &str) {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [\
+               {name: main, image: neuron-workload, resources: {limits: {aws.amazon.com/neuroncore: 1}}}]}}";
+    let steps = format!("steps: [{{apply: [{pod}]}}, {{metrics: {step}}}]");
+    let scenario = parse("bad", &PLAIN.replace("steps: []", &steps)).unwrap().remove(0);
+    let on_it = scenario.clone();
+    let finished = embedded::on_cluster(&scenario, Options::default(), async move |cluster| {
+        cluster.with_timeout(Duration::from_secs(60)).run(&on_it).await
+    });
+    let what_is_wrong = match finished.await {
+        Ok(finished) => finished.failures.join("; "),
+        Err(error) => format!("{error:#}"),
+    };
+    assert_eq!(what_is_wrong, wrong);
+}
+
+#[tokio::test]
+async fn a_pod_that_has_failed_will_not_run() {
+    // kubelet itself refuses it, which no scheduler has placed.
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: fails}, spec: {nodeName: n1, containers: [\
+               {name: main, image: neuron-workload, resources: {limits: {aws.amazon.com/neuron: 7}}}]}}";
+    let steps = format!("steps: [{{apply-together: [{pod}]}}, {{running: [fails]}}]");
+    let scenario = parse("bad", &PLAIN.replace("steps: []", &steps)).unwrap().remove(0);
+    let error = neuron_e2e_engine::embedded::run(&scenario, Default::default()).await.unwrap_err();
+    let error = format!("{error:#}");
+    assert!(error.starts_with("step 2 (running): pod fails has failed and will never run: "), "{error}");
+    assert!(error.contains("aws.amazon.com/neuron"), "{error}");
 }
 
 #[tokio::test]

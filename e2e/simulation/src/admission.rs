@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use neuron_core::names::NEURON;
 use serde_json::Value;
-use simulated_cluster::observer::{CHECKPOINT_WRITES, ContainerTruth, PodTruth, UNDONE_WRITES};
+use simulated_cluster::observer::{
+    CHECKPOINT_READS, CHECKPOINT_WRITES, ContainerTruth, PodTruth, UNDONE_WRITES,
+};
 use simulated_cluster::suite::{RefusedPod, Units};
 
 use crate::judge::{counts, recorded_of, units_of_ids};
@@ -24,6 +26,9 @@ const ANSWERED: Duration = Duration::from_secs(10);
 /// How long before the observer hears of a refusal the plugin may have decided it: its last look takes a second at most, and then
 /// kubelet writes the pod's status.
 const DECIDED: Duration = Duration::from_secs(2);
+
+/// What the plugin says of an answer of its own that kubelet's checkpoint does not name.
+const UNWRITTEN: &str = " cannot be given: a container that kubelet has not written down yet holds ";
 
 /// What the plugin says of a process before it names the pod.
 const GONE: &str = " of a pod that has ended or is gone (UID ";
@@ -75,6 +80,7 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
             if is_without_hardware(refused)
                 || is_known_by_an_edited_record(refused)
                 || could_ask_nobody(refused)
+                || may_be_unwritten(refused, &units)
             {
                 return judge_holders(machine, refused, why);
             }
@@ -96,8 +102,9 @@ fn judge_ids(machine: &Machine, refused: &RefusedPod<'_>, broken: &Units) -> Opt
     // kubelet fills up by itself where nothing is preferred, and that may be no candidate set.
     let mut taken: Units = held.union(broken).copied().collect();
     taken.extend(ended_within(refused, ANSWERED).flat_map(|container| container.units.iter().copied()));
-    // A plugin that reads from nobody which record is whose and which pods have ended advises a set all the same, of what is then left.
-    if is_unread(refused) {
+    // A plugin that reads from nobody which record is whose and which pods have ended, or not what kubelet has given whom, advises a set
+    // all the same, of what is then left.
+    if is_unread(refused) || is_checkpoint_unread(refused) {
         taken.extend(seen_lately(machine, refused));
     }
     (can_be_placed(machine, &refused.pod.object, &taken) == Some(true))
@@ -164,6 +171,20 @@ fn is_known_by_an_edited_record(refused: &RefusedPod<'_>) -> bool {
 /// knows then.
 fn could_ask_nobody(refused: &RefusedPod<'_>) -> bool {
     is_unread(refused) && refused.message.contains(" (not confirmed: ")
+}
+
+/// Whether the plugin could not see lately what kubelet writes down, and names no pod but its own answer: to it whoever asked for as much
+/// and lives may have that, though the container that had it has ended.
+fn may_be_unwritten(refused: &RefusedPod<'_>, units: &Units) -> bool {
+    let mut lately = refused.truth.lately_on(&refused.pod.node);
+    is_checkpoint_unread(refused)
+        && refused.message.contains(UNWRITTEN)
+        && lately.any(|container| !container.units.is_disjoint(units))
+}
+
+/// Whether nobody could read kubelet's checkpoint lately.
+fn is_checkpoint_unread(refused: &RefusedPod<'_>) -> bool {
+    refused.truth.is_disturbed(CHECKPOINT_READS, &refused.pod.node, LATELY)
 }
 
 /// Whether requests to the API server went wrong lately.
@@ -237,10 +258,7 @@ fn is_own_and_unwritten(refused: &RefusedPod<'_>, resource: &str) -> bool {
         let counts = counts(container);
         counts.len() == 2 && counts.iter().any(|(asked, _)| asked.name() == resource)
     });
-    asks_for_both
-        && refused
-            .message
-            .contains(" cannot be given: a container that kubelet has not written down yet holds ")
+    asks_for_both && refused.message.contains(UNWRITTEN)
 }
 
 /// The refused pod's containers that ask for another resource than this.
@@ -297,3 +315,5 @@ fn units_of_pod(machine: &Machine, refused: &RefusedPod<'_>, name: &str) -> Unit
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unread_tests;

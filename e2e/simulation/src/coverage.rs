@@ -12,10 +12,6 @@ use crate::hardware::{DRIVER_GONE, DRIVER_GONE_NODES_STAY, LNC_EDITED, OF_DEVICE
 /// Faults and branches that hundreds of seeds need not reach, each with the reason; some of them plans do.
 const OUT_OF_REACH: &[(&str, &str)] = &[
     (
-        "cluster: a checkpoint could not be read",
-        "plans can garble a checkpoint, seeds do not yet: texts are not judged rightly then",
-    ),
-    (
         "cluster: a binding met a pod that is being deleted",
         "a pod that is bound to no node is gone as soon as it is deleted",
     ),
@@ -58,31 +54,36 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("extender: call not understood", "only kube-scheduler calls, and it knows how"),
     ("extender: call without a certificate", "the simulated extender serves HTTP"),
     ("extender: event held back by the rate", "fewer pods wait than events are sent at once"),
-    ("extender: event note shortened", "what is said of so few nodes is short"),
     ("extender: filter of a pod with a claim refused", "pods have no claims"),
     ("extender: filter of a request that cannot be read", "pods ask for whole numbers"),
+    (
+        "extender: node changed while a place was searched for",
+        "the simulation has one thread, and a bind lets nobody have a turn between its search and its reservation",
+    ),
     ("extender: leader's label not put", "the extenders' pods are no objects of the simulated cluster"),
     ("extender: leader's label not removed", "the extenders' pods are no objects of the simulated cluster"),
+    (
+        "extender: leader's label on a foreign pod",
+        "the extenders' pods are no objects of the simulated cluster",
+    ),
     (
         "extender: leader's label removed from another pod",
         "the extenders' pods are no objects of the simulated cluster",
     ),
+    ("extender: lease gone", "nobody deletes the extenders' Lease in the simulated cluster"),
     (
         "extender: oldest admission forgotten",
         "not so many pods are admitted and not bound within ten minutes",
     ),
     ("extender: no room for a body", "only kube-scheduler calls, about few nodes"),
+    ("extender: note shortened", "what is said of so few nodes is short"),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
     ("extender: preemption would not help on a node", "all pods of seeds have one priority"),
     ("extender: refused, the search was given up", "pods that fit have five containers at most"),
+    ("extender: too many binds under way", "only kube-scheduler calls, and binds few pods at once"),
     ("extender: victims added to those of kube-scheduler", "all pods of seeds have one priority"),
     ("plugin: LNC held", "seeds edit the LNC of types that have one alone, plans can do more"),
     ("plugin: already connected", "the plugin's sockets have ever new names"),
-    ("plugin: checkpoint not read", "plans can garble a checkpoint, seeds do not yet"),
-    (
-        "plugin: checkpoint not read in time",
-        "kubelet's files do not hang in a simulation; a test of the plugin makes them",
-    ),
     ("plugin: device file found by name", "the fake machines have the layout of a driver that is known"),
     ("plugin: device names not written", "the simulated plugins hand out paths"),
     ("plugin: device names written again", "the simulated plugins hand out paths"),
@@ -114,6 +115,10 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
 /// Faults and branches that hundreds of seeds reach now and then, each with what has to come together for it.
 const RARE: &[(&str, &str)] = &[
     (
+        "cluster: a checkpoint could not be read",
+        "a kubelet starts within the minute in which reads of its checkpoint fail",
+    ),
+    (
         "cluster: a plugin ended and another remained",
         "two plugins are alive at once, and kubelet's stream to the older one ends first",
     ),
@@ -142,8 +147,16 @@ const RARE: &[(&str, &str)] = &[
         "a plugin is away for more than five minutes, and the one status that says so is not written; a test has a plan for it",
     ),
     (
+        "plugin: checkpoint not read in time",
+        "a call whose time is nearly over looks at a checkpoint that hangs",
+    ),
+    (
         "plugin: checkpoint of before believed over a record",
         "a record is edited while an older state of kubelet's checkpoint hides its pod",
+    ),
+    (
+        "extender: bind that filter has not admitted",
+        "the node is deleted or made anew between a filter and its bind, milliseconds apart, and the leader is older than a minute",
     ),
     ("extender: bind while stopping", "an extender that is asked to end has mostly no bind to wait for"),
     (
@@ -175,6 +188,11 @@ const RARE: &[(&str, &str)] = &[
         "plugin: container runs on with what it had before",
         "kubelet restarts on an old list of pods, and asks anew for one whose container gets its grace",
     ),
+    (
+        "plugin: checkpoint waited for at the start",
+        "the plugin starts while its node's checkpoint cannot be read",
+    ),
+    ("plugin: correction put off for a change of the machine", "a device fails amid the write of a record"),
     ("plugin: own server silent", "the plugin is frozen between its own call and the answer"),
     ("plugin: timer of a device file late", "the plugin is frozen amid a read that takes no time"),
 ];

@@ -87,6 +87,29 @@ fn a_file_that_hangs_is_given_up_and_read_again_when_it_answers() {
 }
 
 #[test]
+fn a_file_whose_bytes_cannot_be_read_is_there_and_can_be_replaced() {
+    simulate(async |simulation| {
+        let host = simulation.host("h");
+        let (system, path) = (host.process("p").system(), Path::new("/state"));
+        host.files().write(path, "one").unwrap();
+        host.files().set_unreadable(path, true);
+        let told = system.read(path).await.unwrap_err().to_string();
+        assert_eq!(told, "Input/output error (os error 5)");
+        let before = system.status(path).await.unwrap();
+        system.replace(path, "two".into()).await.unwrap();
+        assert_ne!(system.status(path).await.unwrap().inode, before.inode);
+        assert!(system.read(path).await.is_err(), "until the disk is well");
+        host.files().set_unreadable(path, false);
+        assert_eq!(system.read_to_string(path).await.unwrap(), "two");
+        // What comes in place of a file that is removed is another one.
+        host.files().set_unreadable(path, true);
+        host.files().remove_all(path);
+        host.files().write(path, "three").unwrap();
+        assert_eq!(system.read_to_string(path).await.unwrap(), "three");
+    });
+}
+
+#[test]
 fn a_lock_ends_with_its_process() {
     simulate(async |simulation| {
         let host = simulation.host("h");

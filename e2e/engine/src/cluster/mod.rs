@@ -3,10 +3,12 @@
 
 pub mod wait;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
 use fake_neuron::fault::FaultSpec;
+use jiff::Timestamp;
 use kube::Client;
 
 use crate::outcome::SchedulerTexts;
@@ -48,6 +50,9 @@ pub trait Cluster {
     /// Lets a little time pass between two looks at a condition.
     fn pass_time(&self) -> impl Future<Output = ()>;
 
+    /// The time by the clock of its kubelets.
+    fn now(&self) -> Timestamp;
+
     /// How long the wait for one condition may take, at the processors' full pace.
     fn timeout(&self) -> Duration;
 
@@ -71,6 +76,13 @@ pub trait Cluster {
 
     /// What a node's fake hardware has written to its kernel log.
     fn kernel_log(&self, node: usize) -> impl Future<Output = anyhow::Result<String>>;
+
+    /// What each process of the plugin of a node, or of the extender, shows at `/metrics`, by the process' name.
+    fn metrics(
+        &self,
+        part: Part,
+        node: usize,
+    ) -> impl Future<Output = anyhow::Result<BTreeMap<String, String>>>;
 
     /// Restarts a part and returns when it serves again. Extender and plugin are killed, so that they cannot tidy up; where it is the
     /// extender that leads, once another one does.

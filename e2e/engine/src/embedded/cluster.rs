@@ -1,15 +1,18 @@
 //! The embedded cluster as a [`Cluster`]: what each part's stop, start and restart is here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use fake_neuron::fault::FaultSpec;
+use jiff::Timestamp;
 use kube::Client;
 use tokio::time::sleep;
 
 use super::Embedded;
 use crate::cluster::Cluster;
 use crate::cluster::wait::until;
+use crate::http_call::metrics_of;
 use crate::scenario::{DeviceState, Moment, Part};
 
 /// Longest time between two looks of a wait: not all that is waited for is written to the API server.
@@ -43,6 +46,10 @@ impl Cluster for Embedded {
             () = self.written.notified() => sleep(PAUSE).await,
             () = sleep(LONGEST_PAUSE) => {}
         }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     fn timeout(&self) -> Duration {
@@ -123,6 +130,19 @@ impl Cluster for Embedded {
 
     async fn kernel_log(&self, node: usize) -> anyhow::Result<String> {
         Ok(self.node(node)?.kernel_log())
+    }
+
+    async fn metrics(&self, part: Part, node: usize) -> anyhow::Result<BTreeMap<String, String>> {
+        match part {
+            Part::Plugin => {
+                let node = self.node(node)?;
+                let text = metrics_of(&self.harness, node.plugin_address()).await;
+                let text = text.with_context(|| format!("metrics of the plugin of {}", node.name()))?;
+                Ok(BTreeMap::from([(node.name().to_owned(), text)]))
+            }
+            Part::Extender => self.extender.metrics(&self.harness).await,
+            _ => bail!("{} shows no metrics", part.name()),
+        }
     }
 
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 //! replicas of which one leads. They may be stopped, killed, frozen and started again. Used by [`super::cluster`].
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::catalog_on;
 use super::extender_pods::ExtenderPods;
 use super::program::Program;
 use crate::extender_proxy::Proxy;
-use crate::http_call::call;
+use crate::http_call::{call, metrics_of};
 use crate::scenario::Scenario;
 
 /// The port that it listens on.
@@ -109,6 +110,17 @@ impl Extender {
         let running = self.replicas.iter().filter(|replica| replica.runs() && !replica.is_frozen.get());
         let answers = join_all(running.map(|replica| is_ready(system, replica.address()))).await;
         !answers.is_empty() && answers.into_iter().all(|is_ready| is_ready)
+    }
+
+    /// What each replica that runs shows at `/metrics`, by the name of its host.
+    pub(super) async fn metrics(&self, system: &System) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut all = BTreeMap::new();
+        for replica in self.replicas.iter().filter(|replica| replica.runs() && !replica.is_frozen.get()) {
+            let host = replica.host.name().to_owned();
+            let text = metrics_of(system, replica.address()).await;
+            all.insert(host, text.with_context(|| format!("metrics of {}", replica.host.name()))?);
+        }
+        Ok(all)
     }
 
     /// Stops all of it.

@@ -72,6 +72,7 @@ pub async fn run(scenario: &Scenario, options: Options) -> anyhow::Result<Finish
 /// A running embedded cluster, for whoever is in its simulation ([`on_cluster`]). Its timeouts and pauses are simulated time.
 pub struct Embedded {
     api: ApiHost,
+    clock: Clock,
     /// The harness' own way to the API server, which takes no time.
     client: Client,
     node_names: Vec<String>,
@@ -93,7 +94,8 @@ impl Embedded {
     /// Brings up the scenario's nodes with their hardware, kubelets and plugins, the extender and a scheduler, and
     /// waits until every node's devices are allocatable.
     async fn up(simulation: &Simulation, scenario: &Scenario, options: Options) -> anyhow::Result<Self> {
-        let api = ApiServer::new(Clock::of_runtime()).with_version(options.kubernetes);
+        let clock = Clock::of_runtime();
+        let api = ApiServer::new(clock.clone()).with_version(options.kubernetes);
         let written = observed(&api, simulation);
         simulation.set_links(LINKS);
         let api = ApiHost::new(simulation, api);
@@ -113,6 +115,7 @@ impl Embedded {
             proxy,
             extender,
             api,
+            clock,
             control,
             harness,
             scheduler: Cell::default(),

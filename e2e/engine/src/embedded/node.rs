@@ -1,6 +1,7 @@
 //! One node of the embedded cluster: a simulated host with a fake machine, a kubelet and the production device plugin.
 
 use std::cell::{Cell, RefCell};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use crate::simulated_machine::{ROOT, SimulatedMachine};
 
 /// kubelet's folder.
 const KUBELET_DIR: &str = "/var/lib/kubelet";
+/// The port at which the plugin shows its metrics, as deployed.
+const PLUGIN_PORT: u16 = 8080;
 /// How long after a change a node's status shows it: kubelet's `nodeStatusUpdateFrequency`, 10 s by default.
 const STATUS_PERIOD: Duration = Duration::from_secs(10);
 
@@ -124,11 +127,17 @@ impl EmbeddedNode {
             root: ROOT.into(),
             kubelet_dir: self.kubelet_config.dir.clone(),
             catalog: self.catalog.clone(),
+            listen: Some((Ipv4Addr::UNSPECIFIED, PLUGIN_PORT).into()),
             ..neuron_device_plugin::Config::new(self.name())
         };
         let (system, client) = (process.system(), self.api.client_on(&self.host));
         let run = |shutdown| neuron_device_plugin::run(system, config, client, shutdown);
         self.plugin.set(Some(Program::start(process, run)));
+    }
+
+    /// Where the plugin shows its metrics.
+    pub(super) fn plugin_address(&self) -> SocketAddr {
+        (self.host.ip(), PLUGIN_PORT).into()
     }
 
     pub(super) async fn stop_plugin(&self) -> anyhow::Result<()> {

@@ -105,17 +105,19 @@ impl<C: Cluster> Run<'_, C> {
         }
         let seen = collect::pod(self.cluster, self.scenario, &self.reports, &name).await?;
         let pods = self.pods();
+        self.held_until_now(&pods.get(&name).await.with_context(|| format!("reading pod {name}"))?);
         pods.delete(&name, &DeleteParams::default()).await.with_context(|| format!("deleting pod {name}"))?;
         self.until_gone(&name).await?;
         Ok((name, PodOutcome { deleted: true, ..seen }))
     }
 
-    /// Deletes a pod by force. Of one that has failed before the document tells.
+    /// Deletes a pod by force, and reads before what its containers have got. Of one that has failed before the document tells.
     async fn forced(&self, name: String) -> anyhow::Result<(String, PodOutcome)> {
+        self.printed(&name).await?;
         let pods = self.pods();
         let before = pods.get(&name).await.with_context(|| format!("reading pod {name}"))?;
         let failure = before.status.clone().filter(|status| status.phase.as_deref() == Some("Failed"));
-        self.force_delete(&name).await?;
+        self.delete_at_once(&name).await?;
         let mut seen = PodOutcome { phase: "Running".to_owned(), deleted: true, ..PodOutcome::default() };
         if let Some(status) = failure {
             let said = [status.reason, status.message].into_iter().flatten().collect::<Vec<_>>();

@@ -55,6 +55,22 @@ pub async fn pod<C: Cluster>(
     Collector::new(cluster, scenario, reports, std::slice::from_ref(&pod)).await?.pod(&pod).await
 }
 
+/// Whether every running container of the pod has printed what it got.
+///
+/// # Errors
+/// As [`pod`].
+pub async fn has_printed<C: Cluster>(
+    cluster: &C,
+    scenario: &Scenario,
+    reports: &Reports,
+    name: &str,
+) -> anyhow::Result<bool> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let pod = pods.get(name).await.with_context(|| format!("reading pod {name}"))?;
+    let collector = Collector::new(cluster, scenario, reports, std::slice::from_ref(&pod)).await?;
+    Ok(!is_silent(&pod, &collector.pod(&pod).await?))
+}
+
 /// Whether every running container of every pod has printed what it got and, where a plugin runs that would correct it,
 /// the pod's record agrees: its kubelet is no longer needed for either.
 ///
@@ -72,13 +88,19 @@ pub async fn all_settled<C: Cluster>(
     for pod in &pods {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let now = collector.pod(pod).await?;
-        let mut running = statuses(pod).filter(|one| one.state.as_ref().is_some_and(|s| s.running.is_some()));
-        let silent = running.any(|container| !now.containers.contains_key(&container.name));
-        if silent || (plugin_runs && now.is_running() && !record::mismatches_of(name, &now).is_empty()) {
+        if is_silent(pod, &now)
+            || (plugin_runs && now.is_running() && !record::mismatches_of(name, &now).is_empty())
+        {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether a container of the pod runs that has not printed what it got.
+fn is_silent(pod: &Pod, now: &PodOutcome) -> bool {
+    let mut running = statuses(pod).filter(|one| one.state.as_ref().is_some_and(|s| s.running.is_some()));
+    running.any(|container| !now.containers.contains_key(&container.name))
 }
 
 /// Whether the container has begun and kubelet knows where it is: a container that kubelet could not find again has no log.

@@ -8,6 +8,7 @@ pub mod apply;
 mod churn;
 pub mod collect;
 mod interleaved;
+mod metrics;
 mod objects;
 mod pods;
 mod probes;
@@ -24,6 +25,7 @@ use kube::api::Api;
 use tokio::time::Instant;
 
 use self::apply::Applier;
+use self::metrics::Counted;
 use self::objects::Created;
 use self::reports::Reports;
 use crate::cluster::wait::until;
@@ -57,6 +59,7 @@ pub async fn run<C: Cluster>(cluster: &C, scenario: &Scenario) -> anyhow::Result
         stopped: HashSet::new(),
         created: Vec::new(),
         logged: BTreeMap::new(),
+        counted: Counted::new(),
         reports: Reports::default(),
     };
     let finished = run.carry_out().await;
@@ -81,6 +84,7 @@ struct Run<'a, C> {
     created: Vec<Created>,
     /// Bytes of each node's kernel log before its last step `faults`.
     logged: BTreeMap<usize, usize>,
+    counted: Counted,
     reports: Reports,
 }
 
@@ -99,6 +103,7 @@ impl<C: Cluster> Run<'_, C> {
     }
 
     async fn carry_out(&mut self) -> anyhow::Result<Finished> {
+        self.begin_counting().await?;
         for (place, step) in self.scenario.steps.iter().enumerate() {
             Box::pin(self.step(step))
                 .await

@@ -1,6 +1,7 @@
 //! Creates, changes and deletes a scenario's pods. Called by [`super::steps`] and [`super::interleaved`].
 
 use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch as ApiPatch, PatchParams};
 use serde_json::Value;
 
@@ -55,7 +56,9 @@ impl<C: Cluster> Run<'_, C> {
         let before = self.settled(name).await?;
         self.gone.insert(name.to_owned(), PodOutcome { deleted: true, ..before });
         let pods = self.pods();
-        let node = pods.get(name).await?.spec.and_then(|spec| spec.node_name);
+        let pod = pods.get(name).await?;
+        self.held_until_now(&pod);
+        let node = pod.spec.and_then(|spec| spec.node_name);
         pods.delete(name, &DeleteParams::default()).await.with_context(|| format!("deleting pod {name}"))?;
         if self.is_stopped(Part::Kubelet) || self.is_stopped(Part::Node) {
             return Ok(());
@@ -82,12 +85,29 @@ impl<C: Cluster> Run<'_, C> {
         self.pod_until(&name, "to run", |pod| phase(pod) == "Running").await
     }
 
-    /// The document does not show the pod: nobody can ask a node that is away what it ran.
+    /// The document does not show the pod: nobody can ask a node that is away what it ran. What a pod's containers have got on a node
+    /// that is there is read before, for nobody can ask them afterwards.
     pub(super) async fn force_delete(&self, name: &str) -> anyhow::Result<()> {
+        if !self.is_stopped(Part::Kubelet) && !self.is_stopped(Part::Node) {
+            self.printed(name).await?;
+        }
+        self.delete_at_once(name).await
+    }
+
+    /// Deletes the pod with grace 0.
+    pub(super) async fn delete_at_once(&self, name: &str) -> anyhow::Result<()> {
         let pods = self.pods();
+        self.held_until_now(&pods.get(name).await.with_context(|| format!("reading pod {name}"))?);
         let now = DeleteParams::default().grace_period(0);
         pods.delete(name, &now).await.with_context(|| format!("deleting pod {name} at once"))?;
         self.until_gone(name).await
+    }
+
+    /// Takes note that what the pod's containers hold they have held until now, when the pod is about to be deleted: nobody sees their end.
+    pub(super) fn held_until_now(&self, pod: &Pod) {
+        if let Some(uid) = &pod.metadata.uid {
+            self.reports.history.held_until(uid, self.cluster.now());
+        }
     }
 
     pub(super) async fn patch_pod(&self, Patch { name, patch }: &Patch) -> anyhow::Result<()> {

@@ -55,7 +55,7 @@ impl<C: Cluster> Run<'_, C> {
             }
             Step::Running(names) => {
                 for name in names {
-                    self.pod_until(name, "to run", |pod| phase(pod) == "Running").await?;
+                    self.runs(name).await?;
                 }
             }
             Step::Bound(names) => {
@@ -82,6 +82,7 @@ impl<C: Cluster> Run<'_, C> {
             }
             Step::Allocatable(step) => self.allocatable(step).await?,
             Step::KernelLog(step) => self.kernel_log(step).await?,
+            Step::Metrics(step) => self.metrics(step).await?,
             Step::Hold(hold) => self.hold(hold).await?,
             Step::ForceDelete(names) => {
                 for name in names {

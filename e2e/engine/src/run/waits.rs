@@ -1,6 +1,6 @@
 //! What a run waits for before its next step: conditions that users can see, too. Called by the other files of [`super`].
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::Api;
 use neuron_core::names;
@@ -56,6 +56,23 @@ impl<C: Cluster> Run<'_, C> {
         let pods = self.pods();
         until(self.cluster, &format!("pod {name} {what}"), async || {
             Ok(pods.get_opt(name).await?.is_some_and(|pod| condition(&pod)))
+        })
+        .await
+    }
+
+    /// Waits until the pod runs. One that has failed never will.
+    pub(super) async fn runs(&self, name: &str) -> anyhow::Result<()> {
+        self.pod_until(name, "to run", |pod| matches!(phase(pod), "Running" | "Failed")).await?;
+        let pod = collect::pod(self.cluster, self.scenario, &self.reports, name).await?;
+        let why = pod.failure.as_deref().unwrap_or("nobody says why");
+        ensure!(pod.phase != "Failed", "pod {name} has failed and will never run: {why}");
+        Ok(())
+    }
+
+    /// Waits until every container of the pod that runs has said what it got.
+    pub(super) async fn printed(&self, name: &str) -> anyhow::Result<()> {
+        until(self.cluster, &format!("the containers of pod {name} to say what they got"), async || {
+            collect::has_printed(self.cluster, self.scenario, &self.reports, name).await
         })
         .await
     }

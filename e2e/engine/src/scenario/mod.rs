@@ -9,6 +9,7 @@ mod expected;
 mod faults;
 mod hold;
 pub mod library;
+mod metrics;
 mod node;
 mod only;
 mod part;
@@ -26,6 +27,7 @@ pub use self::error::ScenarioError;
 pub use self::expected::{Expected, ExpectedSets};
 pub use self::faults::{AllocatableStep, FaultsStep, KernelLogStep};
 pub use self::hold::{Hold, Moment, Verb};
+pub use self::metrics::{MetricsStep, Series};
 pub use self::node::NodeSpec;
 pub use self::only::Only;
 pub use self::part::{DeviceState, Part};
@@ -105,7 +107,7 @@ impl Scenario {
     }
 
     /// Every step, each before the steps inside it.
-    fn all_steps(&self) -> Vec<&Step> {
+    pub(crate) fn all_steps(&self) -> Vec<&Step> {
         fn collect<'s>(steps: &'s [Step], all: &mut Vec<&'s Step>) {
             for step in steps {
                 all.push(step);

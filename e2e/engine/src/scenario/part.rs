@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 /// The parts of the suite and of Kubernetes that scenarios stop and start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// The scheduler extender, with all its replicas.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::churn::Churn;
 use super::faults::{AllocatableStep, FaultsStep, KernelLogStep};
 use super::hold::Hold;
+use super::metrics::MetricsStep;
 use super::part::{DeviceState, Part};
 
 /// Steps that have another name than they had in files of before: the old one and the new one.
@@ -29,11 +30,12 @@ pub enum Step {
     Create(Vec<Value>),
     /// Deletes pods and waits until they are gone. The document shows them as they were before.
     Delete(Vec<String>),
-    /// Deletes pods with grace 0, as an administrator does who cannot wait for a node that is away.
+    /// Deletes pods with grace 0, as an administrator does who cannot wait for a node that is away. Where the node is there, what their
+    /// containers have got is read first.
     ForceDelete(Vec<String>),
     /// Waits until these pods have ended (Succeeded or Failed).
     Ended(Vec<String>),
-    /// Waits until these pods run.
+    /// Waits until these pods run. One that has failed never will, which fails the scenario.
     Running(Vec<String>),
     /// Waits until these pods are bound to a node.
     Bound(Vec<String>),
@@ -59,6 +61,8 @@ pub enum Step {
     Allocatable(AllocatableStep),
     /// Waits until the kernel log of a node's hardware holds a text, written since the last step `faults`.
     KernelLog(KernelLogStep),
+    /// Waits until a counter of our programs has counted so much since the scenario began.
+    Metrics(MetricsStep),
     /// Applies pods, holds the scheduler's call before it reaches the extender, the extender's answer before it reaches the
     /// scheduler, or its Binding before the API server carries it out; carries the inner steps out, then lets it go on.
     Hold(Hold),
@@ -130,6 +134,7 @@ impl Step {
             Step::Faults(_) => "faults",
             Step::Allocatable(_) => "allocatable",
             Step::KernelLog(_) => "kernel-log",
+            Step::Metrics(_) => "metrics",
             Step::Hold(_) => "hold",
             Step::ForceDelete(_) => "force-delete",
             Step::During(_) => "during",

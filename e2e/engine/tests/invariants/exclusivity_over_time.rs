@@ -1,5 +1,6 @@
 //! Exclusivity, of what ran at any time: pods that are gone in the end are in no outcome.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use neuron_e2e_engine::invariants::Invariant;
 use neuron_e2e_engine::outcome::PodOutcome;
@@ -82,6 +83,36 @@ const ALL_WHILE_SHORT: &str =
 )]
 fn two_pods_that_held_a_core_at_one_time_are_found(#[case] change: fn(&mut World), #[case] text: &str) {
     violates(change, Invariant::Exclusivity, text);
+}
+
+/// Pod `forced` holds core 1 from second 2 on, and is deleted at that second.
+fn deleted_by_force_at(world: &mut World, second: u32) {
+    after(world, vec![vec![("forced", "1", runs(2))]]);
+    let now: Timestamp = format!("2026-11-21T12:00:{second:02}.9Z").parse().unwrap();
+    world.history.held_until("uid of forced", now);
+}
+
+#[rstest]
+#[case::the_other_is_gone_too(ran(4, 9))]
+#[case::the_other_runs(runs(4))]
+fn what_a_pod_held_until_it_was_deleted_by_force_nobody_else_held(#[case] other: Value) {
+    let text = "pod all began to hold cores 1 of n1 at 2026-11-21T12:00:04Z, while pod forced held them";
+    let mut world = World::new();
+    deleted_by_force_at(&mut world, 5);
+    after(&mut world, vec![vec![("all", "0,1", other)]]);
+    let found: Vec<String> = world.violations().iter().map(ToString::to_string).collect();
+    assert_eq!(found, [text]);
+}
+
+/// kubelet offers what it had before its processes have ended, and without `--handover` nobody waits for them.
+#[rstest]
+#[case::in_that_second(5)]
+#[case::later(6)]
+fn what_a_pod_held_that_was_deleted_by_force_others_hold_from_then_on(#[case] began: u32) {
+    let mut world = World::new();
+    deleted_by_force_at(&mut world, 5);
+    after(&mut world, vec![vec![("all", "0,1", runs(began))]]);
+    assert_eq!(world.violations(), []);
 }
 
 #[rstest]

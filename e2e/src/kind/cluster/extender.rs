@@ -13,7 +13,7 @@ use super::scheduling::Route;
 
 /// Its Deployment and its Service.
 const EXTENDER: &str = "k8s-neuron-scheduler";
-const PORT: u16 = 12345;
+pub(super) const PORT: u16 = 12345;
 /// How many of it are deployed.
 const REPLICAS: i32 = 2;
 /// Selector of its pods.

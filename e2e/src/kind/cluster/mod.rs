@@ -12,6 +12,7 @@ mod https;
 pub(crate) mod install;
 mod ioctl_agent;
 mod leader;
+mod metrics;
 pub(crate) mod plugin;
 mod plugin_policy;
 mod rights;

@@ -1,10 +1,12 @@
 //! What a scenario's steps do to the cluster. Called by the engine.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use anyhow::bail;
 use fake_neuron::fault::FaultSpec;
+use jiff::Timestamp;
 use kind_driver::ControlPlanePart;
 use kube::Client;
 use neuron_core::names::Resource;
@@ -46,6 +48,11 @@ impl Cluster for Stage<'_> {
 
     async fn pass_time(&self) {
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+
+    fn now(&self) -> Timestamp {
+        // The nodes' too, which are containers of this machine.
+        Timestamp::now()
     }
 
     fn timeout(&self) -> Duration {
@@ -96,6 +103,14 @@ impl Cluster for Stage<'_> {
 
     async fn kernel_log(&self, node: usize) -> anyhow::Result<String> {
         self.cluster.kernel_log(node).await
+    }
+
+    async fn metrics(&self, part: Part, node: usize) -> anyhow::Result<BTreeMap<String, String>> {
+        match part {
+            Part::Plugin => self.cluster.plugin_metrics(self.node_name(node)?).await,
+            Part::Extender => self.cluster.extender_metrics().await,
+            _ => bail!("{} shows no metrics", part.name()),
+        }
     }
 
     async fn restart(&self, part: Part, node: usize) -> anyhow::Result<()> {

@@ -6,7 +6,9 @@ mod truth;
 mod violation;
 
 pub use self::mirror::{Key, Mirror};
-pub use self::truth::{CHECKPOINT_WRITES, ContainerTruth, PodTruth, Truth, UNDONE_WRITES, UNSEEN};
+pub use self::truth::{
+    CHECKPOINT_READS, CHECKPOINT_WRITES, ContainerTruth, PodTruth, Truth, UNDONE_WRITES, UNSEEN,
+};
 pub(crate) use self::truth::{PREFERENCES, why_it_waits};
 pub(crate) use self::violation::without_numbers;
 pub use self::violation::{Known, Seen, Violation, Violations};

@@ -15,6 +15,8 @@ use crate::units::Units;
 pub(crate) const PREFERENCES: &str = "preferences";
 /// By this name [`Truth::disturbed`] has nodes whose kubelets cannot write their checkpoint.
 pub const CHECKPOINT_WRITES: &str = "checkpoint";
+/// By this name [`Truth::disturbed`] has nodes on which nobody can read kubelet's checkpoint.
+pub const CHECKPOINT_READS: &str = "checkpoint reads";
 /// By this name [`Truth::disturbed`] has nodes of whose checkpoint a write was undone.
 pub const UNDONE_WRITES: &str = "undone checkpoint writes";
 /// How long a program's watch may take to show that a pod has ended or gone, in a cluster at rest whose links lose and delay.
@@ -50,8 +52,8 @@ pub struct Truth {
     pub edited: BTreeMap<String, Duration>,
     /// Pods of which somebody has edited by hand what the suite had written, by UID.
     pub edited_pods: BTreeSet<String>,
-    /// When a node's checkpoint was garbled last: a kubelet that started with it has forgotten the containers from before, and
-    /// lets them run.
+    /// When a node's checkpoint was garbled last, or a kubelet that started could not read it: such a kubelet has forgotten the
+    /// containers from before, and lets them run.
     pub garbled: BTreeMap<String, Duration>,
     /// Until when requests to the API server go wrong more often than they always do, or watches lag.
     pub api_disturbed: Duration,

@@ -20,7 +20,9 @@ pub const FAULTS: &[&str] = &[
     "answer lost",
     "cache behind",
     "checkpoint garbled",
+    "checkpoint hangs",
     "checkpoint lost",
+    "checkpoint not readable",
     "checkpoint not writable",
     "checkpoint older",
     "compaction",
@@ -256,6 +258,16 @@ pub enum What {
         /// How long, in seconds.
         seconds: u32,
     },
+    /// Nobody on a node can read kubelet's checkpoint, as on a bad disk. A kubelet that starts goes on without it, or, where it hangs, does
+    /// not come so far.
+    CheckpointUnreadable {
+        /// The node's place.
+        node: usize,
+        /// Whether reads get no answer; else they fail at once.
+        hangs: bool,
+        /// How long, in seconds.
+        seconds: u32,
+    },
     /// kubelet gives containers other ids than plugins prefer where there are any, as with a topology manager of another view.
     PreferencesIgnored {
         /// The node's place.
@@ -370,6 +382,8 @@ impl What {
             What::CheckpointGarbled { .. } => "checkpoint garbled".to_owned(),
             What::CheckpointOlder { .. } => "checkpoint older".to_owned(),
             What::CheckpointUnwritable { .. } => "checkpoint not writable".to_owned(),
+            What::CheckpointUnreadable { hangs: true, .. } => "checkpoint hangs".to_owned(),
+            What::CheckpointUnreadable { .. } => "checkpoint not readable".to_owned(),
             What::PreferencesIgnored { .. } => "preferences ignored".to_owned(),
             What::PluginFilesRemoved { .. } => "plugin files removed".to_owned(),
             What::SocketsReset { .. } => "sockets reset".to_owned(),

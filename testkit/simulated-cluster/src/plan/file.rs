@@ -141,6 +141,7 @@ impl Plan {
             | What::CheckpointOlder { node, .. }
             | What::PluginFilesRemoved { node }
             | What::CheckpointUnwritable { node, .. }
+            | What::CheckpointUnreadable { node, .. }
             | What::PreferencesIgnored { node, .. }
             | What::PowerLoss { node, .. }
             | What::ReplaceNode { node, .. }

@@ -45,11 +45,12 @@ pub(super) enum Kind {
     Edit,
     EditPod,
     Machine,
+    CheckpointUnreadable,
 }
 
 impl Kind {
     /// Each kind, with how often it comes beside the others.
-    const ALL: [(Kind, u32); 27] = [
+    const ALL: [(Kind, u32); 28] = [
         (Kind::Kill, 4),
         (Kind::Stop, 2),
         (Kind::Freeze, 2),
@@ -77,6 +78,7 @@ impl Kind {
         (Kind::Edit, 2),
         (Kind::EditPod, 2),
         (Kind::Machine, 2),
+        (Kind::CheckpointUnreadable, 1),
     ];
 
     /// Those that exist for a seed.
@@ -179,6 +181,10 @@ impl Generated {
             Kind::CheckpointOlder => Some(What::CheckpointOlder { node: self.node(draws), seconds }),
             Kind::CheckpointUnwritable => {
                 Some(What::CheckpointUnwritable { node: self.node(draws), seconds: seconds.min(120) })
+            }
+            Kind::CheckpointUnreadable => {
+                let (node, hangs) = (self.node(draws), draws.bool());
+                Some(What::CheckpointUnreadable { node, hangs, seconds: seconds.min(120) })
             }
             Kind::PreferencesIgnored => {
                 Some(What::PreferencesIgnored { node: self.node(draws), seconds: seconds.min(120) })

@@ -42,6 +42,7 @@ pub(super) fn without_node(what: &mut What, gone: usize) -> bool {
         | What::CheckpointOlder { node, .. }
         | What::PluginFilesRemoved { node }
         | What::CheckpointUnwritable { node, .. }
+        | What::CheckpointUnreadable { node, .. }
         | What::PreferencesIgnored { node, .. }
         | What::PowerLoss { node, .. }
         | What::ReplaceNode { node, .. }

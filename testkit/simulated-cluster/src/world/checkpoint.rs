@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::node::{KUBELET_DIR, Node};
 use super::{World, locked};
-use crate::observer::{CHECKPOINT_WRITES, UNDONE_WRITES};
+use crate::observer::{CHECKPOINT_READS, CHECKPOINT_WRITES, UNDONE_WRITES};
 use crate::plan::Place;
 use crate::suite::Books;
 
@@ -92,6 +92,36 @@ impl World {
             }
             world.watcher.disturbs(part, world.simulation.elapsed());
         });
+    }
+
+    /// For so long nobody on the node can read it: reads fail, or get no answer.
+    pub(super) fn refuse_reads(self: &Arc<Self>, place: usize, hangs: bool, seconds: u32) {
+        let Some(name) = self.nodes.get(place).map(|node| node.name.clone()) else { return };
+        let part = format!("{CHECKPOINT_READS}/{name}");
+        let set = move |world: &World, fails| {
+            let files = world.host(Place::Node(place)).files();
+            if hangs {
+                files.set_hung(&checkpoint(), fails);
+            } else {
+                files.set_unreadable(&checkpoint(), fails);
+            }
+        };
+        set(self, true);
+        self.watcher.disturbs(part.clone(), Duration::MAX);
+        self.fault_lasts(seconds, move |world| {
+            set(world, false);
+            world.watcher.disturbs(part, world.simulation.elapsed());
+        });
+    }
+
+    /// A kubelet starts, and has lost its books where reading them fails. Where they hang it does not come so far.
+    pub(super) fn kubelet_reads_checkpoint(&self, place: usize) {
+        if let Some(node) = self.nodes.get(place)
+            && self.host(Place::Node(place)).files().is_unreadable(&checkpoint())
+        {
+            let now = self.simulation.elapsed();
+            self.watcher.state().truth.garbled.insert(node.name.clone(), now);
+        }
     }
 
     /// Whether the node's file is still one that a fault has put in the place of a newer one.

@@ -90,6 +90,7 @@ impl World {
             What::PluginFilesRemoved { node } => self.remove_plugin_files(node),
             What::SocketsReset { node } => self.reset_sockets(node),
             What::CheckpointUnwritable { node, seconds } => self.refuse_writes(node, seconds),
+            What::CheckpointUnreadable { node, hangs, seconds } => self.refuse_reads(node, hangs, seconds),
             What::CheckpointOlder { node, seconds } => {
                 self.undo_next_write(node, seconds);
                 // It is counted when it happens.

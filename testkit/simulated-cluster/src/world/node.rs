@@ -67,6 +67,7 @@ impl World {
         loop {
             // It is under way until the API server has told it its pods.
             disturbs(Duration::MAX);
+            self.kubelet_reads_checkpoint(place);
             let (client, runtime) = (client.clone(), Arc::clone(&runtime));
             match Kubelet::start(&process.system(), client, &self.api, config.clone(), runtime).await {
                 Ok(kubelet) => {

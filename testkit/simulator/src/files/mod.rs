@@ -34,6 +34,8 @@ struct State {
     watches: Vec<FolderWatched>,
     /// Nothing at or below these paths can be read.
     hung: BTreeSet<PathBuf>,
+    /// The bytes of these files cannot be read.
+    unreadable: BTreeSet<PathBuf>,
     /// No process can write these files; whether one has tried.
     full: BTreeMap<PathBuf, bool>,
     listening: Vec<Listening>,
@@ -88,6 +90,7 @@ impl FileSystem {
         let mut state = self.state();
         // What comes in its place is another file.
         state.hung.retain(|hung| !hung.starts_with(path));
+        state.unreadable.retain(|unreadable| !unreadable.starts_with(path));
         state.full.retain(|full, _| !full.starts_with(path));
         if state.tree.remove_all(path) {
             state.tell(path);
@@ -133,6 +136,22 @@ impl FileSystem {
             drop(state);
             self.recovered.notify_waiters();
         }
+    }
+
+    /// Has every read of this file's bytes by a process fail from now on (`true`), as on a disk that has lost them, or work again. What
+    /// it is, and what takes its place, can be seen all the same.
+    pub fn set_unreadable(&self, path: &Path, fails: bool) {
+        let mut state = self.state();
+        if fails {
+            state.unreadable.insert(path.to_owned());
+        } else {
+            state.unreadable.remove(path);
+        }
+    }
+
+    /// Whether every read of this file's bytes by a process fails now.
+    pub fn is_unreadable(&self, path: &Path) -> bool {
+        self.state().unreadable.contains(path)
     }
 
     /// Has every write of this file by a process fail from now on, for want of space.

@@ -16,6 +16,9 @@ use super::tree::{Content, Tree};
 use super::{FileSystem, FolderWatched, status};
 use crate::life::Life;
 
+/// Linux' number of an input or output error.
+const EIO: i32 = 5;
+
 /// The files that one process sees.
 pub(crate) struct ProcessFiles {
     life: Life,
@@ -68,6 +71,9 @@ impl ProcessFiles {
 
 impl Files for ProcessFiles {
     fn read(&self, path: &Path) -> BoxFuture<'static, io::Result<Vec<u8>>> {
+        if self.files.is_unreadable(path) {
+            return ready(Err(io::Error::from_raw_os_error(EIO))).boxed();
+        }
         let file = path.to_owned();
         self.look(path, move |tree| tree.bytes(&file).map(|bytes| bytes.to_vec()))
     }

@@ -36,6 +36,8 @@ struct Lifetime {
     began: Timestamp,
     /// None while it runs, and where it was deleted before anybody saw its end.
     ended: Option<Timestamp>,
+    /// Where its pod was deleted: when it had not ended yet, in whole seconds, the last of which has begun then.
+    held_until: Option<Timestamp>,
     report: Report,
     /// The last look that has seen it in a pod that was not over; 0 if the pod was.
     last_look: u64,
@@ -78,8 +80,21 @@ impl History {
             let Some(report) = outcome.containers.get(&status.name) else { continue };
             let began = state.containers.get(&key).map_or(began, |before| before.began.min(began));
             let (uid, pod, node) = (uid.clone(), name.clone(), node.clone());
-            let lifetime = Lifetime { uid, pod, node, began, ended, report: report.clone(), last_look };
+            let (report, held_until) = (report.clone(), None);
+            let lifetime = Lifetime { uid, pod, node, began, ended, held_until, report, last_look };
             state.containers.insert(key, lifetime);
+        }
+    }
+
+    /// Takes note that a pod is deleted now, whose containers have not ended by what was seen of them last. When they end nobody sees:
+    /// that they hold what they have until now is certain, and no more. Of a pod deleted by force that is as much as there is to judge:
+    /// kubelet offers its devices again while its containers still have their grace, and only a plugin with `--handover` waits for them.
+    pub fn held_until(&self, uid: &str, now: Timestamp) {
+        let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let mut state = self.state();
+        let of_pod = state.containers.iter_mut().filter(|((of, _), _)| of == uid);
+        for (_, lifetime) in of_pod.filter(|(_, lifetime)| lifetime.ended.is_none()) {
+            lifetime.held_until = Some(seconds);
         }
     }
 
@@ -94,7 +109,7 @@ impl History {
         // Where two began in the same second, the one that ended first may have been the first; so may one that is gone.
         let end = |lifetime: &Lifetime| {
             let is_gone = lifetime.last_look != state.looks;
-            lifetime.ended.or(is_gone.then_some(lifetime.began)).unwrap_or(Timestamp::MAX)
+            lifetime.known_end().or(is_gone.then_some(lifetime.began)).unwrap_or(Timestamp::MAX)
         };
         lifetimes.sort_by_key(|(lifetime, _)| (lifetime.began, end(lifetime)));
         let mut failures = Vec::new();
@@ -102,8 +117,8 @@ impl History {
             for (earlier, held) in &lifetimes[..place] {
                 let are_apart = earlier.uid == later.uid || earlier.node != later.node;
                 // A container whose end nobody saw may have ended before.
-                let still_ran =
-                    earlier.ended.map_or(earlier.last_look == state.looks, |ended| ended > later.began);
+                let is_seen = earlier.last_look == state.looks;
+                let still_ran = earlier.known_end().map_or(is_seen, |end| end > later.began);
                 if !are_apart && still_ran && held.intersects(*wanted) {
                     failures.push(format!(
                         "pod {} began to hold cores {} of {} at {}, while pod {} held them",
@@ -117,6 +132,13 @@ impl History {
             }
         }
         failures
+    }
+}
+
+impl Lifetime {
+    /// Until when it has held what it has, as far as anybody knows.
+    fn known_end(&self) -> Option<Timestamp> {
+        self.ended.or(self.held_until)
     }
 }
 
