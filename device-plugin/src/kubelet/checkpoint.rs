@@ -60,9 +60,7 @@ pub struct Held {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// It cannot be read.
-    #[error(
-        "kubelet's checkpoint {path} cannot be read: {source}; what it said last counts until it can"
-    )]
+    #[error("kubelet's checkpoint {path} cannot be read: {source}; what it said last counts until it can")]
     Read {
         /// Its path.
         path: PathBuf,

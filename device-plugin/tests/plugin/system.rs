@@ -75,11 +75,14 @@ async fn a_plugin_folder_that_hangs_is_no_reason_to_register_again() {
 #[tokio::test]
 async fn a_checkpoint_that_cannot_be_read_is_tried_again_with_the_polls() {
     let (node, watched) = (Node::new("inf2.xlarge"), Watched::new());
-    std::fs::create_dir_all(node.socket("kubelet_internal_checkpoint")).unwrap();
     let _kubelet = node.kubelet().await;
     let _plugin = node.plugin_on(watched.system());
     node.shows("aws.amazon.com/neuron", 1).await;
     node.shows("aws.amazon.com/neuroncore", 2).await;
+    // A folder in its place, which nobody can read.
+    let checkpoint = node.socket("kubelet_internal_checkpoint");
+    eventually("kubelet's checkpoint", async || std::fs::remove_file(&checkpoint).ok()).await;
+    std::fs::create_dir(&checkpoint).unwrap();
     let (before, began) = (watched.file_operations(), std::time::Instant::now());
     let looked = async || (watched.file_operations() > before + 300).then_some(());
     eventually("looks", looked).await;

@@ -44,8 +44,9 @@ fn pod(number: u64, cores: u64, seconds: u64) -> What {
 /// The extender on each host in turn is killed amid what it does: the one that is not killed leads then. 500 in a build that is optimised.
 #[test]
 fn leaders_are_killed_and_no_pod_is_lost() {
-    const KILLS: u64 = if cfg!(debug_assertions) { 40 } else { 560 };
-    const LEADERS: u64 = KILLS * 500 / 560;
+    // Some find a replica that does not lead.
+    const KILLS: u64 = if cfg!(debug_assertions) { 44 } else { 640 };
+    const LEADERS: u64 = if cfg!(debug_assertions) { 35 } else { 500 };
     const BETWEEN: u64 = 12_000;
     let mut events = Vec::new();
     for number in 0..KILLS {
