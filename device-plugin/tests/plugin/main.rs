@@ -36,4 +36,5 @@ mod sizes;
 mod swapped;
 mod system;
 mod takeover;
+mod unread_checkpoint;
 mod unread_pods;

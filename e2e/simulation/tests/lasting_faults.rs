@@ -22,6 +22,24 @@ fn unreadable(hangs: bool, seconds: u32) -> What {
     What::CheckpointUnreadable { node: 0, hangs, seconds }
 }
 
+/// Four pods of four devices, of which the last, `slow`, has the last devices and starts after 200 seconds, so that nothing but kubelet's
+/// checkpoint says what it has; the third is gone. Then the checkpoint cannot be read for a minute, in which kubelet writes another one.
+fn named_and_not_started(hangs: bool) -> Vec<(u64, What)> {
+    let mut slow = manifest(4);
+    slow["metadata"]["name"] = "slow".into();
+    slow["spec"]["initContainers"] =
+        json!([{"name": "init", "image": "neuron-workload", "args": ["--for", "200s"]}]);
+    vec![
+        (60, pod("first", 4)),
+        (61, pod("second", 4)),
+        (62, pod("third", 4)),
+        (63, What::Create { pods: vec![slow] }),
+        (70, What::Delete { pod: "third".to_owned(), grace: None }),
+        (110, unreadable(hangs, 60)),
+        (115, pod("writes", 1)),
+    ]
+}
+
 fn rest() -> What {
     What::Rest { seconds: 900 }
 }
@@ -48,26 +66,14 @@ fn what_a_kubelet_gives_that_cannot_write_its_checkpoint_is_refused_and_free_aga
 #[test]
 fn what_kubelets_checkpoint_said_before_it_could_not_be_read_is_given_to_nobody_else() {
     for (hangs, fault) in [(false, "checkpoint not readable"), (true, "checkpoint hangs")] {
-        let mut slow = manifest(4);
-        slow["metadata"]["name"] = "slow".into();
-        slow["spec"]["initContainers"] =
-            json!([{"name": "init", "image": "neuron-workload", "args": ["--for", "200s"]}]);
-        let events = vec![
-            (60, pod("first", 4)),
-            (61, pod("second", 4)),
-            (62, pod("third", 4)),
-            // The four last devices.
-            (63, What::Create { pods: vec![slow] }),
-            (70, What::Delete { pod: "third".to_owned(), grace: None }),
-            (110, unreadable(hangs, 60)),
-            // After it kubelet's file is another one.
-            (115, pod("writes", 1)),
+        let mut events = named_and_not_started(hangs);
+        events.extend([
             (130, What::PreferencesIgnored { node: 0, seconds: 30 }),
             // kubelet, which keeps devices and cores apart, offers the last core.
             (131, cores("refused", 1, &[])),
             (200, pod("rest", 1)),
             (900, rest()),
-        ];
+        ]);
         let mut plan = plan(1900, events);
         plan.settings.adversarial = true;
         let (summary, lines) = traced(&plan);
@@ -85,25 +91,14 @@ fn what_kubelets_checkpoint_said_before_it_could_not_be_read_is_given_to_nobody_
 #[test]
 fn a_plugin_that_starts_while_kubelets_checkpoint_cannot_be_read_gives_nothing_away() {
     for hangs in [false, true] {
-        let mut slow = manifest(4);
-        slow["metadata"]["name"] = "slow".into();
-        slow["spec"]["initContainers"] =
-            json!([{"name": "init", "image": "neuron-workload", "args": ["--for", "200s"]}]);
-        let plugin = || "plugin".to_owned();
-        let events = vec![
-            (60, pod("first", 4)),
-            (61, pod("second", 4)),
-            (62, pod("third", 4)),
-            (63, What::Create { pods: vec![slow] }),
-            (70, What::Delete { pod: "third".to_owned(), grace: None }),
-            (110, unreadable(hangs, 60)),
-            (115, pod("writes", 1)),
-            (118, What::Kill { part: plugin(), on: Place::Node(0), after_polls: None }),
+        let mut events = named_and_not_started(hangs);
+        events.extend([
+            (118, What::Kill { part: "plugin".to_owned(), on: Place::Node(0), after_polls: None }),
             (140, What::PreferencesIgnored { node: 0, seconds: 25 }),
             (141, cores("asks", 1, &[])),
             (200, pod("rest", 1)),
             (900, rest()),
-        ];
+        ]);
         let mut plan = plan(1900, events);
         plan.settings.adversarial = true;
         let (summary, lines) = traced(&plan);
