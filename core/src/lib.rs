@@ -53,4 +53,4 @@ pub mod placement;
 mod pods;
 
 pub use nodes::{catalog, driver, occupancy, report, topology};
-pub use pods::{claim, device_model, pod, quantity, record, request};
+pub use pods::{bounded, claim, device_model, pod, quantity, record, request};

@@ -63,6 +63,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: lease watch disconnected",
     "extender: leases listed again",
     "extender: no room for a body",
+    "extender: no room for an answer",
     "extender: node changed while a place was searched for",
     "extender: node gone unseen",
     "extender: node of a bind unknown",

@@ -82,7 +82,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn filter(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(self.filter.filter(args).await.to_json()?.into_bytes())
+        Ok(self.filter.filter(args).await.to_json()?)
     }
 
     /// What `/prioritize` answers to the body.
@@ -91,7 +91,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn prioritize(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(scores_to_json(&self.prioritize.prioritize(args).await?).into_bytes())
+        Ok(scores_to_json(&self.prioritize.prioritize(args).await?))
     }
 }
 

@@ -36,6 +36,7 @@
 mod api_server;
 mod branches;
 mod calls;
+mod deadlines;
 mod encoding;
 mod logs;
 pub mod metrics;
@@ -50,6 +51,7 @@ mod watch;
 pub use api_server::client;
 pub use branches::{BRANCHES, BranchCounts, count_branches, counted_branches, reached};
 pub use calls::{CallError, read, write};
+pub use deadlines::end_after;
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
 pub use logs::{LogFormat, LogFormatError, log, log_with_plain_lines};

@@ -50,12 +50,17 @@ impl EqualNodes {
         }
     }
 
-    /// Begins another call about a pod with the same request. What was answered stays, unless a search was given up, which may have more
-    /// moves left in another call, or a topology went with its last node: new ones may come and go for ever.
+    /// Begins another call about a pod with the same request. What was decided stays, so that a call which ran out of moves is gone on
+    /// with; nothing does where a topology went with its last node: new ones may come and go for ever.
     pub fn renew(&mut self) {
-        if self.cost.given_up > 0 || self.topologies.iter().any(|(known, _)| known.strong_count() == 0) {
+        let is_of_no_use = |(known, when_empty): &(Weak<Topology>, WhenEmpty)| {
+            known.strong_count() == 0 || matches!(when_empty, WhenEmpty::Never(Refusal::NotDecided { .. }))
+        };
+        if self.topologies.iter().any(is_of_no_use) {
             self.topologies.clear();
             self.answers.clear();
+        } else if self.cost.given_up > 0 {
+            self.answers.retain(|_, answer| !matches!(answer, Err(Refusal::NotDecided { .. })));
         }
         self.cost = SearchCost::default();
     }
@@ -162,6 +167,11 @@ mod tests {
         full.hold(topology.all_cores());
         assert!(matches!(equal_nodes.fits(&full), Err(Refusal::NotEnough { free: 0, .. })));
         assert_eq!(equal_nodes.cost().given_up, given_up);
+        // kube-scheduler asks again: the next call has its moves for the nodes that this one did not come to.
+        equal_nodes.renew();
+        equal_nodes.cost.moves = MOVES_OF_CALL - 500;
+        let again = nodes.clone().filter(|node| equal_nodes.fits(node).is_ok()).count();
+        assert!(again >= decided + 10, "{again} after {decided}");
         let mut all = EqualNodes::new(&request);
         assert!(nodes.clone().all(|node| all.fits(&node).is_ok()));
     }

@@ -1,5 +1,6 @@
 //! What a pod asks for and what is recorded on it.
 
+pub mod bounded;
 pub mod claim;
 pub mod device_model;
 pub mod pod;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::{self, LABEL, Listed, QUALIFIED, SUBDOMAIN};
 use crate::claim::Claim;
 use crate::names;
 use crate::quantity::Quantity;
@@ -17,18 +18,25 @@ use crate::request::{PodRequest, RequestError};
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     /// The node that the pod is bound to.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "bounded::text_or_null::<_, SUBDOMAIN>",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub node_name: Option<String>,
     /// The scheduler that is to bind the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "bounded::text_or_null::<_, SUBDOMAIN>",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub scheduler_name: Option<String>,
     /// How important the pod is, as its PriorityClass says; 0 without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// Ordinary init containers and sidecars, in the order in which kubelet starts them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "bounded::list", skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Vec<Container>,
     /// App containers.
+    #[serde(deserialize_with = "bounded::list")]
     pub containers: Vec<Container>,
 }
 
@@ -37,12 +45,20 @@ pub struct PodSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     /// Unique in the pod.
+    #[serde(deserialize_with = "bounded::text::<_, LABEL>")]
     pub name: String,
     /// `Always` makes an init container a sidecar.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "bounded::text_or_null::<_, LABEL>", skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
     /// Limits and requests.
     pub resources: Resources,
+}
+
+/// As many as nobody's pod has, and a few MB of them. Of those that ask for Neuron hardware fewer are placed
+/// ([`crate::placement::MAX_CONTAINERS`]), which is a refusal and says so.
+impl Listed for Container {
+    const MOST: usize = 4096;
+    const WHAT: &'static str = "containers";
 }
 
 /// A container's limits and requests.
@@ -99,8 +115,10 @@ pub struct PodStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtendedResourceClaimStatus {
     /// Which containers get which resources; the API server takes no empty list.
+    #[serde(deserialize_with = "bounded::list")]
     pub request_mappings: Vec<RequestMapping>,
     /// The ResourceClaim's name, in the pod's namespace.
+    #[serde(deserialize_with = "bounded::text::<_, SUBDOMAIN>")]
     pub resource_claim_name: String,
 }
 
@@ -109,9 +127,16 @@ pub struct ExtendedResourceClaimStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct RequestMapping {
     /// The container's name.
+    #[serde(deserialize_with = "bounded::text::<_, LABEL>")]
     pub container_name: String,
     /// The resource's full name.
+    #[serde(deserialize_with = "bounded::text::<_, QUALIFIED>")]
     pub resource_name: String,
+}
+
+impl Listed for RequestMapping {
+    const MOST: usize = Container::MOST;
+    const WHAT: &'static str = "request mappings";
 }
 
 /// One condition of a pod.

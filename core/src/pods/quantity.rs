@@ -1,7 +1,11 @@
 //! Kubernetes quantities (`resource.Quantity`) as counts of devices or cores: production's only parser of them. Used by
 //! [`crate::pod`] and [`crate::request`].
 
+use std::fmt;
+
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Number;
 
 /// A quantity as it stands in a manifest: `2`, `"2"`, `"2000m"`, `"2k"`, `"2Ki"`, `"2e0"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,13 +32,20 @@ pub enum QuantityError {
 /// The largest count that is read, far above what any node has.
 pub const MAX_COUNT: u32 = 1_000_000;
 
+/// The longest text that is read, far longer than any number with one of Kubernetes' suffixes.
+const MAX_BYTES: usize = 256;
+
+/// As much as an error quotes of a text, which ends in an event, and of each node that the extender is asked about.
+const MAX_QUOTED: usize = 64;
+
 /// The largest power of ten that a `u128` holds.
 const MAX_POWER: i64 = 38;
 
 impl Quantity {
-    /// The text as it is; [`Quantity::count`] says whether it is a count.
+    /// The text as it is, or the beginning of one that is too long to be read; [`Quantity::count`] says whether it is a count.
     pub fn new(text: &str) -> Self {
-        Quantity(text.to_owned())
+        // One byte more, by which it is known.
+        Quantity(text[..text.ceil_char_boundary(MAX_BYTES + 1)].to_owned())
     }
 
     /// The whole number that the quantity stands for, 0 to [`MAX_COUNT`], in every form that the API server takes.
@@ -42,8 +53,12 @@ impl Quantity {
     /// # Errors
     /// [`QuantityError`] if the text is no quantity, or one that is negative, not whole or too large.
     pub fn count(&self) -> Result<u32, QuantityError> {
-        let text = || self.0.clone();
-        let parts = Parts::read(&self.0).ok_or_else(|| QuantityError::NotAQuantity(text()))?;
+        let text = || match self.0.char_indices().nth(MAX_QUOTED) {
+            None => self.0.clone(),
+            Some((end, _)) => format!("{}...", &self.0[..end]),
+        };
+        let parts = Some(&self.0).filter(|text| text.len() <= MAX_BYTES).and_then(|text| Parts::read(text));
+        let parts = parts.ok_or_else(|| QuantityError::NotAQuantity(text()))?;
         if parts.digits.is_empty() {
             return Ok(0);
         }
@@ -120,18 +135,36 @@ fn multiplier(suffix: &str) -> Option<(u128, i64)> {
     }
 }
 
-/// Reads a text or a number: manifests have both.
+/// Reads a text or a number: manifests have both. Nothing else is looked into, however much there is of it.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Text(String),
-            Number(serde_json::Number),
+        struct Form;
+
+        impl Visitor<'_> for Form {
+            type Value = Quantity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity, which is a text or a number")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+                Ok(Quantity::new(text))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
+                let number = Number::from_f64(number).ok_or_else(|| E::custom("not a finite number"))?;
+                Ok(Quantity(number.to_string()))
+            }
         }
-        Ok(Quantity(match Form::deserialize(deserializer)? {
-            Form::Text(text) => text,
-            Form::Number(number) => number.to_string(),
-        }))
+
+        deserializer.deserialize_any(Form)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use neuron_core::names::Resource;
-use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
+use neuron_core::pod::{Amounts, BoundPod, PodSpec, PodStatus};
 use neuron_core::quantity::{MAX_COUNT, Quantity, QuantityError};
 use neuron_core::request::{PodRequest, Role};
 use proptest::prelude::*;
@@ -113,6 +113,58 @@ proptest! {
         }
         prop_assert_eq!(Quantity::new(&format!("{}", count / 1024 * 1024)).count(), Quantity::new(&format!("{}Ki", count / 1024)).count());
     }
+}
+
+#[rstest]
+#[case::digits("1".repeat(1_000_000))]
+#[case::a_count_if_it_was_read(format!("{}1", "0".repeat(256)))]
+#[case::other_characters("\u{1f980}".repeat(100_000))]
+#[case::a_count_before_one(format!("{}\u{1f980}", "0".repeat(255)))]
+#[case::escaped("\u{10ffff}".repeat(65))]
+fn of_a_long_quantity_little_is_kept_and_said(#[case] quantity: String) {
+    let limits = json!({ "aws.amazon.com/neuron": quantity });
+    let amounts: Amounts = serde_json::from_value(limits.clone()).unwrap();
+    assert!(serde_json::to_string(&amounts).unwrap().len() < 320);
+    let error = PodRequest::of(&requesting(limits)).unwrap_err().to_string();
+    assert!(
+        error.ends_with("...\" is not a quantity; use a whole number") && error.len() < 800,
+        "{error:.2000}"
+    );
+}
+
+#[test]
+fn the_longest_quantity_is_read() {
+    let quantity = format!("{}2", "0".repeat(255));
+    let request = PodRequest::of(&requesting(json!({ "aws.amazon.com/neuron": quantity }))).unwrap();
+    assert_eq!(request.total(Resource::Device), 2);
+}
+
+#[rstest]
+#[case(json!([0, 1]), "invalid type: sequence")]
+#[case(json!({ "a": 1 }), "invalid type: map")]
+#[case(json!(true), "invalid type: boolean `true`")]
+fn what_is_no_quantity_is_not_looked_into(#[case] quantity: Value, #[case] why: &str) {
+    let spec =
+        json!({ "containers": [{ "resources": { "limits": { "aws.amazon.com/neuron": quantity } } }] });
+    let error = serde_json::from_value::<PodSpec>(spec).unwrap_err().to_string();
+    assert_eq!(error, format!("{why}, expected a quantity, which is a text or a number"));
+}
+
+#[rstest]
+#[case("containers")]
+#[case("initContainers")]
+fn a_pod_of_many_containers_is_read_and_one_of_any_number_is_not(#[case] field: &str) {
+    let read = |count| serde_json::from_value::<PodSpec>(json!({ field: vec![json!({}); count] }));
+    assert!(PodRequest::of(&read(4096).unwrap()).unwrap().is_empty());
+    assert_eq!(read(4097).unwrap_err().to_string(), "more than 4096 containers");
+}
+
+#[test]
+fn the_name_of_a_container_is_no_longer_than_kubernetes_takes_it() {
+    let read =
+        |length| serde_json::from_value::<PodSpec>(json!({ "containers": [{ "name": "n".repeat(length) }] }));
+    assert!(read(63).is_ok());
+    assert_eq!(read(64).unwrap_err().to_string(), "a text of more than 63 bytes");
 }
 
 #[test]

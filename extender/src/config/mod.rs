@@ -25,7 +25,8 @@ const PLUGIN_NAMESPACE: &str = "kube-system";
 const LEADER_LEASE: &str = "k8s-neuron-scheduler";
 /// Two renewals of a plugin: this long an update of it, or a busy API server, may take.
 const LEASE_GRACE: Duration = Duration::from_secs(20);
-/// How long after a call was cut off the API server may still carry it out: its own request timeout.
+/// How long after a call was cut off the API server may still carry it out: its own request timeout. What a Binding says of its time itself
+/// begins when the API server reads it, which may be late.
 const BINDING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How the extender behaves.
@@ -38,7 +39,7 @@ pub struct Config {
     /// Longest time for one bind, API calls and their repetitions included. Best below kube-scheduler's
     /// `httpTimeout`, which is 5 s unless set.
     pub bind_deadline: Duration,
-    /// How long after a call was cut off its Binding may still be carried out: the API server's own request timeout. The
+    /// How long after a call was cut off its Binding may still be carried out, if the API server reads it late: its own request timeout. The
     /// pod's devices stay reserved as long, unless the watch shows before what became of it.
     pub binding_timeout: Duration,
     /// How long a pod's record, its node's report and kubelet's choice may disagree before an event says so: they do for a

@@ -18,6 +18,9 @@ const MOST_TRIES: usize = 300;
 /// not broken off.
 const MOST_MOVES: u32 = 200_000;
 
+/// Nodes that are searched for a pod with more than one set to get.
+const MOST_SEARCHED: usize = 16;
+
 /// Pods that are named: an event has little room.
 const MOST_NAMED: usize = 5;
 
@@ -40,13 +43,17 @@ struct Holder<'i> {
 }
 
 /// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first; none if it takes too much
-/// to tell. For a pod with more than one set to get, more than two are few, of which none can stay, though not always the fewest.
+/// to tell. For a pod with more than one set to get the first nodes are looked at, and more than two pods are few, of which none can stay,
+/// though not always the fewest.
 pub(super) fn fewest_that_free(index: &Index, nodes: &[String], request: &PodRequest) -> Option<Freeing> {
     let mut pod = EqualNodes::new(request);
     let choices = match *request.containers.as_slice() {
         [ContainerRequest { devices, cores: 0, .. }] => of_one_set(index, nodes, Resource::Device, devices),
         [ContainerRequest { devices: 0, cores, .. }] => of_one_set(index, nodes, Resource::Core, cores),
-        _ => return one_or_two(index, nodes, &mut pod).or_else(|| few(index, nodes, &mut pod)),
+        _ => {
+            let nodes = &nodes[..nodes.len().min(MOST_SEARCHED)];
+            return one_or_two(index, nodes, &mut pod).or_else(|| few(index, nodes, &mut pod));
+        }
     };
     // A node takes no pod of which somebody holds what nobody knows.
     choices.into_iter().find(|choice| choice.helps(index, &mut pod)).map(Choice::freeing)

@@ -27,8 +27,8 @@ const NO_LINKED_SET: &str = "NeuronNoLinkedSet";
 const MOST_ANSWERS: usize = 16;
 /// Different reasons of nodes that are looked at; a note holds fewer.
 const MOST_REASONS: usize = 16;
-/// Nodes of which it is asked which pods would have to end.
-const MOST_NODES: usize = 16;
+/// Nodes of which it is asked which pods would have to end: some milliseconds.
+const MOST_NODES: usize = 1000;
 
 /// Why a pod waits, which is the same for all pods of its shape.
 #[derive(Debug)]

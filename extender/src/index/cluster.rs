@@ -91,20 +91,34 @@ impl Cluster {
         self.pod_gap.is_open() || self.node_gap.is_open()
     }
 
+    /// Whether the watch of the plugins' Leases is being taken up again: those that count as silent may have renewed theirs unseen.
+    pub(crate) fn is_between_lease_watches(&self) -> bool {
+        self.lease_gap.is_open()
+    }
+
     /// Waits until both watches tell again what happens, for a second at most after they ended: kube-scheduler asks for one pod after
     /// another, and each would wait.
     pub(crate) async fn watches_again(&self) {
         for gap in [&self.pod_gap, &self.node_gap] {
-            let Some(since) = gap.since() else { continue };
-            // The caller looks again, whether they do or not.
-            let _ = timeout_at(since + GAP_TIMEOUT, gap.closed()).await;
+            tells_again(gap).await;
         }
+    }
+
+    /// The same of the watch of Leases.
+    pub(crate) async fn lease_watch_again(&self) {
+        tells_again(&self.lease_gap).await;
     }
 
     /// Waits until the index has changed in a way that may have to be explained. For one waiter: the explainer.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
+}
+
+async fn tells_again(gap: &Gap) {
+    let Some(since) = gap.since() else { return };
+    // The caller looks again, whether it does or not.
+    let _ = timeout_at(since + GAP_TIMEOUT, gap.closed()).await;
 }
 
 #[cfg(test)]

@@ -12,4 +12,9 @@ impl Index {
     pub(crate) fn device_models(&self, text: Option<&str>) -> Result<Option<DeviceModels>, DeviceModelError> {
         text.map(|text| DeviceModels::parse(text, self.topologies.catalog())).transpose()
     }
+
+    /// What the author of a pod that waits says of device models, as written.
+    pub(crate) fn device_model_of(&self, uid: &str) -> Option<&str> {
+        self.pending.get(uid)?.device_model.as_deref()
+    }
 }

@@ -226,6 +226,12 @@ pub(crate) enum Indeterminate {
         "the watch of pods and nodes is being taken up again, so what is free is not known; kube-scheduler tries again by itself"
     )]
     BetweenWatches,
+    /// The watch of the plugins' Leases has ended, as each does within 20 s, and the next one tells nothing yet: a plugin that counts as
+    /// silent may have renewed its own.
+    #[error(
+        "the watch of the device plugins' Leases is being taken up again, so which plugins live is not known; kube-scheduler tries again by itself"
+    )]
+    BetweenLeaseWatches,
     /// Nodes have holders of which nothing says what they hold, or the watch has not shown them yet.
     #[error("{0}")]
     UnknownNodes(String),

@@ -2,8 +2,8 @@
 //! [`election`], followed by [`tenure`]. Without an election this extender places alone.
 //!
 //! A Binding says nothing of who sent it, so nobody can refuse that of a deposed leader. What keeps two from placing at once is time: a
-//! leader sends no Binding, and waits for none, in the last part of its Lease ([`LeaderElection::margin`]), and who takes over waits until
-//! the Lease has been over by its own clock, then lists the pods anew.
+//! leader sends no Binding, and neither it nor the API server goes on with one, in the last part of its Lease ([`LeaderElection::margin`]),
+//! and who takes over waits until the Lease has been over by its own clock, then lists the pods anew.
 
 mod election;
 mod label;

@@ -1,22 +1,18 @@
-//! Receives the bodies of calls: how long each may be, how many bytes of them there may be at once, and for how long one may be
-//! on its way. Called by the routes.
+//! Receives the bodies of calls: how long each may be, how many bytes of them and of what is made of them there may be at once, and for how
+//! long one may be on its way. Called by the routes.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::BoxError;
-use axum::body::{Body, Bytes, HttpBody};
-use axum::response::Response;
+use axum::body::{Body, HttpBody};
 use futures::future::poll_fn;
-use http_body::{Frame, SizeHint};
 use runtime::reached;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::metrics::Verb;
-use crate::wire::BodyError;
+use crate::wire::{BodyError, NODES};
 
 /// Longest body of filter and prioritize: 5,000 full nodes are some 100 MB, their names 300 kB.
 const NODES_LIMIT: usize = 256 << 20;
@@ -27,9 +23,15 @@ const VICTIMS_LIMIT: usize = 128 << 20;
 /// Longest body of bind: three names and a UID.
 const BINDING_LIMIT: usize = 64 << 10;
 
-/// Bytes of bodies at once, all but bind's: one of the longest, or what two schedulers send of 5,000 full nodes. An answer has as
-/// many again, twice while it grows, which leaves a quarter of the gibibyte that the manifest gives.
+/// Bytes of bodies at once, all but bind's, with what is made of them: one of the longest, or what two schedulers send of 5,000 full
+/// nodes. An answer has as many again, twice while it grows, which leaves a quarter of the gibibyte that the manifest gives.
 const AT_ONCE: usize = NODES_LIMIT;
+
+/// Bytes that are made of one byte of a body at most, such as of a list of names with a letter or two each.
+const MADE_OF_BYTE: usize = 16;
+
+/// Bytes that are made of a whole body at most: of each node a name and a place in the answer, or of each victim as much.
+const MADE_OF_BODY: usize = 128 * NODES;
 
 /// Bytes of bind's bodies at once, apart from the others: no bind waits for somebody's nodes.
 const BINDINGS_AT_ONCE: usize = 16 << 20;
@@ -42,10 +44,7 @@ const WAIT: Duration = Duration::from_secs(3);
 const RECEIVE: Duration = Duration::from_secs(30);
 
 /// What is counted of a body: a semaphore has no room for bytes.
-const KIB: usize = 1 << 10;
-
-/// How much of an answer is handed on at once. The rest counts as under way until it is asked for.
-const SLICE: usize = 256 << 10;
+pub(super) const KIB: usize = 1 << 10;
 
 /// The bodies under way. Clones count the same ones.
 #[derive(Clone, Debug)]
@@ -60,13 +59,6 @@ pub(super) struct Received {
     pub(super) place: OwnedSemaphorePermit,
 }
 
-/// An answer's body that has the place of its question until it is handed on.
-struct AnswerBody {
-    body: Body,
-    rest: Bytes,
-    _place: OwnedSemaphorePermit,
-}
-
 impl Default for Bodies {
     fn default() -> Self {
         let room_for = |bytes: usize| Arc::new(Semaphore::new(bytes / KIB));
@@ -75,6 +67,12 @@ impl Default for Bodies {
 }
 
 impl Bodies {
+    /// KiB that are free for all verbs but bind.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.all_but_bind.available_permits()
+    }
+
     /// The body of a call, once there is room for it. Nothing of it is read before.
     ///
     /// # Errors
@@ -85,14 +83,17 @@ impl Bodies {
             Verb::Preempt => (VICTIMS_LIMIT, &self.all_but_bind),
             Verb::Bind => (BINDING_LIMIT, &self.of_bind),
         };
-        let verb = verb.name();
         let announced = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let longest = announced.unwrap_or(limit);
         if longest > limit {
-            return Err(too_long(verb, limit));
+            return Err(too_long(verb.name(), limit));
         }
-        let units = u32::try_from(longest.div_ceil(KIB)).unwrap_or(u32::MAX);
-        let place = match timeout(WAIT, Arc::clone(room).acquire_many_owned(units)).await {
+        let taken = match verb {
+            Verb::Bind => longest,
+            _ => (longest + MADE_OF_BODY.min(longest * MADE_OF_BYTE)).min(AT_ONCE),
+        };
+        let verb = verb.name();
+        let place = match timeout(WAIT, Arc::clone(room).acquire_many_owned(units(taken))).await {
             Ok(Ok(place)) => place,
             // The semaphore is never closed.
             Ok(Err(_)) | Err(_) => {
@@ -138,49 +139,19 @@ fn too_long(verb: &'static str, limit: usize) -> BodyError {
     BodyError::TooLong { verb, limit: limit / KIB }
 }
 
-/// The answer, which holds the place of the question's body until the most of it was sent.
-pub(super) fn answer_in(place: OwnedSemaphorePermit, answer: Response) -> Response {
-    answer.map(|body| Body::new(AnswerBody { body, rest: Bytes::new(), _place: place }))
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(context)).transpose()?.map(Frame::into_data) {
-                Some(Ok(data)) => self.rest = data,
-                Some(Err(trailers)) => return Poll::Ready(Some(Ok(trailers))),
-                None => return Poll::Ready(None),
-            }
-        }
-        let slice = self.rest.len().min(SLICE);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(slice)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let (body, rest) = (self.body.size_hint(), self.rest.len() as u64);
-        let mut all = SizeHint::new();
-        if let Some(upper) = body.upper() {
-            all.set_upper(upper + rest);
-        }
-        all.set_lower(body.lower() + rest);
-        all
-    }
+/// What is counted of so many bytes.
+pub(super) fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll};
+
+    use axum::BoxError;
+    use axum::body::Bytes;
     use futures::stream::{self, StreamExt as _};
-    use http_body_util::BodyExt as _;
+    use http_body::{Frame, SizeHint};
     use rstest::rstest;
     use runtime::System;
     use tokio::time::{Instant, sleep};
@@ -283,22 +254,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_has_its_questions_place_until_most_of_it_is_taken() {
+    async fn what_is_made_of_short_bodies_counts_as_under_way() {
         let bodies = Bodies::default();
-        let free = || bodies.all_but_bind.available_permits();
-        let all = free();
-        let received = bodies.receive(Verb::Filter, Body::from("x".repeat(300_000))).await.unwrap();
-        let long = "y".repeat(3 * SLICE - 7);
-        let answer = answer_in(received.place, Response::new(Body::from(long.clone())));
-        let mut body = answer.into_body();
-        assert_eq!(body.size_hint().exact(), Some(long.len() as u64));
-        let mut taken = Vec::new();
-        for _ in 0..2 {
-            taken.extend(body.frame().await.unwrap().unwrap().into_data().unwrap());
-            assert_eq!(free(), all - 293);
+        let names = Bytes::from(vec![b' '; 300 << 10]);
+        let mut received = Vec::new();
+        while let Ok(one) = bodies.receive(Verb::Filter, Body::from(names.clone())).await {
+            received.push(one);
         }
-        taken.extend(body.collect().await.unwrap().to_bytes());
-        assert_eq!(taken, long.as_bytes());
-        assert_eq!(free(), all);
+        // Each is 300 KiB, of which up to 4,800 KiB are made.
+        assert_eq!(received.len(), 51);
+        received.pop();
+        assert!(bodies.receive(Verb::Preempt, Body::from(names)).await.is_ok());
     }
 }

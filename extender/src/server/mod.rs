@@ -3,6 +3,7 @@
 mod bodies;
 mod routes;
 pub(crate) mod tls;
+mod untaken;
 
 use std::time::Duration;
 

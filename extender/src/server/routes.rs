@@ -17,8 +17,9 @@ use runtime::{LastCall, reached};
 use serde::Deserialize;
 use tracing::{Instrument as _, Span, error, info_span, warn};
 
-use super::bodies::{Bodies, answer_in};
+use super::bodies::{Bodies, Received};
 use super::tls::Peer;
+use super::untaken::{answer_in, enlarge};
 use crate::index::{Cluster, Index};
 use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Verb};
@@ -119,9 +120,12 @@ async fn call(verb: Verb, shared: &Shared, request: Request) -> Response {
     let received = shared.bodies.receive(verb, request.into_body()).await;
     let call = shared.metrics.call(verb);
     let (answer, result) = match received {
-        Ok(received) => {
-            let (answer, result) = caught(verb, answer(verb, shared, &received.bytes)).await;
-            (answer_in(received.place, answer), result)
+        Ok(mut received) => {
+            let (answer, result) = caught(verb, answer(verb, shared, &mut received)).await;
+            match answer_in(received.place, verb, answer) {
+                Ok(answer) => (answer, result),
+                Err(error) => not_answered(verb, error),
+            }
         }
         Err(error) => not_answered(verb, error),
     };
@@ -150,17 +154,17 @@ async fn caught(verb: Verb, answer: impl Future<Output = Answer>) -> Answer {
     })
 }
 
-async fn answer(verb: Verb, shared: &Shared, body: &[u8]) -> Answer {
+async fn answer(verb: Verb, shared: &Shared, question: &mut Received) -> Answer {
     match verb {
-        Verb::Filter => filter(shared, body).await,
-        Verb::Prioritize => prioritize(shared, body).await,
-        Verb::Preempt => preempt(shared, body).await,
-        Verb::Bind => bind(shared, body).await,
+        Verb::Filter => filter(shared, question).await,
+        Verb::Prioritize => prioritize(shared, &question.bytes).await,
+        Verb::Preempt => preempt(shared, &question.bytes).await,
+        Verb::Bind => bind(shared, &question.bytes).await,
     }
 }
 
-async fn filter(shared: &Shared, body: &[u8]) -> Answer {
-    let args = match parse::<FilterArgs<'_>>(Verb::Filter, body) {
+async fn filter(shared: &Shared, question: &mut Received) -> Answer {
+    let args = match parse::<FilterArgs<'_>>(Verb::Filter, &question.bytes) {
         Ok(args) => args,
         Err(error) => return not_answered(Verb::Filter, error),
     };
@@ -172,6 +176,10 @@ async fn filter(shared: &Shared, body: &[u8]) -> Answer {
         answer if answer.fitting() == 0 => "refused",
         _ => "fits",
     };
+    // Before it is written: a text of a few hundred bytes stands in it for each of 100,000 nodes.
+    if let Err(error) = enlarge(&mut question.place, Verb::Filter, answer.length()) {
+        return not_answered(Verb::Filter, error);
+    }
     match answer.to_json() {
         Ok(answer) => (json(answer), result),
         Err(error) => (failure(Verb::Filter, StatusCode::INTERNAL_SERVER_ERROR, error.to_string()), FAILED),
@@ -179,7 +187,7 @@ async fn filter(shared: &Shared, body: &[u8]) -> Answer {
 }
 
 /// An answer that is JSON already.
-fn json(text: String) -> Response {
+fn json(text: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
@@ -242,7 +250,7 @@ fn not_answered(verb: Verb, error: BodyError) -> Answer {
 
 fn failed(verb: Verb, error: &BodyError) -> Answer {
     let status = match error {
-        BodyError::NoRoom { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        BodyError::NoRoom { .. } | BodyError::NoRoomForAnswer { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };
     (failure(verb, status, error.to_string()), FAILED)

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use neuron_core::placement::{EqualNodes, Ranks};
+use neuron_core::placement::{EqualNodes, MAX_CONTAINERS, Ranks};
 use neuron_core::request::PodRequest;
 
 /// Most requests that are remembered.
@@ -55,6 +55,10 @@ impl<T: OfRequest> Answered<T> {
     pub(super) fn keep(&self, found_out: T) {
         let mut requests = self.lock();
         requests.retain(|known| known.request() != found_out.request());
+        // One that is placed nowhere takes no search, and may have any number of names.
+        if found_out.request().containers.len() > MAX_CONTAINERS {
+            return;
+        }
         requests.push_front(found_out);
         let mut answers = 0;
         requests.retain(|known| {
@@ -152,6 +156,9 @@ mod tests {
         }
         assert_eq!(answered.lock().len(), REQUESTS);
         assert_eq!(answered.lock()[0].request(), &request(199), "the latest stays");
+        let many = PodRequest { containers: vec![request(1).containers[0].clone(); MAX_CONTAINERS + 1] };
+        answered.keep(answered.take(&many));
+        assert_eq!(answered.lock()[0].request(), &request(199), "what is never placed is not remembered");
 
         let topology = Arc::clone(node(0).topology());
         let mut many = answered.take(&request(1));

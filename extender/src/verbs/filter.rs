@@ -22,7 +22,7 @@ use crate::classic_log;
 use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView};
 use crate::metrics::{Metrics, Verb};
 use crate::note::Note;
-use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace};
+use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace, Why};
 
 /// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, or for a node
 /// that kube-scheduler has seen before the extender. After that it is refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
@@ -63,13 +63,15 @@ impl Filter {
                 .await
                 .inspect_err(|_| reached("extender: filter before the first lists"))?;
             // kube-scheduler may have seen meanwhile what the watch will tell, and would not ask again after a refusal.
-            if self.cluster.is_between_watches() {
-                let answer = self.answer(&pod, nodes.clone(), node_names.clone(), AtGap::Waits).await;
-                if !matches!(answer, Err(Indeterminate::BetweenWatches)) {
-                    return answer;
+            if self.cluster.is_between_watches() || self.cluster.is_between_lease_watches() {
+                match self.answer(&pod, nodes.clone(), node_names.clone(), AtGap::Waits).await {
+                    Err(Indeterminate::BetweenWatches) => {
+                        reached("extender: refusal put off between two watches");
+                        self.cluster.watches_again().await;
+                    }
+                    Err(Indeterminate::BetweenLeaseWatches) => self.cluster.lease_watch_again().await,
+                    answer => return answer,
                 }
-                reached("extender: refusal put off between two watches");
-                self.cluster.watches_again().await;
             }
             self.answer(&pod, nodes, node_names, AtGap::Tells).await
         };
@@ -86,8 +88,10 @@ impl Filter {
         at_gap: AtGap,
     ) -> Result<FilterResult<'a>, Indeterminate> {
         let uid = &pod.metadata.uid;
-        let (claim, request) = (pod.claim(), pod.request());
+        let PodToPlace { claim, request, .. } = pod;
         let models = self.cluster.read(|index| index.device_models(pod.metadata.device_model()));
+        // Before any node is looked at: what is told meanwhile may not be seen of each.
+        let is_between_lease_watches = self.cluster.is_between_lease_watches();
         let mut call = Call {
             cluster: &self.cluster,
             uid,
@@ -95,6 +99,7 @@ impl Filter {
             equal_nodes: request.as_ref().map(|request| self.answered.take(request)),
             claim: claim.as_ref(),
             leases_by: None,
+            is_a_plugin_silent: false,
             reasons: Reasons::default(),
             unknown: Note::new("; "),
             unclear: Note::new("; "),
@@ -109,7 +114,8 @@ impl Filter {
             call.remove_refused(&mut names, |name| name, &mut answer).await;
             answer.node_names = Some(names);
         }
-        let Call { reasons, unknown, unclear, fitting: mut takers, equal_nodes, .. } = call;
+        let Call { is_a_plugin_silent, reasons, unknown, unclear, fitting: mut takers, equal_nodes, .. } =
+            call;
         if let Ok(searched) = equal_nodes {
             self.metrics.searched(Verb::Filter, searched.cost());
             self.answered.keep(searched);
@@ -142,6 +148,12 @@ impl Filter {
             }
             reached("extender: filter between two watches");
             Some(Indeterminate::BetweenWatches)
+        } else if is_a_plugin_silent && (is_between_lease_watches || self.cluster.is_between_lease_watches())
+        {
+            if at_gap == AtGap::Waits {
+                return Err(Indeterminate::BetweenLeaseWatches);
+            }
+            Some(Indeterminate::BetweenLeaseWatches)
         } else if !unclear.is_empty() {
             reached("extender: filter met an unclear reservation");
             Some(Indeterminate::UnclearReservations(unclear.text("")))
@@ -198,6 +210,8 @@ struct Call<'c> {
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
     /// The time, by which Leases have ended or not; none while renewals are not seen, so that no plugin counts as silent.
     leases_by: Option<Instant>,
+    /// Whether a node takes the pod but for its plugin, which counts as silent.
+    is_a_plugin_silent: bool,
     reasons: Reasons,
     /// Nodes that may or may not be able to take the pod, each with the reason.
     unknown: Note,
@@ -206,7 +220,7 @@ struct Call<'c> {
     /// Nodes that take the pod.
     fitting: Vec<NodeNumber>,
     /// The refusal before, and its text: most nodes that refuse a pod do it for the same reason.
-    last_refusal: Option<(NodeRefusal, String)>,
+    last_refusal: Option<(NodeRefusal, Arc<str>)>,
 }
 
 impl Call<'_> {
@@ -281,7 +295,8 @@ impl Call<'_> {
         refusal.count();
         self.reasons.add(&refusal, &reason);
         match refusal {
-            NodeRefusal::UnclearReservation { .. } => self.unclear.add(1, || reason.clone()),
+            NodeRefusal::UnclearReservation { .. } => self.unclear.add(1, || reason.to_string()),
+            NodeRefusal::PluginSilent { .. } => self.is_a_plugin_silent = true,
             _ if refusal.is_indeterminate() => self.unknown.add(1, || format!("{node}: {reason}")),
             _ => {}
         }
@@ -290,14 +305,14 @@ impl Call<'_> {
         } else {
             &mut answer.failed_nodes
         };
-        failed.insert(node.clone(), reason);
+        failed.insert(node.clone(), Why(reason));
     }
 
-    fn text(&mut self, refusal: &NodeRefusal) -> String {
+    fn text(&mut self, refusal: &NodeRefusal) -> Arc<str> {
         if let Some((last, text)) = &self.last_refusal
             && last == refusal
         {
-            return text.clone();
+            return Arc::clone(text);
         }
         let text = refusal.to_string();
         // Planted: more is said to be free than is.
@@ -307,7 +322,8 @@ impl Call<'_> {
         } else {
             text
         };
-        self.last_refusal = Some((refusal.clone(), text.clone()));
+        let text: Arc<str> = text.into();
+        self.last_refusal = Some((refusal.clone(), Arc::clone(&text)));
         text
     }
 
@@ -343,6 +359,8 @@ impl Call<'_> {
     }
 }
 
+#[cfg(test)]
+mod leases;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! kube-scheduler counts devices and knows nothing of links: its victims may free enough that is not linked. Then others of lower
 //! priority are added, as few as help. Their PodDisruptionBudgets are not looked at.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
@@ -47,20 +48,20 @@ pub(crate) async fn preempt<'a>(
     let PreemptArgs { pod, victims, meta_victims } = args;
     let pod = pod.ok_or(BodyError::Missing { verb: "preempt", field: "Pod" })?;
     cluster.listed().await?;
-    let named: BTreeMap<NodeName<'a>, MetaVictims> = match meta_victims {
+    let named: BTreeMap<NodeName<'a>, MetaVictims<'a>> = match meta_victims {
         Some(named) => named.into_iter().filter_map(|(node, victims)| Some((node, victims?))).collect(),
         None => {
             victims.unwrap_or_default().into_iter().map(|(node, victims)| (node, victims.meta())).collect()
         }
     };
-    let request = pod.request().unwrap_or_default();
-    if request.is_empty() {
+    let asked_for = pod.request.as_ref().ok().filter(|request| !request.is_empty());
+    let Some(request) = asked_for else {
         // What the pod asks for is none of the extender's.
         return Ok(PreemptResult { meta_victims: named });
-    }
+    };
     let span = info_span!("preempt", pod = pod.metadata.to_string());
     let asked = named.len();
-    let kept = with_victims(cluster, &pod, &request, named);
+    let kept = with_victims(cluster, &pod, request, named);
     async {
         let (kept, cost) = kept.await?;
         metrics.searched(Verb::Preempt, cost);
@@ -80,10 +81,9 @@ async fn with_victims<'a>(
     cluster: &Cluster,
     pod: &PodToPlace,
     request: &PodRequest,
-    named: BTreeMap<NodeName<'a>, MetaVictims>,
-) -> Result<(BTreeMap<NodeName<'a>, MetaVictims>, SearchCost), Indeterminate> {
+    named: BTreeMap<NodeName<'a>, MetaVictims<'a>>,
+) -> Result<(BTreeMap<NodeName<'a>, MetaVictims<'a>>, SearchCost), Indeterminate> {
     let mut equal_nodes = EqualNodes::new(request);
-    let priority = pod.spec.priority.unwrap_or_default();
     let (mut left, mut under_way, mut kept) = (named.into_iter(), None, BTreeMap::new());
     let mut take_turn = |index: &Index| {
         if index.is_disconnected() {
@@ -96,7 +96,7 @@ async fn with_victims<'a>(
             let next = || left.next().map(|(node, victims)| Asked::new(node, victims));
             let Some(mut asked) = under_way.take().or_else(next) else { return Ok(false) };
             if is_wanted(index, &asked.node.0, models.as_ref()) {
-                match asked.ask(index, priority, &mut equal_nodes) {
+                match asked.ask(index, pod.priority, &mut equal_nodes) {
                     Found::Nothing => under_way = Some(asked),
                     Found::Enough => drop(kept.insert(asked.node, asked.victims)),
                     Found::NeverEnough => {}
@@ -127,9 +127,9 @@ fn is_wanted(index: &Index, node: &str, models: Option<&DeviceModels>) -> bool {
 /// go for the pod to fit. Pods that come or go between two turns are as those that do after the answer.
 struct Asked<'a> {
     node: NodeName<'a>,
-    victims: MetaVictims,
+    victims: MetaVictims<'a>,
     /// UIDs of those that are gone in the next question.
-    gone: BTreeSet<String>,
+    gone: BTreeSet<Cow<'a, str>>,
     next: Question,
 }
 
@@ -154,15 +154,15 @@ enum Found {
 }
 
 impl<'a> Asked<'a> {
-    fn new(node: NodeName<'a>, victims: MetaVictims) -> Self {
+    fn new(node: NodeName<'a>, victims: MetaVictims<'a>) -> Self {
         let gone = victims.pods.iter().flatten().map(|victim| victim.uid.clone()).collect();
         Self { node, victims, gone, next: Question::Named }
     }
 
     fn ask(&mut self, index: &Index, priority: i32, pod: &mut EqualNodes) -> Found {
         let Self { node: NodeName(node), victims, gone, next } = self;
-        let mut fits = |gone: &BTreeSet<String>| {
-            index.fits_without(node, &gone.iter().map(String::as_str).collect(), pod)
+        let mut fits = |gone: &BTreeSet<Cow<'_, str>>| {
+            index.fits_without(node, &gone.iter().map(Cow::as_ref).collect(), pod)
         };
         match next {
             Question::Named if fits(gone) => Found::Enough,
@@ -171,7 +171,7 @@ impl<'a> Asked<'a> {
                 others.retain(|(_, uid)| !gone.contains(*uid));
                 others.sort_by_key(|(priority, uid)| (Reverse(*priority), *uid));
                 let others: Vec<String> = others.into_iter().map(|(_, uid)| uid.to_owned()).collect();
-                gone.extend(others.iter().cloned());
+                gone.extend(others.iter().cloned().map(Cow::Owned));
                 *next = Question::All(others.into_iter());
                 Found::Nothing
             }
@@ -185,10 +185,10 @@ impl<'a> Asked<'a> {
                     reached("extender: victims added to those of kube-scheduler");
                     return Found::Enough;
                 };
-                gone.remove(&uid);
+                gone.remove(uid.as_str());
                 if !fits(gone) {
                     add(index, node, victims.pods.get_or_insert_default(), &uid);
-                    gone.insert(uid);
+                    gone.insert(Cow::Owned(uid));
                 }
                 Found::Nothing
             }
@@ -197,9 +197,9 @@ impl<'a> Asked<'a> {
 }
 
 /// Adds a victim before those that are less important: kube-scheduler takes the first one for the most important of a node.
-fn add(index: &Index, node: &str, victims: &mut Vec<MetaPod>, uid: &str) {
+fn add(index: &Index, node: &str, victims: &mut Vec<MetaPod<'_>>, uid: &str) {
     let priority = index.priority(node, uid);
-    let is_less = |other: &MetaPod| index.priority(node, &other.uid) < priority;
+    let is_less = |other: &MetaPod<'_>| index.priority(node, &other.uid) < priority;
     let at = victims.iter().position(|other| index.priority(node, &other.uid).is_some() && is_less(other));
-    victims.insert(at.unwrap_or(victims.len()), MetaPod { uid: uid.to_owned() });
+    victims.insert(at.unwrap_or(victims.len()), MetaPod { uid: Cow::Owned(uid.to_owned()) });
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use neuron_core::device_model::DeviceModels;
 use neuron_core::placement::{Places, RankNumber, Ranks};
+use neuron_core::request::PodRequest;
 use runtime::reached;
 use tokio::task::yield_now;
 
@@ -54,7 +55,7 @@ impl Prioritize {
             nodes.into_iter().map(|node| node.name).collect()
         };
         let names: Vec<NodeName<'a>> = node_names.unwrap_or_else(of_nodes);
-        let mut ranks = self.ranked.take(&pod.request().unwrap_or_default());
+        let mut ranks = self.ranked.take(pod.request.as_ref().unwrap_or(&PodRequest::default()));
         let mut suits = Vec::with_capacity(names.len());
         while self.cluster.read(|index| take_turn(index, &pod, &names, &mut ranks, &mut suits)) {
             yield_now().await;

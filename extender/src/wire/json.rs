@@ -3,10 +3,16 @@
 
 use serde_json::Value;
 
-use super::{FilterResult, NodeName, NodeScore};
+use super::{FilterResult, NodeName, NodeScore, Why};
 
 /// What stands between two names of a list.
 const NEXT_NAME: &str = r#"",""#;
+
+/// What stands around a node's name and the reason why it does not take the pod.
+const AROUND_FAILED: &str = r#""":"","#;
+
+/// Bytes of all keys of filter's answer, and more than stand around them.
+const AROUND_ALL: usize = 256;
 
 /// What stands before the first host of a list of scores, and, after a comma, before each other one.
 const HOST: &str = r#"{"Host":""#;
@@ -27,68 +33,76 @@ const NEXT_HOST: [&str; 11] = [
 ];
 
 /// The scores as JSON; one above 10 counts as 10.
-pub(crate) fn scores_to_json(scores: &[NodeScore<'_>]) -> String {
+pub(crate) fn scores_to_json(scores: &[NodeScore<'_>]) -> Vec<u8> {
     if scores.is_empty() {
-        return "[]".to_owned();
+        return b"[]".to_vec();
     }
     let longest = NEXT_HOST[NEXT_HOST.len() - 1].len();
     let length: usize = scores.iter().map(|score| score.host.0.len() + longest).sum();
-    let mut json = String::with_capacity(length + "[".len() + HOST.len());
-    json.push('[');
-    json.push_str(HOST);
+    let mut json = Vec::with_capacity(length + "[".len() + HOST.len());
+    json.push(b'[');
+    json.extend_from_slice(HOST.as_bytes());
     for NodeScore { host, score } in scores {
         push_name(&mut json, host);
-        json.push_str(NEXT_HOST[usize::from(*score).min(NEXT_HOST.len() - 1)]);
+        json.extend_from_slice(NEXT_HOST[usize::from(*score).min(NEXT_HOST.len() - 1)].as_bytes());
     }
     // No host comes next.
     json.truncate(json.len() - HOST.len() - ",".len());
-    json.push(']');
+    json.push(b']');
     json
 }
 
 impl FilterResult<'_> {
+    /// About how long the answer is as JSON, if nothing in it has to be escaped.
+    pub(crate) fn length(&self) -> usize {
+        let names = self.node_names.iter().flatten().map(|name| name.0.len() + NEXT_NAME.len());
+        let nodes = self.nodes.iter().flat_map(|nodes| &nodes.items).map(|node| node.get().len() + ",".len());
+        let failed = [&self.failed_nodes, &self.failed_and_unresolvable_nodes].into_iter().flatten();
+        let failed = failed.map(|(name, Why(why))| name.0.len() + why.len() + AROUND_FAILED.len());
+        names.chain(nodes).chain(failed).sum::<usize>() + self.error.len() + AROUND_ALL
+    }
+
     /// The answer as JSON.
     ///
     /// # Errors
     /// None that is known: texts and nodes that came as JSON can be written as JSON.
-    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
-        let Some(names) = &self.node_names else { return serde_json::to_string(self) };
-        let length: usize = names.iter().map(|name| name.0.len() + NEXT_NAME.len()).sum();
-        let mut json = String::with_capacity(length + 256);
-        json.push_str("{\"Nodes\":");
-        json.push_str(&serde_json::to_string(&self.nodes)?);
-        json.push_str(",\"NodeNames\":[");
+    pub(crate) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let Some(names) = &self.node_names else { return serde_json::to_vec(self) };
+        let mut json = Vec::with_capacity(self.length());
+        json.extend_from_slice(b"{\"Nodes\":");
+        serde_json::to_writer(&mut json, &self.nodes)?;
+        json.extend_from_slice(b",\"NodeNames\":[");
         if !names.is_empty() {
-            json.push('"');
+            json.push(b'"');
             for name in names {
                 push_name(&mut json, name);
-                json.push_str(NEXT_NAME);
+                json.extend_from_slice(NEXT_NAME.as_bytes());
             }
             // No name comes next.
             json.truncate(json.len() - ",\"".len());
         }
-        json.push_str("],\"FailedNodes\":");
-        json.push_str(&serde_json::to_string(&self.failed_nodes)?);
-        json.push_str(",\"FailedAndUnresolvableNodes\":");
-        json.push_str(&serde_json::to_string(&self.failed_and_unresolvable_nodes)?);
-        json.push_str(",\"Error\":");
-        json.push_str(&serde_json::to_string(&self.error)?);
-        json.push('}');
+        json.extend_from_slice(b"],\"FailedNodes\":");
+        serde_json::to_writer(&mut json, &self.failed_nodes)?;
+        json.extend_from_slice(b",\"FailedAndUnresolvableNodes\":");
+        serde_json::to_writer(&mut json, &self.failed_and_unresolvable_nodes)?;
+        json.extend_from_slice(b",\"Error\":");
+        serde_json::to_writer(&mut json, &self.error)?;
+        json.push(b'}');
         Ok(json)
     }
 }
 
 /// Adds the name, without the quotes around it.
-fn push_name(json: &mut String, name: &NodeName<'_>) {
+fn push_name(json: &mut Vec<u8>, name: &NodeName<'_>) {
     // Every byte is looked at, which the processor does for sixteen at once, as it cannot where the first that escapes ends it.
     let is_plain =
         name.0.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'));
     if is_plain {
-        json.push_str(&name.0);
+        json.extend_from_slice(name.0.as_bytes());
     } else {
         let quoted = Value::from(&*name.0).to_string();
         let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        json.push_str(inside.unwrap_or_default());
+        json.extend_from_slice(inside.unwrap_or_default().as_bytes());
     }
 }
 
@@ -108,6 +122,23 @@ mod tests {
         NodeName(name.into())
     }
 
+    fn text(json: Vec<u8>) -> String {
+        String::from_utf8(json).unwrap()
+    }
+
+    #[test]
+    fn the_length_of_an_answer_is_known_before_it_is_written() {
+        let failed = (0..1000).map(|number| (NodeName(format!("n{number}").into()), Why("full".into())));
+        let names: Vec<String> = (0..1000).map(|number| format!("m{number}")).collect();
+        let answer = FilterResult {
+            node_names: Some(names.iter().map(|given| name(given)).collect()),
+            failed_nodes: failed.collect(),
+            ..FilterResult::default()
+        };
+        let written = answer.to_json().unwrap().len();
+        assert!((written..written + AROUND_ALL).contains(&answer.length()), "{written}: {}", answer.length());
+    }
+
     proptest! {
         #[test]
         fn scores_are_what_serde_json_writes(scores in vec((NAMES, 0..=10_u8), 0..5)) {
@@ -115,7 +146,7 @@ mod tests {
             for (host, score) in &scores {
                 given.push(NodeScore { host: name(host), score: *score });
             }
-            prop_assert_eq!(scores_to_json(&given), serde_json::to_string(&given).unwrap());
+            prop_assert_eq!(text(scores_to_json(&given)), serde_json::to_string(&given).unwrap());
         }
 
         #[test]
@@ -131,11 +162,11 @@ mod tests {
             let answer = FilterResult {
                 nodes: has_nodes.then_some(nodes),
                 node_names: names.as_ref().map(|names| names.iter().map(|given| name(given)).collect()),
-                failed_nodes: failed.iter().map(|(node, why)| (name(node), why.clone())).collect(),
-                failed_and_unresolvable_nodes: never.iter().map(|(node, why)| (name(node), why.clone())).collect(),
+                failed_nodes: failed.iter().map(|(node, why)| (name(node), Why(why.as_str().into()))).collect(),
+                failed_and_unresolvable_nodes: never.iter().map(|(node, why)| (name(node), Why(why.as_str().into()))).collect(),
                 error,
             };
-            prop_assert_eq!(answer.to_json().unwrap(), serde_json::to_string(&answer).unwrap());
+            prop_assert_eq!(text(answer.to_json().unwrap()), serde_json::to_string(&answer).unwrap());
         }
     }
 }

@@ -2,25 +2,27 @@
 //!
 //! kube-scheduler's Go types carry no JSON tags: keys are Go field names and nil arrives as `null`. Older and
 //! third-party callers send lower case, so both are read; exactly the Go names are answered. Nodes and their names are
-//! never copied: they are read where they stand in the body, and the answer borrows them from there.
+//! never copied: they are read where they stand in the body, and the answer borrows them from there. Of a pod only what is asked about it
+//! is kept, and of nothing more than there may be: callers are strangers, who need no certificate over plain HTTP.
 
 mod bounded;
 mod json;
 mod node;
+mod pod;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use neuron_core::claim::Claim;
-use neuron_core::pod::{ExtendedResourceClaimStatus, PodSpec};
-use neuron_core::request::{PodRequest, RequestError};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+pub(crate) use self::bounded::NODES;
 pub(crate) use self::json::scores_to_json;
 pub(crate) use self::node::RawNode;
+pub(crate) use self::pod::{PodMetadata, PodToPlace};
 
 /// What kube-scheduler asks `/filter` and `/prioritize`.
 #[derive(Debug, Deserialize)]
@@ -47,75 +49,28 @@ impl fmt::Display for NodeName<'_> {
     }
 }
 
-/// The parts of the pod that the verbs read.
-#[derive(Debug, Deserialize)]
-pub(crate) struct PodToPlace {
-    #[serde(default)]
-    pub(crate) metadata: PodMetadata,
-    pub(crate) spec: PodSpec,
-    #[serde(default)]
-    pub(crate) status: Option<StatusOfPod>,
-}
-
-impl PodToPlace {
-    /// What a ResourceClaim gives the pod.
-    pub(crate) fn claim(&self) -> Option<Claim> {
-        Claim::of(self.status.as_ref()?.extended_resource_claim_status.as_ref()?)
-    }
-
-    /// What the pod asks of the device plugin, beside its claim.
-    ///
-    /// # Errors
-    /// What it asks for cannot be read.
-    pub(crate) fn request(&self) -> Result<PodRequest, RequestError> {
-        PodRequest::of(&self.spec).map(|request| request.without(self.claim().as_ref()))
-    }
-}
-
-/// The part of a pod's status that the verbs read.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct StatusOfPod {
-    pub(crate) extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
-}
-
-/// The parts of a pod's metadata that the verbs read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodMetadata {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) uid: String,
-    annotations: Option<ReadAnnotations>,
-}
-
-/// The annotations of a pod that its author writes and the extender reads.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ReadAnnotations {
-    #[serde(rename = "neuron-scheduler/device-model")]
-    device_model: Option<String>,
-}
-
-impl PodMetadata {
-    /// The device models that the pod's author wants, as written.
-    pub(crate) fn device_model(&self) -> Option<&str> {
-        self.annotations.as_ref()?.device_model.as_deref()
-    }
-}
-
-impl fmt::Display for PodMetadata {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
 /// A list of full nodes.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct NodeList<'a> {
     /// Go sends `null` for none.
     #[serde(borrow, default, deserialize_with = "bounded::list", alias = "Items")]
     pub(crate) items: Option<Vec<RawNode<'a>>>,
+}
+
+/// Why a node does not take a pod. Nodes with the same reason share its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Why(pub(crate) Arc<str>);
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Why {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
 }
 
 /// What `/filter` answers.
@@ -127,9 +82,9 @@ pub(crate) struct FilterResult<'a> {
     /// The names of the nodes that fit, where names were given.
     pub(crate) node_names: Option<Vec<NodeName<'a>>>,
     /// Why a node does not fit now.
-    pub(crate) failed_nodes: BTreeMap<NodeName<'a>, String>,
+    pub(crate) failed_nodes: BTreeMap<NodeName<'a>, Why>,
     /// Why a node can never serve the pod; preemption skips these.
-    pub(crate) failed_and_unresolvable_nodes: BTreeMap<NodeName<'a>, String>,
+    pub(crate) failed_and_unresolvable_nodes: BTreeMap<NodeName<'a>, Why>,
     /// Why the call as a whole failed; empty on success.
     pub(crate) error: String,
 }
@@ -190,39 +145,47 @@ pub(crate) struct PreemptArgs<'a> {
     #[serde(rename = "Pod", alias = "pod")]
     pub(crate) pod: Option<PodToPlace>,
     /// By node, sent by schedulers with `nodeCacheCapable: false`.
-    #[serde(borrow, default, deserialize_with = "bounded::map")]
+    #[serde(borrow, default, deserialize_with = "bounded::victims")]
     #[serde(rename = "NodeNameToVictims", alias = "nodeNameToVictims", alias = "nodenametovictims")]
-    pub(crate) victims: Option<BTreeMap<NodeName<'a>, Victims>>,
+    pub(crate) victims: Option<BTreeMap<NodeName<'a>, Victims<'a>>>,
     /// By node, sent by schedulers with `nodeCacheCapable: true`.
-    #[serde(borrow, default, deserialize_with = "bounded::map")]
+    #[serde(borrow, default, deserialize_with = "bounded::victims")]
     #[serde(
         rename = "NodeNameToMetaVictims",
         alias = "nodeNameToMetaVictims",
         alias = "nodenametometavictims"
     )]
-    pub(crate) meta_victims: Option<BTreeMap<NodeName<'a>, Option<MetaVictims>>>,
+    pub(crate) meta_victims: Option<BTreeMap<NodeName<'a>, Option<MetaVictims<'a>>>>,
 }
 
 /// Whole pods that would be ended on one node.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Victims {
-    #[serde(rename = "Pods", alias = "pods")]
-    pods: Option<Vec<Victim>>,
+pub(crate) struct Victims<'a> {
+    #[serde(borrow, default, deserialize_with = "bounded::list", rename = "Pods", alias = "pods")]
+    pods: Option<Vec<Victim<'a>>>,
     #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations", alias = "numpdbviolations")]
     violations: i64,
 }
 
 /// The part of such a pod that preempt reads.
 #[derive(Debug, Deserialize)]
-struct Victim {
-    metadata: PodMetadata,
+struct Victim<'a> {
+    #[serde(borrow)]
+    metadata: VictimMetadata<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct VictimMetadata<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
 }
 
 /// Pods that would be ended on one node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct MetaVictims {
-    #[serde(rename = "Pods", alias = "pods")]
-    pub(crate) pods: Option<Vec<MetaPod>>,
+pub(crate) struct MetaVictims<'a> {
+    #[serde(borrow, default, deserialize_with = "bounded::list", rename = "Pods", alias = "pods")]
+    pub(crate) pods: Option<Vec<MetaPod<'a>>>,
     /// How many of their PodDisruptionBudgets would be violated, as kube-scheduler has counted.
     #[serde(default, rename = "NumPDBViolations", alias = "numPDBViolations", alias = "numpdbviolations")]
     violations: i64,
@@ -230,14 +193,14 @@ pub(crate) struct MetaVictims {
 
 /// A pod by its UID.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct MetaPod {
-    #[serde(rename = "UID", alias = "uid")]
-    pub(crate) uid: String,
+pub(crate) struct MetaPod<'a> {
+    #[serde(borrow, rename = "UID", alias = "uid")]
+    pub(crate) uid: Cow<'a, str>,
 }
 
-impl Victims {
+impl<'a> Victims<'a> {
     /// The same by their UIDs.
-    pub(crate) fn meta(self) -> MetaVictims {
+    pub(crate) fn meta(self) -> MetaVictims<'a> {
         let pods = self.pods.unwrap_or_default().into_iter();
         let pods = pods.map(|pod| MetaPod { uid: pod.metadata.uid }).collect();
         MetaVictims { pods: Some(pods), violations: self.violations }
@@ -249,7 +212,7 @@ impl Victims {
 pub(crate) struct PreemptResult<'a> {
     /// The nodes that are left, by name.
     #[serde(rename = "NodeNameToMetaVictims")]
-    pub(crate) meta_victims: BTreeMap<NodeName<'a>, MetaVictims>,
+    pub(crate) meta_victims: BTreeMap<NodeName<'a>, MetaVictims<'a>>,
 }
 
 /// What kube-scheduler asks `/bind`.
@@ -289,6 +252,9 @@ pub(crate) enum BodyError {
     /// Others had all the room.
     #[error("there was no room for the body of /{verb} for {waited:?}, for other calls' bodies; try again")]
     NoRoom { verb: &'static str, waited: Duration },
+    /// Others had all the room that its answer takes beyond the body's.
+    #[error("there was no room for the answer of /{verb}, for other calls' bodies; try again")]
+    NoRoomForAnswer { verb: &'static str },
     /// Cut off on the way.
     #[error("the body of /{verb} could not be received: {reason}")]
     NotReceived {

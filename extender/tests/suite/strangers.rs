@@ -1,5 +1,6 @@
 //! Callers that are no scheduler, or a broken one.
 
+use http::Method;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use testkit_support::within;
@@ -7,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::logs::Log;
-use crate::support::World;
+use crate::support::{World, pod};
 use crate::tls::{Ca, Secret, world as secured};
 
 /// Opens a connection and sends a call's head; its body would have this length.
@@ -36,6 +37,40 @@ async fn a_binding_that_is_longer_than_any_is_refused() {
     assert_eq!(error(&world.post("/bind", args).await), expected);
     assert_eq!(world.placed("one").await, (None, None));
     assert_eq!(world.bind(&pod, "n1").await, "");
+}
+
+#[tokio::test]
+async fn of_what_is_sent_no_more_is_made_than_there_may_be() {
+    let world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let many = |entry: &str, count: usize| vec![entry; count].join(",");
+    let filter = async |pod: String| {
+        error(&world.post("/filter", format!("{{\"Pod\":{pod},\"NodeNames\":[\"n1\"]}}")).await)
+    };
+    let is_not = "the body of /filter is not what kube-scheduler sends: ";
+    // A hundred times as long in memory as here.
+    let containers = format!("{{\"spec\":{{\"containers\":[{}]}}}}", many("{}", 1_000_000));
+    let why = filter(containers).await;
+    assert!(why.starts_with(&format!("{is_not}more than 4096 containers")), "{why:.2000}");
+    let quantity = format!("{{\"limits\":{{\"aws.amazon.com/neuron\":[{}]}}}}", many("0", 1_000_000));
+    let why = filter(format!("{{\"spec\":{{\"containers\":[{{\"resources\":{quantity}}}]}}}}")).await;
+    assert!(why.starts_with(&format!("{is_not}invalid type: sequence, expected a quantity")), "{why:.2000}");
+    let name = format!("{{\"spec\":{{\"containers\":[{{\"name\":\"{}\"}}]}}}}", "n".repeat(1_000_000));
+    let why = filter(name).await;
+    assert!(why.starts_with(&format!("{is_not}a text of more than 63 bytes")), "{why:.2000}");
+    let victims = format!("{{\"n1\":{{\"Pods\":[{}]}}}}", many("{\"UID\":\"u\"}", 100_001));
+    let args = format!("{{\"Pod\":{{\"spec\":{{}}}},\"NodeNameToMetaVictims\":{victims}}}");
+    let (status, why) = world.call(Method::POST, "/preempt", args).await;
+    assert_eq!(status, 400);
+    let is_not = "the body of /preempt is not what kube-scheduler sends: ";
+    assert!(why.starts_with(&format!("{is_not}more than 100000 victims")), "{why:.2000}");
+    // A pod of many containers of which few ask is understood all the same.
+    let mut pod = pod("many", "neuron", 1);
+    let asks = pod["spec"]["containers"][0].clone();
+    pod["spec"]["containers"] =
+        (0..1000).map(|number| json!({"name": format!("c{number}")})).chain([asks]).collect();
+    let args = json!({"Pod": pod, "NodeNames": ["n1"]});
+    let answer: Value = serde_json::from_str(&world.post("/filter", args).await).unwrap();
+    assert_eq!((&answer["NodeNames"], &answer["Error"]), (&json!(["n1"]), &json!("")));
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::files::{DeviceNumber, FileStatus, FolderWatch, LockFile};
 use super::platform::Platform;
 use super::real;
 use super::sockets::{Address, Connection, Listener};
-use super::tasks::{self, Executor, Task};
+use super::tasks::{self, Executor, Panics, Task};
 
 /// Longest wait for one file operation. Files of a broken device can hang for ever.
 pub const FILE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,6 +24,7 @@ pub const FILE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct System {
     platform: Arc<dyn Platform>,
+    panics: Option<Panics>,
 }
 
 impl System {
@@ -34,7 +35,14 @@ impl System {
 
     /// The system on this platform.
     pub fn on(platform: Arc<dyn Platform>) -> Self {
-        Self { platform }
+        Self { platform, panics: None }
+    }
+
+    /// The same operating system, and who hears of every panic in a task that is started by it from now on: nobody has to wait for a
+    /// task, and a program without one of its tasks may look alive.
+    pub fn telling_panics(&self) -> (Self, Panics) {
+        let panics = Panics::default();
+        (Self { panics: Some(panics.clone()), ..self.clone() }, panics)
     }
 
     /// What it stands on, for a platform that is another in one thing and asks this one for the rest.
@@ -48,7 +56,7 @@ impl System {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (task, body) = tasks::task(future);
+        let (task, body) = tasks::task(future, self.panics.clone());
         self.platform.spawn(body);
         task
     }

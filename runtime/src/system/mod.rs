@@ -16,4 +16,4 @@ pub use self::files::{DeviceNumber, FileKind, FileStatus, Files, FolderWatch, Lo
 pub use self::handle::{FILE_TIMEOUT, System};
 pub use self::platform::Platform;
 pub use self::sockets::{Address, Connection, Io, Listener, Sockets};
-pub use self::tasks::{Executor, Task, TaskEnded, TaskSet};
+pub use self::tasks::{Executor, Panics, Task, TaskEnded, TaskSet};

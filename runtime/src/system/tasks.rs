@@ -2,12 +2,13 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::future::{AbortHandle, BoxFuture, abortable};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::handle::System;
 
@@ -29,8 +30,39 @@ pub enum TaskEnded {
     Panicked(String),
 }
 
-/// The task's handle, and what a platform has to run.
-pub(super) fn task<F>(future: F) -> (Task<F::Output>, BoxFuture<'static, ()>)
+/// Tells of the first panic among the tasks of a [`System`], whoever waits for them. Clones tell of the same.
+#[derive(Clone, Debug, Default)]
+pub struct Panics {
+    first: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Panics {
+    /// The first panic, as soon as there is one.
+    pub async fn first(&self) -> TaskEnded {
+        let mut first = self.first.subscribe();
+        let panicked = first.wait_for(Option::is_some).await;
+        // The sender is this one's own.
+        TaskEnded::Panicked(panicked.ok().and_then(|message| message.clone()).unwrap_or_default())
+    }
+
+    /// The first panic so far.
+    pub fn so_far(&self) -> Option<TaskEnded> {
+        self.first.borrow().clone().map(TaskEnded::Panicked)
+    }
+
+    fn tell(&self, message: &str) {
+        self.first.send_if_modified(|first| {
+            let is_first = first.is_none();
+            if is_first {
+                *first = Some(message.to_owned());
+            }
+            is_first
+        });
+    }
+}
+
+/// The task's handle, and what a platform has to run. A panic is told to `panics`, too.
+pub(super) fn task<F>(future: F, panics: Option<Panics>) -> (Task<F::Output>, BoxFuture<'static, ()>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -43,6 +75,9 @@ where
             Ok(Err(panic)) => {
                 let message = message(panic.as_ref());
                 tracing::error!(reason = message, "a task panicked");
+                if let Some(panics) = panics {
+                    panics.tell(&message);
+                }
                 Err(TaskEnded::Panicked(message))
             }
             Err(_) => Err(TaskEnded::Aborted),
@@ -159,6 +194,19 @@ mod tests {
         }
         assert_eq!((&mut task).await, Ok(()));
         assert!(task.is_finished());
+    }
+
+    #[tokio::test]
+    async fn the_first_panic_of_a_task_that_nobody_waits_for_is_told_a_librarys_too() {
+        let (system, panics) = System::real().telling_panics();
+        assert_eq!(system.spawn(async { 7 }).await, Ok(7));
+        system.spawn(pending::<()>()).abort();
+        assert_eq!(panics.so_far(), None);
+        hyper::rt::Executor::execute(&system.clone().executor(), async { panic!("a call broke") });
+        assert_eq!(panics.first().await, TaskEnded::Panicked("a call broke".to_owned()));
+        let again = system.spawn(async { panic!("it broke, too") }).await;
+        assert_eq!(again, Err::<(), _>(TaskEnded::Panicked("it broke, too".to_owned())));
+        assert_eq!(panics.so_far(), Some(TaskEnded::Panicked("a call broke".to_owned())));
     }
 
     #[tokio::test]

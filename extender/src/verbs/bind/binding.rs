@@ -47,6 +47,8 @@ pub(super) enum Outcome {
 pub(super) struct LivePod {
     /// The node it is bound to.
     pub(super) node: Option<String>,
+    /// The device models that its author wants, as written; not known of a pod that the watch shows bound.
+    pub(super) device_model: Option<String>,
     pub(super) pod: BoundPod,
 }
 
@@ -58,6 +60,8 @@ pub(super) async fn post(client: &Client, binding: &BindingRequest, until: Insta
         Err(error) => return Outcome::Refused(error.to_string()),
     };
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    // The next leader must not meet it, whether or not anybody can tell the API server that this one is gone.
+    runtime::end_after(&mut request, until.saturating_duration_since(Instant::now()));
     // kube repeats a request that meets 429, 503 or 504 by itself, for many minutes: the deadline ends that.
     match timeout_at(until, runtime::write(client, request, MEDIA_TYPE)).await {
         Ok(Ok(())) => Outcome::Bound,
@@ -87,8 +91,8 @@ pub(super) async fn read(
     let request = pods(namespace).get(name, &GetParams::default()).map_err(|error| error.to_string())?;
     match timeout_at(until, runtime::read::<Pod, _>(client, request, &Protobuf)).await {
         Ok(Ok(pod)) => {
-            let ObservedPod { node, pod, .. } = pod.into();
-            Ok(Some(LivePod { node, pod }))
+            let ObservedPod { node, device_model, pod, .. } = pod.into();
+            Ok(Some(LivePod { node, device_model, pod }))
         }
         Ok(Err(CallError::Status { code: 404, .. })) => Ok(None),
         Ok(Err(CallError::Status { message, .. })) => Err(message),

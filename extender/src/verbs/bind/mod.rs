@@ -198,7 +198,7 @@ impl Binder {
         if request.is_empty() {
             return self.carry_out(&binding, write_until, until).await.map(|()| Bound::WithoutDevices);
         }
-        let held = Held::reserve(self, &found.pod, &mut binding)?;
+        let held = Held::reserve(self, &found, &mut binding)?;
         let carried_out = self.carry_out(&binding, write_until, until).await;
         match &carried_out {
             Ok(()) => {
@@ -259,7 +259,7 @@ impl Binder {
                 reached("extender: pod replaced during its bind");
                 Err(BindError::Replaced { requested: binding.uid.clone(), found: live.pod.uid })
             }
-            Ok(Some(LivePod { node: Some(node), pod })) => {
+            Ok(Some(LivePod { node: Some(node), pod, .. })) => {
                 let ours = node == binding.node
                     && pod.annotations.get(ALLOCATION) == binding.annotations.get(ALLOCATION);
                 if ours {

@@ -9,7 +9,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{Placement, Refusal, place_counted};
-use neuron_core::pod::BoundPod;
 use neuron_core::request::PodRequest;
 use runtime::reached;
 use tokio::time::{Instant, sleep};
@@ -17,7 +16,7 @@ use tracing::{Instrument as _, info};
 
 use super::binding::{BindingRequest, LivePod, read};
 use super::{BindError, Binder, unknown_node};
-use crate::index::{Cluster, Index, NodeRefusal, ReservationId};
+use crate::index::{Cluster, Index, NodeRefusal, NodeView, ReservationId};
 use crate::metrics::Verb;
 
 /// Most searches of one bind: while it searches, other binds and the watches may change the node.
@@ -42,7 +41,7 @@ impl Held {
     /// The node does not take the pod, or not any more.
     pub(super) fn reserve(
         binder: &Binder,
-        pod: &BoundPod,
+        pod: &LivePod,
         binding: &mut BindingRequest,
     ) -> Result<Self, BindError> {
         let now = binder.system.now();
@@ -86,7 +85,7 @@ impl Drop for Held {
 /// The node does not take the pod, or has changed during each of [`MOST_SEARCHES`].
 pub(super) fn reserve(
     cluster: &Cluster,
-    pod: &BoundPod,
+    pod: &LivePod,
     binding: &BindingRequest,
     now: SystemTime,
     search: impl Fn(&PodRequest, &Occupancy) -> Result<Placement, Refusal>,
@@ -101,10 +100,10 @@ pub(super) fn reserve(
         if has_reservations && let Some(reserved) = cluster.write(|index| join(index, uid, node)) {
             return Ok(reserved);
         }
-        let request = pod.request.as_ref().map_err(Clone::clone)?;
+        let request = pod.pod.request.as_ref().map_err(Clone::clone)?;
         let occupancy = cluster.read(|index| {
             let view = index.view(node).ok_or_else(|| unknown_node(node))?;
-            view.takes_pods().cloned().map_err(refused)
+            takes(index, view, pod).cloned().map_err(refused)
         })?;
         let placed = search(request, &occupancy);
         let reserved = cluster.write(|index| {
@@ -117,6 +116,22 @@ pub(super) fn reserve(
         }
     }
     Err(BindError::NodeChanges { node: node.clone(), searches: MOST_SEARCHES })
+}
+
+/// What is taken of the node, if it takes the pod for all that filter asks before it searches: its plugin may have fallen silent since, and
+/// filter was perhaps not asked, as is in a new leader's first minute.
+///
+/// # Errors
+/// It does not take the pod.
+fn takes<'i>(index: &Index, view: &'i NodeView, pod: &LivePod) -> Result<&'i Occupancy, NodeRefusal> {
+    if let Some(models) = index.device_models(pod.device_model.as_deref())? {
+        view.is_of(&models)?;
+    }
+    let (occupancy, now) = (view.takes_pods()?, Instant::now());
+    if index.leases_are_seen(now) {
+        view.has_a_living_plugin(now)?;
+    }
+    Ok(occupancy)
 }
 
 /// What an earlier bind of the pod reserved on the node, if its devices are still healthy and no other leader has given them to another
@@ -170,7 +185,7 @@ impl Binder {
                 }
                 let until = Instant::now() + binder.timeouts.bind;
                 let holds = match read(&binder.client, &binding.namespace, &binding.name, until).await {
-                    Ok(Some(LivePod { node: Some(node), pod })) => {
+                    Ok(Some(LivePod { node: Some(node), pod, .. })) => {
                         node == binding.node && pod.uid == binding.uid && !pod.terminal
                     }
                     Ok(_) => false,

@@ -42,7 +42,11 @@ impl Binder {
             let is_requested = pod.namespace == args.pod_namespace && pod.name == args.pod_name;
             let advertises = |request| index.view(&args.node).is_none_or(|view| view.advertises(request));
             let is_current = node.is_some() || pod.request.as_ref().is_ok_and(advertises);
-            (is_requested && is_current).then(|| LivePod { node: node.map(str::to_owned), pod: pod.clone() })
+            (is_requested && is_current).then(|| LivePod {
+                node: node.map(str::to_owned),
+                device_model: index.device_model_of(&pod.uid).map(str::to_owned),
+                pod: pod.clone(),
+            })
         })
     }
 

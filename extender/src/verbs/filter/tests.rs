@@ -37,7 +37,7 @@ fn holder(name: &str, devices: &[u8]) -> ObservedPod {
 }
 
 /// A cluster of n1 and these pods.
-fn cluster_of(instance_type: &str, holders: Vec<ObservedPod>) -> Arc<Cluster> {
+pub(super) fn cluster_of(instance_type: &str, holders: Vec<ObservedPod>) -> Arc<Cluster> {
     let topologies = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
     let cluster = Arc::new(Cluster::new(Index::new(topologies)));
     cluster.write(|index| index.change_nodes(Change::Listed(vec![node(instance_type)])));
@@ -51,13 +51,13 @@ fn cluster() -> Arc<Cluster> {
 }
 
 /// What the filter answers for a pod that asks for so many devices.
-async fn ask(filter: &Filter, devices: usize, names: &[&str]) -> Value {
+pub(super) async fn ask(filter: &Filter, devices: usize, names: &[&str]) -> Value {
     let metadata = json!({"name": "asks", "namespace": "default", "uid": "asks"});
     let body = json!({"Pod": {"metadata": metadata, "spec": spec(devices)}, "NodeNames": names}).to_string();
     serde_json::to_value(filter.filter(serde_json::from_str(&body).unwrap()).await).unwrap()
 }
 
-fn filter(cluster: &Arc<Cluster>) -> Filter {
+pub(super) fn filter(cluster: &Arc<Cluster>) -> Filter {
     Filter::new(Arc::clone(cluster), Arc::default(), Arc::default())
 }
 
@@ -233,6 +233,24 @@ async fn a_node_that_is_named_many_times_is_remembered_once() {
     comes(&cluster, "n2");
     ask(&filter, 1, &["n1", "n2"].repeat(1000)).await;
     assert_eq!(admitted.nodes_of("asks"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_pod_is_refused_is_told_in_few_words_and_kept_once_for_all_nodes() {
+    const NODES: usize = 2_000;
+    let cluster = cluster_of("inf2.24xlarge", Vec::new());
+    let names: Vec<String> = (0..NODES).map(|number| format!("unknown-{number}")).collect();
+    let mut spec = spec(1);
+    spec["containers"][0]["resources"]["limits"]["aws.amazon.com/neuron"] = "9".repeat(1_000_000).into();
+    let metadata = json!({"name": "asks", "namespace": "default", "uid": "asks"});
+    let body = json!({"Pod": {"metadata": metadata, "spec": spec}, "NodeNames": names}).to_string();
+    let answer = filter(&cluster).filter(serde_json::from_str(&body).unwrap()).await;
+    let texts: Vec<&Why> = answer.failed_and_unresolvable_nodes.values().collect();
+    assert_eq!((texts.len(), &*answer.error), (NODES, ""));
+    assert!(texts.iter().all(|text| Arc::ptr_eq(&text.0, &texts[0].0)), "it is one text");
+    let begins = "Container main asks for aws.amazon.com/neuron: \"9999";
+    assert!(texts[0].0.starts_with(begins) && texts[0].0.len() < 200, "{:.2000}", texts[0]);
+    assert!(answer.to_json().unwrap().len() < NODES * 200);
 }
 
 /// What tells that nothing is known, of so many nodes.

@@ -10,6 +10,7 @@
 //! `routes` maps an address to one of `verbs`; `kinds` holds the rules of each kind; `store` holds the objects and the
 //! changes that watches read.
 
+mod deadline;
 mod error;
 mod kinds;
 mod object;

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::deadline;
 use super::error::ApiError;
 use super::kinds::table::{self, PODS, Resource};
 use super::protobuf::answer_as_asked;
@@ -101,6 +102,7 @@ pub(crate) fn router(store: &Arc<Store>, closing: &CancellationToken, lag: u64) 
         .fallback(|| async { ApiError::no_such_path() })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn(refuse_unreadable_deadline))
         .layer(middleware::from_fn_with_state(store.clone(), refuse_while_unavailable))
         .layer(middleware::from_fn(answer_as_asked))
 }
@@ -144,6 +146,14 @@ async fn refuse_while_unavailable(State(store): State<Arc<Store>>, request: Requ
     }
     reached("cluster: a request met an outage");
     ApiError::unavailable().into_response()
+}
+
+/// Requests take no time here, so that a deadline which can be read is met.
+async fn refuse_unreadable_deadline(request: Request, next: Next) -> Response {
+    match deadline::of(request.uri()) {
+        Ok(_) => next.run(request).await,
+        Err(error) => ApiError::bad_request(error.to_string()).into_response(),
+    }
 }
 
 /// What `kubectl version` reads.

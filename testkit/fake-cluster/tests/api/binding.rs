@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::response::Status;
 use serde_json::json;
 
 use super::{bind, create_pod, plain_pod, pods, post_binding, refusal, start};
@@ -93,4 +94,24 @@ async fn a_binding_needs_a_node() {
         refusal(post_binding(&client, "a", &to_a_pod).await).message,
         "[target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\", target.name: Required value]"
     );
+}
+
+#[tokio::test]
+async fn a_binding_may_say_how_long_it_may_take() {
+    let (_server, client) = start();
+    create_pod(&client, "a").await;
+    let send = async |time: &str| {
+        let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}});
+        let path = format!("/api/v1/namespaces/default/pods/a/binding?timeout={time}");
+        let request = http::Request::post(path).header("Content-Type", "application/json");
+        client.request::<Status>(request.body(binding.to_string().into_bytes()).unwrap()).await
+    };
+    let refused = refusal(send("soon").await);
+    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"));
+    assert!(
+        refused.message.starts_with("invalid timeout specified in the request URL"),
+        "{}",
+        refused.message
+    );
+    assert!(send("2999ms").await.unwrap().is_success());
 }

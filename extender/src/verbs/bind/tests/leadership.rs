@@ -1,7 +1,7 @@
 //! Only a leader binds, only what filter has admitted, and only so much at once.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::poll;
@@ -57,6 +57,31 @@ async fn no_binding_is_waited_for_longer_than_the_lease_lasts() {
     // Then the pod is read once.
     assert!(matches!(bound, Err(BindError::OutcomeUnknown { .. })), "{bound:?}");
     assert_eq!(took, 2000);
+}
+
+/// For how many milliseconds at most the API server is told to carry out the next Binding.
+async fn time_given(world: &World, args: &BindArgs) -> u64 {
+    let query = Arc::<Mutex<String>>::default();
+    world.fault(Fault::Kept(query.clone()));
+    assert!(world.bind(args).await.0.is_ok());
+    let query = query.lock().unwrap();
+    query.strip_prefix("timeout=").and_then(|time| time.strip_suffix("ms")).unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_api_server_may_carry_a_binding_out_for_no_longer_than_the_lease_lasts() {
+    let (mut world, args) = World::new().await;
+    // The pod is read before its bind, which takes 500 ms, and three quarters of 4 s are for the Binding.
+    assert_eq!(time_given(&world, &args).await, 2500, "nobody else leads");
+    let leadership = Arc::new(Leadership::elected());
+    world.binder = world.binder.clone().led_by(leadership.clone());
+    leadership.lead_for(Duration::from_millis(1500));
+    leadership.has_listed_now();
+    let two = world.create("two", 1).await;
+    assert_eq!(time_given(&world, &two).await, 1000);
+    leadership.lead_for(Duration::from_secs(12));
+    let three = world.create("three", 1).await;
+    assert_eq!(time_given(&world, &three).await, 2500, "a bind has no longer itself");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::world::NODE;
 use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ReservationId, TopologyCache};
 use crate::verbs::bind::BindError;
-use crate::verbs::bind::binding::BindingRequest;
+use crate::verbs::bind::binding::{BindingRequest, LivePod};
 use crate::verbs::bind::reservation::reserve;
 
 /// A cluster with one node of six devices in a row.
@@ -48,6 +48,7 @@ fn bind(
     let spec = json!({"containers": [{"name": "main", "resources": {"limits": limits}}]});
     let spec: PodSpec = serde_json::from_value(spec).unwrap();
     let pod = BoundPod::new("default", "asks", "asks", BTreeMap::new(), &spec, None);
+    let pod = LivePod { node: None, device_model: None, pod };
     let [namespace, name, uid, node] = ["default", "asks", "asks", NODE].map(str::to_owned);
     let binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
     let searches = Cell::new(0);

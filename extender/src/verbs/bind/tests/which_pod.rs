@@ -1,12 +1,13 @@
 //! Only the pod that kube-scheduler means is bound: the one of that name and UID, not deleted, not bound already.
 
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
+use tokio::time::{Duration, Instant, sleep};
 
 use super::world::{Fault, NODE, World, record};
-use crate::index::{Advertised, NodeRefusal};
+use crate::index::{Advertised, Change, NodeRefusal, ObservedLease};
 use crate::verbs::bind::{BindError, Bound};
 use crate::wire::BindArgs;
 
@@ -113,4 +114,54 @@ async fn a_claim_that_no_watch_has_shown_yet_is_read_where_the_node_lacks_what_t
     assert_eq!(world.node_of("one").await.as_deref(), Some(NODE));
     assert!(world.pods.get("one").await.unwrap().annotations().is_empty());
     assert_eq!(world.bind(&args).await, (Ok(Bound::WithoutDevices), 500), "again");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_plugin_is_silent_gets_no_pod_though_filter_has_admitted_it(
+    #[values(false, true)] are_seen: bool,
+) {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    let lease =
+        ObservedLease { node: NODE.to_owned(), renewed: "a".to_owned(), lasts: Duration::from_secs(1) };
+    world.cluster.write(|index| index.change_leases(Change::Listed(vec![lease]), Instant::now()));
+    if are_seen {
+        world.cluster.lease_gap.heard();
+    }
+    sleep(Duration::from_secs(2)).await;
+    let bound = world.bind(&args).await.0;
+    if !are_seen {
+        assert!(bound.is_ok(), "nobody knows whether it renews its Lease: {bound:?}");
+        return;
+    }
+    let silent = NodeRefusal::PluginSilent { node: NODE.to_owned() };
+    assert_eq!(bound, Err(BindError::Refused(silent)));
+    assert!(!world.is_reserved(&args) && world.node_of("one").await.is_none());
+    let lease =
+        ObservedLease { node: NODE.to_owned(), renewed: "b".to_owned(), lasts: Duration::from_secs(1) };
+    world.cluster.write(|index| index.change_leases(Change::Applied(lease), Instant::now()));
+    assert!(world.bind(&args).await.0.is_ok());
+}
+
+/// A new leader binds what it has not admitted itself.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_no_node_of_a_device_model_that_its_author_does_not_want(
+    #[values(false, true)] is_shown: bool,
+) {
+    let (world, args) = World::new().await;
+    world.admitted.forget(&args.pod_uid);
+    for (models, is_wanted) in [("Trainium2", false), ("nonsense", false), ("inferentia2", true)] {
+        let annotations = json!({"neuron-scheduler/device-model": models});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        world.pods.patch("one", &PatchParams::default(), &patch).await.unwrap();
+        if is_shown {
+            world.show(&args).await;
+        }
+        let bound = world.bind(&args).await.0;
+        let is_refused =
+            matches!(bound, Err(BindError::Refused(NodeRefusal::OtherModel { .. } | NodeRefusal::Models(_))));
+        assert_eq!((bound.is_ok(), is_refused), (is_wanted, !is_wanted), "{models}: {bound:?}");
+    }
 }

@@ -51,6 +51,8 @@ pub(super) enum Fault {
     Status(u16),
     /// Somebody else binds the pod to a node first, with these annotations.
     BoundBefore(&'static str, Value),
+    /// It is carried out, and its query is kept here.
+    Kept(Arc<Mutex<String>>),
     /// It panics.
     Panics,
     /// Somebody deletes the pod first, and perhaps makes it again.
@@ -168,11 +170,12 @@ impl World {
         let live = self.pods.get(&args.pod_name).await.unwrap();
         let spec: PodSpec = serde_json::from_value(spec(1)).unwrap();
         let annotations = live.annotations().clone();
+        let device_model = annotations.get("neuron-scheduler/device-model").cloned();
         let pod = BoundPod::new("default", &args.pod_name, &args.pod_uid, annotations, &spec, None);
         let observed = ObservedPod {
             node: live.spec.unwrap().node_name,
             unschedulable: false,
-            device_model: None,
+            device_model,
             owner: None,
             pod,
         };
@@ -248,6 +251,9 @@ fn client(
                 }
                 Some(Fault::CallLost) => return broken(),
                 Some(Fault::CallNeverSent) => return std::future::pending().await,
+                Some(Fault::Kept(query)) => {
+                    request.uri().query().unwrap().clone_into(&mut query.lock().unwrap())
+                }
                 Some(Fault::Panics) => panic!("it broke"),
                 Some(Fault::Status(code)) => {
                     let response = Response::builder().status(StatusCode::from_u16(code)?);
