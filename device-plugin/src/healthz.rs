@@ -79,6 +79,7 @@ impl Shown {
             checkpoint_age,
             checkpoint_unreadable: state.checkpoint_problem.is_some(),
             report_age: state.reported_at.map(|at| at.elapsed()),
+            failed_admissions: self.engine.pods.failed_admissions(),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The plugin's parts: tasks that run until the plugin ends. One that ends before takes the plugin with it, since nothing else
-//! would do its work. Owned by `run`.
+//! would do its work; so does a panic in any other task, without which the plugin would only look alive. Owned by `run`.
 
-use runtime::system::{TaskEnded, TaskSet};
+use runtime::system::{Panics, TaskEnded, TaskSet};
 use runtime::{System, reached};
 use tokio_util::sync::CancellationToken;
 
 /// Tasks by name. Dropping them ends them.
 pub(crate) struct Parts {
     tasks: TaskSet<&'static str>,
+    /// Of these and of the plugin's other tasks, such as the calls of kubelet that they answer.
+    panics: Panics,
 }
 
 /// A part that ended though nobody had told it to.
@@ -16,13 +18,13 @@ pub(crate) enum PartEnded {
     #[error("the {0} ended before the plugin")]
     Early(&'static str),
     #[error("a part of the plugin ended: {0}")]
-    Broke(#[from] TaskEnded),
+    Broke(TaskEnded),
 }
 
 impl Parts {
-    /// No parts yet.
-    pub(crate) fn new(system: System) -> Self {
-        Parts { tasks: TaskSet::new(system) }
+    /// No parts yet, of a plugin that starts its tasks by `system`, which tells of their panics.
+    pub(crate) fn new(system: System, panics: Panics) -> Self {
+        Parts { tasks: TaskSet::new(system), panics }
     }
 
     /// Starts a part.
@@ -52,10 +54,18 @@ impl Parts {
     }
 
     async fn early_end(&mut self) -> PartEnded {
-        let ended = match self.tasks.join_next().await {
-            Some(Ok(name)) => PartEnded::Early(name),
-            Some(Err(why)) => PartEnded::Broke(why),
-            None => std::future::pending().await,
+        let next = async {
+            match self.tasks.join_next().await {
+                Some(Ok(name)) => PartEnded::Early(name),
+                Some(Err(why)) => PartEnded::Broke(why),
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            // The panic first: it is why a part may have ended.
+            biased;
+            panicked = self.panics.first() => PartEnded::Broke(panicked),
+            ended = next => ended,
         };
         reached("plugin: part ended early");
         ended
@@ -64,13 +74,13 @@ impl Parts {
     /// Waits for the end of all parts, which have been told to end.
     ///
     /// # Errors
-    /// The first that did not end by itself.
+    /// The first that did not end by itself, or any task of the plugin's that has panicked.
     pub(crate) async fn end(mut self) -> Result<(), PartEnded> {
         let mut all = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
-            all = all.and(ended.map(drop).map_err(PartEnded::from));
+            all = all.and(ended.map(drop).map_err(PartEnded::Broke));
         }
-        all
+        all.and(self.panics.so_far().map_or(Ok(()), |panicked| Err(PartEnded::Broke(panicked))))
     }
 }
 
@@ -81,9 +91,15 @@ mod tests {
 
     use super::*;
 
+    /// A system and no parts yet.
+    fn parts() -> (System, Parts) {
+        let (system, panics) = System::real().telling_panics();
+        (system.clone(), Parts::new(system, panics))
+    }
+
     /// What becomes of work that never ends, beside a part that lives as given.
     async fn beside(part: impl Future<Output = ()> + Send + 'static) -> Result<Option<()>, PartEnded> {
-        let mut parts = Parts::new(System::real());
+        let (_, mut parts) = parts();
         parts.spawn("pod watch", part);
         parts.spawn("upkeep", pending());
         parts.beside(&CancellationToken::new(), pending::<()>()).await
@@ -98,8 +114,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_task_that_nobody_waits_for_and_that_panics_ends_the_work_and_the_parts_with_an_error() {
+        let (system, mut parts) = parts();
+        drop(system.spawn(async { panic!("a call broke") }));
+        let panicked = parts.beside(&CancellationToken::new(), pending::<()>()).await.unwrap_err();
+        assert_eq!(panicked.to_string(), "a part of the plugin ended: the task panicked: a call broke");
+        assert_eq!(parts.end().await, Err(panicked));
+    }
+
+    #[tokio::test]
     async fn a_part_that_ends_with_the_plugin_is_no_error() {
-        let (shutdown, mut parts) = (CancellationToken::new(), Parts::new(System::real()));
+        let (shutdown, (_, mut parts)) = (CancellationToken::new(), parts());
         parts.spawn("pod watch", shutdown.clone().cancelled_owned());
         shutdown.cancel();
         assert_eq!(parts.beside(&shutdown, pending::<()>()).await, Ok(None));

@@ -13,7 +13,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use neuron_core::pod::BoundPod;
+use neuron_core::pod::{BoundPod, PodStatus};
 use neuron_core::request::PodRequest;
 use runtime::{Collection, Json, System, reached};
 use serde_json::Value;
@@ -238,6 +238,11 @@ impl Pods {
         self.changed.send_replace(());
     }
 
+    /// How many pods with a record of their devices kubelet has failed in admission.
+    pub(crate) fn failed_admissions(&self) -> u64 {
+        self.state().failed_admissions
+    }
+
     /// How many pods are known, and what else is kept of pods.
     pub(crate) fn counts(&self) -> PodCounts {
         self.state().counts()
@@ -290,7 +295,16 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
         kubelet_uid: kubelet_uid.cloned().unwrap_or(uid),
         started: started.collect(),
         running: running.collect(),
+        failed_admission: status.is_some_and(failed_admission),
     })
+}
+
+/// Whether kubelet has refused the pod: a device plugin did (`UnexpectedAdmissionError`), or there was too little of a resource
+/// (`OutOfaws.amazon.com/neuron`).
+fn failed_admission(status: &PodStatus) -> bool {
+    let reason = status.reason.as_deref().unwrap_or_default();
+    status.phase.as_deref() == Some("Failed")
+        && (reason == "UnexpectedAdmissionError" || reason.starts_with("OutOf"))
 }
 
 fn number(version: Option<&str>) -> u64 {

@@ -1,6 +1,8 @@
 //! Puts the plugin's parts together and ends them in the right order. Called by `main`, and by whoever runs the plugin as
 //! a library.
 
+mod start;
+
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,19 +22,17 @@ use crate::allocation::cdi::{CdiError, check_runtime, keep_cdi, write_cdi};
 use crate::allocation::engine::Engine;
 use crate::allocation::injection::DeviceInjection;
 use crate::config::Config;
-use crate::hardware::discovery::Discovery;
-use crate::hardware::held_lnc::HeldLnc;
-use crate::hardware::monitor::{DEVICES, discover, follow_health};
+use crate::hardware::monitor::{DEVICES, follow_health};
 use crate::healthz;
 use crate::kubelet::folder::PluginFolder;
 use crate::kubelet::podresources::PodResources;
-use crate::kubelet::registration::{Registration, Together};
+use crate::kubelet::registration::Registration;
+use crate::kubelet::together::Together;
 use crate::metrics::Metrics;
 use crate::parts::{PartEnded, Parts};
 use crate::probe::Sizes;
 use crate::report::lease::LeaseUpkeep;
-use crate::report::node_report::Reporter;
-use crate::report::upkeep::{CHECKPOINT, Upkeep};
+use crate::report::upkeep::Upkeep;
 use crate::resource::advertised;
 use crate::status::Status;
 
@@ -41,7 +41,8 @@ use crate::status::Status;
 /// missing, and the plugin goes on when that is there.
 ///
 /// # Errors
-/// What no waiting heals: a catalog file that cannot be used, an address that cannot be listened on, a part that broke.
+/// What no waiting heals: a catalog file that cannot be used, an address that cannot be listened on, a part that ended, a task that
+/// panicked.
 pub async fn run(
     system: System,
     config: Config,
@@ -51,7 +52,8 @@ pub async fn run(
     tracing::info!(node = config.node_name, ?config, "starting");
     let catalog = load_catalog(&system, config.catalog.as_deref());
     let Some(catalog) = shutdown.run_until_cancelled(catalog).await else { return Ok(()) };
-    let mut parts = Parts::new(system.clone());
+    let (system, panics) = system.telling_panics();
+    let mut parts = Parts::new(system.clone(), panics);
     // Parts end at the shutdown, and when one of them has broken.
     let stop = shutdown.child_token();
     let plugin = Plugin::new(system, config, client, catalog?);
@@ -226,24 +228,6 @@ impl Plugin {
         }
     }
 
-    /// Learns what pods hold from before this plugin started. A checkpoint that is there and cannot be read is waited for: what only that
-    /// says to be held would be given to others.
-    async fn adopt(&self) {
-        self.upkeep.adopt().await;
-        loop {
-            let problem = {
-                let state = self.engine.state();
-                state.checkpoint_problem.clone().filter(|_| !state.ledger.knows_checkpoint())
-            };
-            let Some(problem) = problem else { break };
-            reached("plugin: checkpoint waited for at the start");
-            self.status.problem(CHECKPOINT, &problem);
-            sleep(self.config.poll).await;
-            self.upkeep.adopt().await;
-        }
-        self.status.fine(CHECKPOINT);
-    }
-
     /// Writes the file by which container runtimes find devices by their names, before any container is given one.
     async fn name_devices(&self) {
         let Config { device_injection, cdi_dir, root, poll, .. } = &self.config;
@@ -284,24 +268,5 @@ impl Plugin {
             let keep = keep_cdi(&system, (&cdi_dir, &root), &machine.topology, poll, tell);
             stop.run_until_cancelled(keep).await;
         });
-    }
-
-    async fn find_devices(&self) {
-        let Config { root, policy, instance_type, node_name, poll, settle, api_timeout, health, .. } =
-            &self.config;
-        let discovery = Discovery {
-            system: &self.system,
-            root,
-            catalog: &self.catalog,
-            policy: *policy,
-            instance_type: instance_type.as_deref(),
-            health,
-        };
-        let (pods, checkpoint) = (&self.engine.pods, &self.engine.checkpoint);
-        let last = Reporter::new(self.client.clone(), node_name, *api_timeout).read().await;
-        let held = HeldLnc::read(&last, node_name, pods, checkpoint, self.config.cross_resource).await;
-        // It tells which of two records that overlap counts, until this plugin has reported itself.
-        self.engine.state().report = last.unwrap_or_default().map(Arc::new);
-        discover(&discovery, held.as_ref(), (*poll, *settle), &self.engine.machine, &self.status).await;
     }
 }

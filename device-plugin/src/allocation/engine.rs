@@ -234,7 +234,7 @@ impl Engine {
     }
 
     /// Says once that the checkpoint says nothing.
-    fn tell_checkpoint(&self, problem: Option<CheckpointError>) {
+    pub(crate) fn tell_checkpoint(&self, problem: Option<CheckpointError>) {
         let Some(problem) = problem else {
             self.state().checkpoint_problem = None;
             return;

@@ -104,7 +104,7 @@ pub enum DiscoveryError {
 }
 
 impl Discovery<'_> {
-    /// Looks at the machine. The LNC that pods hold (`held`) counts before the machine's own configuration.
+    /// Looks at the machine. The LNC that pods hold (`held`) counts before the machine's own configuration, which is not read then.
     ///
     /// # Errors
     /// Anything without which no device can be advertised. A bad device is unhealthy and no error, beside good ones, and where the
@@ -129,8 +129,11 @@ impl Discovery<'_> {
             Err(_) if known.is_some() => BTreeMap::new(),
             Err(error) => return Err(error.into()),
         };
-        let configured = sysfs::lnc(system, root).await?;
-        let lnc = held.and_then(|held| held.of(&instance_type, known)).or(configured);
+        // A setting that makes no sense is no matter where another LNC stays in force.
+        let lnc = match held.and_then(|held| held.of(&instance_type, known)) {
+            Some(held) => Some(held),
+            None => sysfs::lnc(system, root).await?,
+        };
         let (topology, generation, default_lnc) = match known {
             Some(known) => {
                 self.check(&instance_type, known, ids, &devices)?;

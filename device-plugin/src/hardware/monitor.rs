@@ -27,6 +27,8 @@ use crate::status::Status;
 
 /// The part of [`Status`] that is the hardware.
 pub(crate) const DEVICES: &str = "devices";
+/// The part of [`Status`] that is the LNC in force.
+const LNC: &str = "LNC";
 /// How long kubelet's list of a lost device waits for the node report at most.
 const REPORT_FIRST: Duration = Duration::from_secs(1);
 /// How long news of a device waits for that of others, so that a driver's end is one change.
@@ -55,7 +57,7 @@ pub(crate) async fn discover(
                 if machine.is_known_type || since.elapsed() >= settle {
                     // What the machine would be without holders.
                     let configured = if held.is_some() { Some(discovery.look(None).await) } else { None };
-                    announce(&machine, configured);
+                    announce(&machine, configured, status);
                     sender.send_replace(Some(Arc::new(machine)));
                     status.fine(DEVICES);
                     return;
@@ -248,24 +250,33 @@ impl Follow {
     }
 }
 
-fn announce(machine: &Machine, configured: Option<Result<Machine, DiscoveryError>>) {
+fn announce(machine: &Machine, configured: Option<Result<Machine, DiscoveryError>>, status: &Status) {
     let topology = &machine.topology;
+    let lnc = topology.lnc();
     tracing::info!(
         instance_type = topology.instance_type(),
         device_count = topology.devices(),
         core_count = topology.cores(),
-        lnc = topology.lnc(),
+        lnc,
         "devices discovered"
     );
-    if let Some(Ok(configured)) = configured
-        && configured.topology.lnc() != topology.lnc()
-    {
-        reached("plugin: LNC held");
-        tracing::warn!(
-            lnc = topology.lnc(),
-            configured = configured.topology.lnc(),
-            "pods hold cores at another LNC than the configured one; restart the plugin once they have ended"
-        );
+    match configured {
+        Some(Ok(configured)) if configured.topology.lnc() != lnc => {
+            reached("plugin: LNC held");
+            tracing::warn!(
+                lnc,
+                configured = configured.topology.lnc(),
+                "pods hold cores at another LNC than the configured one; restart the plugin once they have ended"
+            );
+        }
+        Some(Err(bad)) => {
+            reached("plugin: LNC held");
+            let note = format!(
+                "pods hold cores at LNC {lnc}, which stays; without them no device could be offered, because {bad}: correct that"
+            );
+            status.note(LNC, &note);
+        }
+        _ => {}
     }
 }
 

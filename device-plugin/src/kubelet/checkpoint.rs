@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use neuron_core::ids::{CoreSet, KubeletId};
+use neuron_core::ids::{CoreSet, DeviceSet, KubeletId};
 use neuron_core::names::Resource;
 use neuron_core::topology::Topology;
 use runtime::System;
@@ -50,10 +50,10 @@ pub struct Held {
     pub highest_core: Option<u8>,
     /// Whether a pod has ids of whole devices.
     pub devices: bool,
-    /// The highest id of a device that kubelet offers, 0 to 63. It lists healthy ones alone.
-    pub highest_device_offered: Option<u8>,
-    /// Whether it offers any core.
-    pub offers_cores: bool,
+    /// The devices that kubelet offers under their own names; it lists healthy ones alone.
+    pub devices_offered: DeviceSet,
+    /// The logical cores that it offers under theirs.
+    pub cores_offered: CoreSet,
 }
 
 /// Why the file says nothing.
@@ -140,10 +140,15 @@ impl CheckpointFile {
         true
     }
 
-    /// Who holds ids, whatever they mean on this machine. A file that cannot be read says that nobody does.
-    pub async fn held(&self) -> Held {
-        let bytes = self.system.read(&self.path).await.unwrap_or_default();
-        Held::parse(&bytes).unwrap_or_default()
+    /// Who holds ids, whatever they mean on this machine. A file that is not there says that nobody does.
+    ///
+    /// # Errors
+    /// It is there and cannot be read, or is of another form.
+    pub async fn held(&self) -> Result<Held, CheckpointError> {
+        match self.bytes().await? {
+            Some(bytes) => Held::parse(&bytes).map_err(|source| self.other_form(source)),
+            None => Ok(Held::default()),
+        }
     }
 
     /// Whether the file may say something else than at the last read; of one that could not be read nobody knows.
@@ -159,12 +164,23 @@ impl CheckpointFile {
     }
 
     async fn read_file(&self, topology: &Topology) -> Result<Checkpoint, CheckpointError> {
+        match self.bytes().await? {
+            Some(bytes) => Checkpoint::parse(topology, &bytes).map_err(|source| self.other_form(source)),
+            None => Ok(Checkpoint::default()),
+        }
+    }
+
+    /// None if there is no such file.
+    async fn bytes(&self) -> Result<Option<Vec<u8>>, CheckpointError> {
         match self.system.read(&self.path).await {
-            Ok(bytes) => Checkpoint::parse(topology, &bytes)
-                .map_err(|source| CheckpointError::Form { path: self.path.clone(), source }),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Checkpoint::default()),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(CheckpointError::Read { path: self.path.clone(), source }),
         }
+    }
+
+    fn other_form(&self, source: serde_json::Error) -> CheckpointError {
+        CheckpointError::Form { path: self.path.clone(), source }
     }
 }
 
@@ -190,13 +206,13 @@ impl Held {
         }
         for (name, ids) in data.registered_devices.into_iter().flatten() {
             if unit_of(&name).is_some() {
-                let highest = ids.iter().flatten().filter_map(core).max();
-                let device = ids.iter().flatten().filter_map(device).max();
-                held.highest_device_offered = held.highest_device_offered.max(device);
-                held.offers_cores |= highest.is_some();
-                held.highest_core = held.highest_core.max(highest);
+                held.devices_offered =
+                    held.devices_offered.union(ids.iter().flatten().filter_map(device).collect());
+                held.cores_offered =
+                    held.cores_offered.union(ids.iter().flatten().filter_map(core).collect());
             }
         }
+        held.highest_core = held.highest_core.max(held.cores_offered.iter().last());
         Ok(held)
     }
 }

@@ -13,3 +13,4 @@ mod remains;
 pub mod service;
 pub mod serving_lock;
 pub mod socket;
+pub mod together;

@@ -3,12 +3,12 @@
 //! no longer counts the devices as allocatable. Started by `run`, once for each resource.
 
 use std::future::pending;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::reached;
 use runtime::system::FileStatus;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +18,9 @@ use crate::kubelet::folder::PluginFolder;
 use crate::kubelet::loss::{Lost, REPLACED};
 use crate::kubelet::podresources::PodResources;
 use crate::kubelet::remains::remove_dead;
-use crate::kubelet::serving_lock::{Before, ServingLock};
+use crate::kubelet::serving_lock::{Before, LockError, ServingLock};
 use crate::kubelet::socket::SocketServer;
+use crate::kubelet::together::Together;
 use crate::metrics::Metrics;
 use crate::resource::AdvertisedResource;
 use crate::status::Status;
@@ -29,9 +30,6 @@ use crate::status::Status;
 const END_NOTICED: Duration = Duration::from_secs(1);
 /// How long after kubelet has dropped the older plugin's devices it may still be busy with its end.
 const END_DONE: Duration = Duration::from_millis(100);
-/// The most time that the resources of one plugin wait for each other. The plugin before answers its open calls first, and meanwhile
-/// kubelet admits nobody else.
-const TOGETHER: Duration = Duration::from_secs(2);
 /// Time between two looks at what kubelet offers, which answers a hundred questions a second.
 const LOOK: Duration = Duration::from_millis(50);
 /// First and longest pause before a registration is tried again that failed or did not last. One that lasted as long as the
@@ -60,32 +58,6 @@ pub struct Registration {
     pub poll: Duration,
     /// Shared by the plugin's resources.
     pub together: Together,
-}
-
-/// Has the resources of a plugin that starts move to it together: where the plugin before still answered for one, it would know nothing of
-/// that answer until kubelet has written it down.
-#[derive(Clone)]
-pub struct Together {
-    /// How many may be served.
-    claimed: watch::Sender<usize>,
-    all: usize,
-}
-
-impl Together {
-    /// For so many resources.
-    pub fn of(all: usize) -> Self {
-        Together { claimed: watch::Sender::new(0), all }
-    }
-
-    /// One more may be served: waits until all may, or for so long that there must be another reason.
-    async fn wait(&self) {
-        self.claimed.send_modify(|claimed| *claimed += 1);
-        let mut claimed = self.claimed.subscribe();
-        let all = claimed.wait_for(|claimed| *claimed >= self.all);
-        if timeout(TOGETHER, all).await.is_err() {
-            reached("plugin: resources moved apart");
-        }
-    }
 }
 
 impl Registration {
@@ -126,7 +98,7 @@ impl Registration {
         loop {
             let kubelet = self.folder.kubelet().await;
             let locked = if is_newest {
-                ServingLock::claim(&self.folder, &path).await
+                self.claim(&path).await
             } else {
                 ServingLock::wait(&self.folder, &path).await
             };
@@ -161,6 +133,14 @@ impl Registration {
                 }
             }
         }
+    }
+
+    /// Takes the place of the plugin before. The other resources wait while that still answers for this one.
+    async fn claim(&self, path: &Path) -> Result<ServingLock, LockError> {
+        let mut lock = ServingLock::take_place(&self.folder, path).await?;
+        let _still_held = self.together.still_held();
+        lock.until_let_go().await?;
+        Ok(lock)
     }
 
     async fn until_replaced(&self, lock: &mut ServingLock) {

@@ -19,7 +19,7 @@ const BEAT: Duration = Duration::from_secs(1);
 /// A plugin that gives no sign of life for so long is frozen.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long a plugin that lives may take to let go: it answers kubelet's open calls first, and removes its socket.
-const HANDOVER: Duration = Duration::from_secs(CLOSE_TIMEOUT.as_secs() + 5);
+pub(super) const HANDOVER: Duration = Duration::from_secs(CLOSE_TIMEOUT.as_secs() + 5);
 /// Time between two looks at another plugin's lock.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -59,17 +59,35 @@ impl ServingLock {
     /// # Errors
     /// The file cannot be made, opened or locked.
     pub async fn claim(folder: &PluginFolder, path: &Path) -> Result<Self, LockError> {
-        let claim = async {
+        let mut lock = Self::take_place(folder, path).await?;
+        lock.until_let_go().await?;
+        Ok(lock)
+    }
+
+    /// Takes the place of the one that serves, which still does: see [`ServingLock::until_let_go`].
+    ///
+    /// # Errors
+    /// The file cannot be made or opened.
+    pub async fn take_place(folder: &PluginFolder, path: &Path) -> Result<Self, LockError> {
+        let taken = async {
             let file_before = folder.system.open_lock_file(path).await?;
             let mut lock = Self::put_in_place(folder, path).await?;
-            if let Some(file) = &file_before {
-                let let_go = timeout(HANDOVER, until_let_go(file.as_ref())).await;
-                lock.before = let_go.unwrap_or(Ok(Before::Frozen))?;
-            }
             lock.file_before = file_before;
             Ok(lock)
         };
-        claim.await.map_err(|why| LockError { path: path.to_owned(), why })
+        taken.await.map_err(|why| LockError { path: path.to_owned(), why })
+    }
+
+    /// Waits until the one whose place this took has let go, 25 seconds at most.
+    ///
+    /// # Errors
+    /// Its file cannot be locked.
+    pub async fn until_let_go(&mut self) -> Result<(), LockError> {
+        if let Some(file) = &self.file_before {
+            let let_go = timeout(HANDOVER, until_let_go(file.as_ref())).await.unwrap_or(Ok(Before::Frozen));
+            self.before = let_go.map_err(|why| LockError { path: self.path.clone(), why })?;
+        }
+        Ok(())
     }
 
     /// For a plugin whose place another has taken: waits until nobody serves, or the one that should is frozen.

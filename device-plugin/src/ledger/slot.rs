@@ -25,6 +25,8 @@ pub struct NodePod {
     pub started: BTreeSet<String>,
     /// Its containers that run now, with the id that each has for this run; empty where that is not known.
     pub running: BTreeMap<String, String>,
+    /// Whether kubelet has failed it before it started any of its containers.
+    pub failed_admission: bool,
 }
 
 #[cfg(test)]
@@ -32,7 +34,14 @@ impl NodePod {
     /// A pod that kubelet has by the same UID, of which no container has started.
     pub(crate) fn of(pod: BoundPod, version: u64) -> Self {
         let kubelet_uid = pod.uid.clone();
-        NodePod { pod, version, kubelet_uid, started: BTreeSet::new(), running: BTreeMap::new() }
+        NodePod {
+            pod,
+            version,
+            kubelet_uid,
+            started: BTreeSet::new(),
+            running: BTreeMap::new(),
+            failed_admission: false,
+        }
     }
 }
 

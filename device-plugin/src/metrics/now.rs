@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -28,6 +29,8 @@ pub struct Now {
     pub checkpoint_unreadable: bool,
     /// How long ago the node report was written; none if it was not yet.
     pub report_age: Option<Duration>,
+    /// How many pods with a record of their devices kubelet has failed in admission.
+    pub failed_admissions: u64,
 }
 
 /// The gauges that show it.
@@ -43,6 +46,7 @@ pub(super) struct Gauges {
     checkpoint_age: Gauge<f64, AtomicU64>,
     checkpoint_unreadable: Gauge,
     report_age: Gauge<f64, AtomicU64>,
+    failed_admissions: Counter,
 }
 
 impl Gauges {
@@ -77,6 +81,11 @@ impl Gauges {
             Unit::Seconds,
             self.report_age.clone(),
         );
+        registry.register(
+            "failed_admissions",
+            "Pods with a record of their devices that kubelet has failed in admission",
+            self.failed_admissions.clone(),
+        );
     }
 
     pub(super) fn set(&self, now: &Now) {
@@ -101,5 +110,6 @@ impl Gauges {
         self.checkpoint_age.set(seconds(now.checkpoint_age));
         self.checkpoint_unreadable.set(now.checkpoint_unreadable.into());
         self.report_age.set(seconds(now.report_age));
+        self.failed_admissions.inc_by(now.failed_admissions.saturating_sub(self.failed_admissions.get()));
     }
 }

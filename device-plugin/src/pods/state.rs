@@ -30,6 +30,8 @@ pub(super) struct State {
     /// Whether a live read was answered amid a relist. The relist may be newer and lack pods that the read has shown, whose ends
     /// no watch will tell: only another live read does.
     pub(super) is_unsure: bool,
+    /// Pods with a record of their devices that were seen to fail admission.
+    pub(super) failed_admissions: u64,
 }
 
 /// How many pods are kept for which reason.
@@ -74,6 +76,10 @@ impl State {
         let before = known.get(&pod.pod.uid);
         if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
             return;
+        }
+        let has_failed = pod.failed_admission && !before.is_some_and(|before| before.failed_admission);
+        if has_failed && matches!(pod.pod.record, Ok(Some(_))) {
+            self.failed_admissions += 1;
         }
         known.insert(pod.pod.uid.clone(), pod);
         self.version += 1;

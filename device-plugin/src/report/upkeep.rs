@@ -1,5 +1,6 @@
 //! Keeps what others read in line with reality: follows kubelet's checkpoint, writes the node report, corrects records. Runs after every change, and never in the way of an answer to kubelet. Started by `run`.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -188,7 +189,19 @@ impl Upkeep {
     async fn look(&self) -> bool {
         let mut changed = self.engine.machine.subscribe();
         let Some(machine) = self.engine.machine() else { return true };
-        let mut failed = self.follow(&machine).await;
+        self.report_losses().await;
+        let mut failed = {
+            let mut follow = pin!(self.follow(&machine));
+            loop {
+                tokio::select! {
+                    biased;
+                    failed = &mut follow => break failed,
+                    // A loss is told at once, whatever the look waits for.
+                    Ok(()) = changed.changed() => self.report_losses().await,
+                }
+            }
+        };
+        let Some(machine) = self.engine.machine() else { return true };
         self.engine.withdraw(&machine);
         // The report first: where two records overlap for a moment, it says which one counts.
         failed.extend(self.report(&machine, Occasion::Look).await.err());
@@ -202,6 +215,17 @@ impl Upkeep {
         self.log_news(failed);
         self.judge_absences();
         done
+    }
+
+    /// Reports devices that were lost since the last report, which waits neither for kubelet's file nor for a list of pods: kubelet's own
+    /// list waits for the report, and not for long. What cannot be written the look tries again.
+    async fn report_losses(&self) {
+        let Some(machine) = self.engine.machine() else { return };
+        let is_first = self.engine.state().reported_at.is_none();
+        let is_told = machine.unhealthy().is_subset(*self.reported.borrow());
+        if !is_first && !is_told {
+            let _tried_again = self.report(&machine, Occasion::Look).await;
+        }
     }
 
     /// Reads kubelet's checkpoint, and the pods where only they tell what has become of an entry or an answer.

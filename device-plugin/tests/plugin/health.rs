@@ -3,20 +3,21 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use fake_neuron::{Health, Machine};
-use neuron_core::names::ALLOCATION;
+use neuron_core::names::{ALLOCATION, NEURON};
 use neuron_device_plugin::HealthOptions;
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit_support::eventually;
 
-use crate::manual_kubelet::{ManualKubelet, registered};
+use crate::manual_kubelet::{ManualKubelet, node_object, registered};
 use crate::node::{Node, asks, get};
 
 const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron2";
@@ -223,4 +224,58 @@ async fn a_loss_is_reported_at_once_though_a_correction_hangs() {
     node.report("the loss", |report| report["devices"][3]["health"] == "Unhealthy").await;
     assert!(lost.elapsed() < Duration::from_secs(2), "{:?}", lost.elapsed());
     node.recorded("p", &[("main", "0", "")]).await;
+}
+
+/// An API server in trouble: a list of pods is expensive, a change of one object is not.
+#[rstest]
+#[case::while_they_are_listed(Duration::from_secs(30), false)]
+#[case::between_two_lists(Duration::from_secs(3), true)]
+#[tokio::test]
+async fn a_loss_is_reported_before_it_is_listed_though_lists_of_pods_hang(
+    #[case] timeout: Duration,
+    #[case] is_over: bool,
+) {
+    let mut node = Node::new("inf2.24xlarge");
+    node.config.api_timeout = timeout;
+    node_object(&node).await;
+    let kubelet = ManualKubelet::start(&node);
+    // Nobody but the API server knows whether this pod lives.
+    let entry = json!({"PodUID": "a-uid", "ContainerName": "main", "ResourceName": NEURON,
+        "DeviceIDs": {"-1": ["neuron0"]}, "AllocResp": ""});
+    let checkpoint = json!({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}, "Checksum": 1});
+    kubelet.write_text(&checkpoint.to_string());
+    let (hangs, lists) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (is_hanging, begun) = (Arc::clone(&hangs), Arc::clone(&lists));
+    let hang = from_fn(move |call: Request, next: Next| {
+        let (hangs, begun) = (is_hanging.load(Ordering::SeqCst), Arc::clone(&begun));
+        let query = call.uri().query().unwrap_or_default();
+        // What comes before a watch comes in pages.
+        let is_live =
+            call.uri().path() == "/api/v1/pods" && !query.contains("watch=") && !query.contains("limit=");
+        async move {
+            match (is_live, hangs) {
+                (true, true) => {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    std::future::pending().await
+                }
+                (true, false) => StatusCode::BAD_GATEWAY.into_response(),
+                (false, _) => next.run(call).await,
+            }
+        }
+    });
+    let _plugin = node.plugin_with(kube::Client::new(node.api.router().layer(hang), "default"));
+    kubelet.registered(1).await;
+    kubelet.lists_unhealthy(&[]).await;
+    node.report("no loss", |report| health(report) == "Healthy").await;
+    hangs.store(true, Ordering::SeqCst);
+    kubelet.write_text(&checkpoint.to_string());
+    eventually("a list of pods", async || (lists.load(Ordering::SeqCst) > 0).then_some(())).await;
+    if is_over {
+        tokio::time::sleep(timeout + node.config.health_interval).await;
+    }
+    let lost = Instant::now();
+    node.machine.lose(2).unwrap();
+    node.report("the loss", |report| health(report) == "Unhealthy").await;
+    assert!(lost.elapsed() < Duration::from_secs(1), "{:?}", lost.elapsed());
+    kubelet.lists_unhealthy(&["neuron2"]).await;
 }

@@ -320,6 +320,11 @@ impl Plugin {
         within("the plugin's end", &mut self.task).await.unwrap().unwrap();
     }
 
+    /// Waits until the plugin ends by itself.
+    pub(crate) async fn ended(mut self) -> anyhow::Result<()> {
+        within("the plugin's end", &mut self.task).await.unwrap()
+    }
+
     /// Drops the plugin's main future, whatever it is doing.
     pub(crate) async fn dropped(mut self) {
         self.task.abort();

@@ -138,6 +138,12 @@ pub(super) async fn after_plugin_restart(context: &CaseContext<'_>) -> anyhow::R
     let (ids, report) = (context.sees(POD, MAIN).await?, context.report(POD, MAIN).await?);
     context.replace_plugin().await?;
     context.advertises_all().await?;
+    if let Some(node) = context.stage.embedded() {
+        // kubelet does not look: it keeps what the pod has, and offers whatever the new process lists.
+        let listed = node.said().last_ids();
+        let is_kept = ids.iter().all(|id| listed.contains(id));
+        ensure!(is_kept, "the pod has {ids:?}, and the plugin that has started lists {listed:?}");
+    }
     context.kubelet_says(POD, MAIN, &ids).await?;
     let restarts = context.restart_container(POD, MAIN).await?;
     context.still_sees(POD, MAIN, &report, "the plugin's restart").await?;

@@ -28,6 +28,8 @@ pub(crate) enum Defect {
     Inode,
     /// Its ids are others after each registration.
     RenamesIds,
+    /// Its ids are others after each start.
+    RenamesIdsAtStart,
     /// It allocates what it preferred.
     AllocatesPreferred,
     /// It answers with a path that is not absolute.
@@ -79,6 +81,7 @@ pub(crate) const EXPECTED: &[(Defect, &[&str])] = &[
     (Defect::GivesUp, &["Registers again when kubelet has removed the old sockets"]),
     (Defect::Inode, &["Registers again when kubelet.sock has the same inode"]),
     (Defect::RenamesIds, &["Keeps the ids that a restarted kubelet restores"]),
+    (Defect::RenamesIdsAtStart, &["Keeps device plugin assignments after the device plugin has restarted"]),
     (Defect::AllocatesPreferred, &["Allocates what it is asked for"]),
     (Defect::RelativePath, &["Answers Allocate with what a container runtime can carry out"]),
     (Defect::Flickers, &["No id vanishes from its list"]),
@@ -109,10 +112,6 @@ pub(crate) const OF_KUBELET: &[(&str, &str)] = &[
         "kubelet starts the container with what it was answered",
     ),
     ("will not attempt to admit the succeeded pod", "the plugin is away"),
-    (
-        "Keeps device plugin assignments after the device plugin has restarted",
-        "as every case that starts a plugin",
-    ),
     ("Does not keep device plugin assignments across node reboots", "the plugin is away"),
     ("when GetDevicePluginOptions fails", "the plugin that fails is the kit's"),
     ("when ListAndWatch fails immediately", "the plugin that fails is the kit's"),

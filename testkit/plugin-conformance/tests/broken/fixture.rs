@@ -99,6 +99,7 @@ impl Fixture {
     fn id(&self, number: u64) -> String {
         match (self.defect, self.generation.load(Ordering::SeqCst)) {
             (Defect::RenamesIds, generation) => format!("f{number}-{generation}"),
+            (Defect::RenamesIdsAtStart, _) => format!("f{number}-{}", std::process::id()),
             _ => format!("f{number}"),
         }
     }
