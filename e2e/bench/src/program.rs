@@ -12,6 +12,8 @@ use neuron_e2e_engine::scheduler_configuration::SchedulerConfiguration;
 
 const NAME: &str = "neuron-bench-scheduler";
 const FILE: &str = "bench-scheduler.yaml";
+/// How much it logs in `deploy/my-scheduler.yml`.
+const DEPLOYED_LOGS: &str = "-v=2";
 /// Lines of its log that an error shows.
 const LINES_SHOWN: i64 = 5;
 
@@ -35,8 +37,12 @@ impl<'a> Scheduler<'a> {
         &self.image
     }
 
-    /// Starts it with this configuration. It is not waited for: the pods it binds show that it runs.
-    pub(super) async fn start(&self, configuration: &SchedulerConfiguration) -> anyhow::Result<()> {
+    /// Starts it with this configuration, and with what it logs in `deploy/` if that is wanted. It is not waited for: the pods it binds show that it runs.
+    pub(super) async fn start(
+        &self,
+        configuration: &SchedulerConfiguration,
+        logs_as_deployed: bool,
+    ) -> anyhow::Result<()> {
         let path = self.cluster.scheduler_folder().join(FILE);
         let text = configuration.to_yaml()?;
         tokio::fs::write(&path, text).await.with_context(|| format!("writing {}", path.display()))?;
@@ -44,6 +50,13 @@ impl<'a> Scheduler<'a> {
         let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
         let credentials = "/etc/kubernetes/scheduler.conf";
         let folder = self.cluster.owner().folder_in_node();
+        let mut command = vec![
+            "kube-scheduler".to_owned(),
+            format!("--config={folder}/{FILE}"),
+            // The port of metrics is the cluster's own scheduler's.
+            "--secure-port=0".to_owned(),
+        ];
+        command.extend(logs_as_deployed.then(|| DEPLOYED_LOGS.to_owned()));
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": NAME},
             "spec": {
@@ -56,8 +69,7 @@ impl<'a> Scheduler<'a> {
                     "name": "kube-scheduler",
                     "image": self.image,
                     "imagePullPolicy": "IfNotPresent",
-                    // The port of metrics is the cluster's own scheduler's.
-                    "command": ["kube-scheduler", format!("--config={folder}/{FILE}"), "--secure-port=0"],
+                    "command": command,
                     "volumeMounts": [mount("credentials", credentials), mount("configuration", &folder)],
                 }],
                 "volumes": [host("credentials", credentials), host("configuration", &folder)],

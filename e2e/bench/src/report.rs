@@ -83,11 +83,12 @@ struct Spread {
 }
 
 /// What is compared with what: each extender with none, then ours with the one that does nothing.
-const RATIOS: [(Variant, Variant); 7] = [
+const RATIOS: [(Variant, Variant); 8] = [
     (Variant::PassingNames, Variant::NoExtender),
     (Variant::OursNames, Variant::NoExtender),
     (Variant::OursNames, Variant::PassingNames),
     (Variant::OursNamesHttps, Variant::PassingNames),
+    (Variant::OursNamesLogs, Variant::OursNames),
     (Variant::PassingNodes, Variant::NoExtender),
     (Variant::OursNodes, Variant::NoExtender),
     (Variant::OursNodes, Variant::PassingNodes),

@@ -126,14 +126,14 @@ impl Bench<'_> {
             Some(extender) => {
                 let kubeconfig = self.cluster.kubeconfig();
                 let at = (self.address, variant.is_https().then_some(&self.certificate));
-                Some(Process::start(extender, at, kubeconfig, &self.log_of(extender)).await?)
+                Some(Process::start(variant, extender, at, kubeconfig, &self.log_of(extender)).await?)
             }
         };
         let before = extender.as_ref().and_then(Process::processor_seconds);
         let watch = self.pods.watch().await?;
         garbage::collect(&self.cluster.client()).await?;
         let configuration = variant.configuration(&self.address.to_string(), self.certificate.pem())?;
-        self.scheduler.start(&configuration).await?;
+        self.scheduler.start(&configuration, variant.logs_as_deployed()).await?;
         let took = match watch.all_bound().await {
             Ok(took) => took,
             Err(error) => {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::certificate::Certificate;
 use super::passing;
 use super::running::Running;
-use super::variant::Extender;
+use super::variant::{Extender, Variant};
 
 /// Longest wait for one answer while the extender starts.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -39,6 +39,9 @@ pub struct Arguments {
     /// Folder with a certificate and its key, over which ours serves HTTPS; HTTP without one.
     #[arg(long)]
     tls: Option<PathBuf>,
+    /// Have ours log AWS' lines, too.
+    #[arg(long)]
+    classic: bool,
 }
 
 /// Serves until the process is ended; logs go to standard error. On one thread, as neuron-extender itself.
@@ -47,7 +50,11 @@ pub struct Arguments {
 /// The kubeconfig or the address is of no use.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // The same log as neuron-extender, for that is part of what it costs.
-    runtime::log(runtime::LogFormat::Text);
+    if arguments.classic {
+        runtime::log_with_plain_lines(neuron_extender::CLASSIC_LINES);
+    } else {
+        runtime::log(runtime::LogFormat::Text);
+    }
     let client = runtime::client(Some(&arguments.kubeconfig)).await?;
     let listener = TcpListener::bind(arguments.listen).await?;
     match arguments.extender {
@@ -69,6 +76,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts this program as the extender and waits until it is ready. What it logs goes to the file.
     pub(super) async fn start(
+        variant: Variant,
         extender: Extender,
         (address, tls): (SocketAddr, Option<&Certificate>),
         kubeconfig: &str,
@@ -84,6 +92,9 @@ impl Process {
         command.args(["--kubeconfig", kubeconfig]);
         if let Some(tls) = tls {
             command.arg("--tls").arg(tls.folder());
+        }
+        if variant.logs_as_deployed() {
+            command.arg("--classic");
         }
         let asked = readiness(address, tls)?;
         let what = format!("the {word} extender");

@@ -18,6 +18,8 @@ pub(super) enum Variant {
     OursNames,
     /// Ours, given node names, over HTTPS.
     OursNamesHttps,
+    /// Ours, given node names; both log what `deploy/` has them log: AWS' own lines, and kube-scheduler's at `-v=2`.
+    OursNamesLogs,
     /// The passing extender, given full Nodes.
     PassingNodes,
     /// Ours, given full Nodes.
@@ -47,11 +49,12 @@ const QPS: u32 = 10_000;
 
 impl Variant {
     /// Every variant, those that are compared with each other side by side.
-    pub(super) const ALL: [Variant; 6] = [
+    pub(super) const ALL: [Variant; 7] = [
         Variant::NoExtender,
         Variant::PassingNames,
         Variant::OursNames,
         Variant::OursNamesHttps,
+        Variant::OursNamesLogs,
         Variant::PassingNodes,
         Variant::OursNodes,
     ];
@@ -74,6 +77,7 @@ impl Variant {
             Variant::PassingNames => "passing, names",
             Variant::OursNames => "ours, names",
             Variant::OursNamesHttps => "ours, names, HTTPS",
+            Variant::OursNamesLogs => "ours, names, logs as deployed",
             Variant::PassingNodes => "passing, full Nodes",
             Variant::OursNodes => "ours, full Nodes",
         }
@@ -84,7 +88,9 @@ impl Variant {
         match self {
             Variant::NoExtender => None,
             Variant::PassingNames | Variant::PassingNodes => Some(Extender::Passing),
-            Variant::OursNames | Variant::OursNamesHttps | Variant::OursNodes => Some(Extender::Ours),
+            Variant::OursNames | Variant::OursNamesHttps | Variant::OursNamesLogs | Variant::OursNodes => {
+                Some(Extender::Ours)
+            }
         }
     }
 
@@ -93,11 +99,18 @@ impl Variant {
         self == Variant::OursNamesHttps
     }
 
+    /// Whether extender and kube-scheduler log as much as `deploy/` has them log.
+    pub(super) fn logs_as_deployed(self) -> bool {
+        self == Variant::OursNamesLogs
+    }
+
     /// What the extender is sent, if there is one.
     fn form(self) -> Option<Form> {
         match self {
             Variant::NoExtender => None,
-            Variant::PassingNames | Variant::OursNames | Variant::OursNamesHttps => Some(Form::Names),
+            Variant::PassingNames | Variant::OursNames | Variant::OursNamesHttps | Variant::OursNamesLogs => {
+                Some(Form::Names)
+            }
             Variant::PassingNodes | Variant::OursNodes => Some(Form::Nodes),
         }
     }
@@ -148,8 +161,10 @@ mod tests {
 
     #[test]
     fn one_form_is_compared_with_no_extender_alone() {
-        use Variant::{NoExtender, OursNames, OursNamesHttps, OursNodes, PassingNames, PassingNodes};
-        let names = [NoExtender, PassingNames, OursNames, OursNamesHttps];
+        use Variant::{
+            NoExtender, OursNames, OursNamesHttps, OursNamesLogs, OursNodes, PassingNames, PassingNodes,
+        };
+        let names = [NoExtender, PassingNames, OursNames, OursNamesHttps, OursNamesLogs];
         assert_eq!(Variant::order(0, Some(Form::Names)), names);
         assert_eq!(Variant::order(1, Some(Form::Nodes)), [OursNodes, PassingNodes, NoExtender]);
     }

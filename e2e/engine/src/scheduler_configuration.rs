@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 const MY_SCHEDULER: &str = include_str!("../../../deploy/my-scheduler.yml");
 /// Its ConfigMap's key with the configuration.
 pub const CONFIG_KEY: &str = "my-scheduler-config.yaml";
+/// A Lease for leaders that are killed every few seconds: how long it lasts, how long renewing it is tried, and the time between two
+/// tries; durations as Go writes them.
+pub const SHORT_LEASE: [&str; 3] = ["4s", "3s", "1s"];
 /// How a scheduler in a static pod, or beside one, reaches the API server: kubeadm's file in the node.
 const KUBECONFIG: &str = "/etc/kubernetes/scheduler.conf";
 
@@ -43,10 +46,17 @@ struct ClientConnection {
     burst: Option<u32>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct LeaderElection {
     leader_elect: bool,
+    /// Durations as Go writes them, such as `15s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_duration: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renew_deadline: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_period: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resource_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,13 +140,21 @@ impl SchedulerConfiguration {
     pub fn of_bench(name: &str, qps: u32, extenders: Vec<ExtenderEntry>) -> Self {
         let connection =
             ClientConnection { kubeconfig: KUBECONFIG.to_owned(), qps: Some(qps), burst: Some(qps) };
-        let election = LeaderElection { leader_elect: false, resource_name: None, resource_namespace: None };
+        let election = LeaderElection::default();
         Self {
             client_connection: Some(connection),
             leader_election: Some(election),
             profiles: vec![Profile { scheduler_name: name.to_owned() }],
             ..Self::of_default(extenders)
         }
+    }
+
+    /// Its Lease lasts as [`SHORT_LEASE`] says.
+    pub fn with_short_lease(self) -> Self {
+        let [lease_duration, renew_deadline, retry_period] = SHORT_LEASE.map(|time| Some(time.to_owned()));
+        let deployed = LeaderElection { leader_elect: true, ..self.leader_election.unwrap_or_default() };
+        let election = LeaderElection { lease_duration, renew_deadline, retry_period, ..deployed };
+        Self { leader_election: Some(election), ..self }
     }
 
     /// The configuration as the YAML file that kube-scheduler reads.

@@ -76,6 +76,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "not so many pods are admitted and not bound within ten minutes",
     ),
     ("extender: no room for a body", "only kube-scheduler calls, about few nodes"),
+    ("extender: no room for an answer", "only kube-scheduler calls, about few nodes"),
     ("extender: note shortened", "what is said of so few nodes is short"),
     ("extender: pod with a claim refused at its bind", "pods have no claims"),
     ("extender: preemption would not help on a node", "all pods of seeds have one priority"),
@@ -102,7 +103,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("plugin: refused, unknown id", "a machine is replaced by one of its own kind, whose ids are the same"),
     (
         "plugin: resources moved apart",
-        "a call would have to be open for seconds while a second plugin starts",
+        "no fault touches the plugin's own files, and no call is open for half a minute",
     ),
     ("plugin: runtime without device names", "the simulated plugins hand out paths"),
     ("plugin: socket not made", "no fault touches the plugin's own files"),

@@ -10,7 +10,7 @@ use neuron_e2e_engine::scenario::{DeviceState, NodeSpec};
 use plugin_conformance::{Description, Devices, Injection, Plugin, Preparation, Report, WithEachDevice};
 use serde_json::{Value, json};
 
-use crate::kind::cluster::scheduling::Route;
+use crate::kind::cluster::scheduling::Setup;
 use crate::kind::{KindCluster, PLUGIN_PODS, SYSTEM, Scheduling, WORKLOAD};
 
 /// The instance type with six devices in a line.
@@ -77,7 +77,7 @@ impl Plugin for NeuronPlugin<'_> {
     fn prepare<'a>(&'a self, _node: &'a str, devices: Devices) -> BoxFuture<'a, anyhow::Result<Preparation>> {
         let (instance_type, count) = if devices == Devices::One { ONE } else { SIX };
         async move {
-            let scheduling = self.cluster.schedule_by(Scheduling::MyScheduler, Route::Service);
+            let scheduling = self.cluster.schedule_by(Setup::deployed(Scheduling::MyScheduler));
             let spec = NodeSpec::of(instance_type);
             tokio::try_join!(scheduling, self.cluster.become_node(0, &spec))?;
             Ok(Preparation::Ready(count))

@@ -7,7 +7,7 @@ use kind_driver::phases::Phases;
 use neuron_e2e_engine::scenario::NodeSpec;
 use tokio::time::Instant;
 
-use super::cluster::scheduling::{Route, Scheduling};
+use super::cluster::scheduling::{Scheduling, Setup};
 use super::{KindCluster, Options};
 
 /// Makes a cluster with a worker for each of these nodes, its hardware on it and the suite installed, and leaves it
@@ -25,7 +25,7 @@ pub async fn stand(options: &Options, nodes: &[NodeSpec], scheduling: Scheduling
     let furnished = nodes.iter().enumerate().map(|(place, spec)| cluster.become_node(place, spec));
     let began = Instant::now();
     let serves = async {
-        cluster.schedule_by(scheduling, Route::Service).await.context("installing the suite")?;
+        cluster.schedule_by(Setup::deployed(scheduling)).await.context("installing the suite")?;
         phases.done(format!("{}: suite serves", options.name), began);
         anyhow::Ok(())
     };

@@ -57,7 +57,8 @@ impl HeldBindings {
     }
 
     /// The answer to a call that is carried out once it is released. One that its sender has given up is not carried out, as by a real
-    /// API server, whose request ends with its connection.
+    /// API server, whose request ends with its connection. What it says of its time (`timeout`) begins then: it has stood where no API server
+    /// has read it yet.
     pub(super) async fn answer(
         self: Arc<Self>,
         system: System,

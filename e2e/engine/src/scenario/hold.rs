@@ -29,7 +29,7 @@ pub enum Moment {
     /// has never answered.
     After(Verb),
     /// When the extender has chosen the devices and sent the Binding of one of the step's pods, before the API server carries it out;
-    /// half a minute at most. A Binding that its sender gives up is never carried out.
+    /// half a minute at most, and on kind for no longer than the extender gives it. A Binding that its sender gives up is never carried out.
     Binding,
 }
 

@@ -40,7 +40,7 @@ impl KindCluster {
 
     /// Has the proxy, where calls go through it, lead to the replica that leads now. Calls to the one before are cut off.
     pub(super) async fn proxy_follows(&self) -> anyhow::Result<()> {
-        if matches!(*self.route.lock().await, Some((_, Route::Proxy))) {
+        if self.setup.lock().await.is_some_and(|setup| setup.route == Route::Proxy) {
             let mut forward = self.forward.lock().await;
             self.close_proxy(&mut forward);
             self.open_proxy(&mut forward).await?;

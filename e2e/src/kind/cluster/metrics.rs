@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams};
 use super::KindCluster;
 use super::extender::{EXTENDER_PODS, PORT};
 use super::install::SYSTEM;
-use super::scheduling::{Route, Scheduling};
+use super::scheduling::Setup;
 
 /// The port of the device plugin.
 const PLUGIN_PORT: u16 = 8080;
@@ -28,7 +28,7 @@ impl KindCluster {
     pub(in crate::kind) async fn extender_metrics(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let pods: Api<Pod> = Api::namespaced(self.client(), SYSTEM);
         let pods = pods.list(&ListParams::default().labels(EXTENDER_PODS)).await?.items;
-        let speaks_https = *self.route.lock().await == Some((Scheduling::MyScheduler, Route::Service));
+        let speaks_https = self.setup.lock().await.is_some_and(Setup::is_https);
         self.metrics_of(pods, if speaks_https { "https" } else { "http" }, PORT).await
     }
 

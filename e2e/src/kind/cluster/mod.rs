@@ -12,6 +12,7 @@ mod https;
 pub(crate) mod install;
 mod ioctl_agent;
 mod leader;
+pub(crate) mod leases;
 mod metrics;
 pub(crate) mod plugin;
 mod plugin_policy;
@@ -35,7 +36,7 @@ use super::{OWNER, Options};
 use crate::report::print;
 use held_bindings::HeldBindings;
 use leader::StoppedLeader;
-use scheduling::{Route, Scheduling};
+use scheduling::Setup;
 
 /// A running cluster with the suite installed.
 pub struct KindCluster {
@@ -43,7 +44,7 @@ pub struct KindCluster {
     release: String,
     proxy: Proxy,
     /// How the schedulers are configured now; none until a scenario is staged.
-    route: Mutex<Option<(Scheduling, Route)>>,
+    setup: Mutex<Option<Setup>>,
     /// The proxy's way to the extender, where calls go through the proxy.
     forward: Mutex<Option<PortForward>>,
     /// The replica of the extender that a scenario has stopped where it is.
@@ -77,7 +78,7 @@ impl KindCluster {
         let cluster = Self {
             release,
             proxy: Proxy::on_this_machine(&network::host_address().await?)?,
-            route: Mutex::new(None),
+            setup: Mutex::new(None),
             forward: Mutex::new(None),
             stopped_leader: Mutex::new(None),
             held_bindings: std::sync::Mutex::new(None),

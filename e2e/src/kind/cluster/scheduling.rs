@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::KindCluster;
 use super::install::{DNS, EXTENDER as EXTENDER_MANIFEST, MY_SCHEDULER, SYSTEM, of_release};
+use super::leases::{Leases, with_short_leases};
 
 /// Who places the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,6 +40,26 @@ pub(crate) enum Route {
     Proxy,
 }
 
+/// How the schedulers and the extender are configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Setup {
+    pub(crate) scheduling: Scheduling,
+    pub(crate) route: Route,
+    pub(crate) leases: Leases,
+}
+
+impl Setup {
+    /// As deployed.
+    pub(crate) fn deployed(scheduling: Scheduling) -> Self {
+        Self { scheduling, route: Route::Service, leases: Leases::Deployed }
+    }
+
+    /// Whether the extender is called over HTTPS.
+    pub(super) fn is_https(self) -> bool {
+        self.scheduling == Scheduling::MyScheduler && self.route == Route::Service
+    }
+}
+
 const MY: &str = "my-scheduler";
 /// Selector of its pods.
 const MY_PODS: &str = "component=my-scheduler";
@@ -47,19 +68,20 @@ const CONFIG_MAP: &str = "my-scheduler-config";
 impl KindCluster {
     /// Configures extender and schedulers, where they are not so already, and waits until they serve. my-scheduler
     /// talks HTTPS; the default scheduler, and whoever goes through the proxy, HTTP.
-    pub(crate) async fn schedule_by(&self, scheduling: Scheduling, route: Route) -> anyhow::Result<()> {
-        let mut now = self.route.lock().await;
-        if *now == Some((scheduling, route)) {
+    pub(crate) async fn schedule_by(&self, setup: Setup) -> anyhow::Result<()> {
+        let mut now = self.setup.lock().await;
+        if *now == Some(setup) {
             return Ok(());
         }
+        let Setup { scheduling, route, leases } = setup;
         *now = None;
         let mut forward = self.forward.lock().await;
         self.close_proxy(&mut forward);
-        self.deploy_anew().await?;
+        self.deploy_anew(leases).await?;
         let proxy = format!("http://{}", self.proxy.address());
         if route == Route::Proxy {
             self.configure_my_scheduler(&proxy).await?;
-        } else if scheduling == Scheduling::MyScheduler {
+        } else if setup.is_https() {
             self.use_https().await?;
         }
         let extenders = match scheduling {
@@ -70,7 +92,8 @@ impl KindCluster {
                 vec![ExtenderEntry::deployed_at(&url)?.with_whole_nodes()]
             }
         };
-        let default = SchedulerConfiguration::of_default(extenders).to_yaml()?;
+        let default = SchedulerConfiguration::of_default(extenders);
+        let default = if leases == Leases::Short { default.with_short_lease() } else { default }.to_yaml()?;
         let my_scheduler = async {
             if scheduling == Scheduling::Default {
                 // Nobody's pods name it.
@@ -87,14 +110,17 @@ impl KindCluster {
         if route == Route::Proxy {
             self.open_proxy(&mut forward).await?;
         }
-        *now = Some((scheduling, route));
+        *now = Some(setup);
         Ok(())
     }
 
     /// Gives extender and my-scheduler the form they are deployed in. Replaced, not applied: what a patch has added goes.
-    async fn deploy_anew(&self) -> anyhow::Result<()> {
+    async fn deploy_anew(&self, leases: Leases) -> anyhow::Result<()> {
         let manifests = [EXTENDER_MANIFEST, MY_SCHEDULER].join("\n---\n");
-        let manifests = of_release(&manifests, &self.driver.release().await?);
+        let mut manifests = of_release(&manifests, &self.driver.release().await?);
+        if leases == Leases::Short {
+            manifests = with_short_leases(&manifests);
+        }
         // A conflict where a controller has written a status just now.
         WAIT.until("the scheduler's manifests to be replaced", async || {
             self.driver.kubectl(&["replace", "-f", "-"], &manifests).await.map(|_| true)

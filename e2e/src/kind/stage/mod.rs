@@ -18,7 +18,8 @@ use neuron_e2e_engine::run::apply::OURS;
 use neuron_e2e_engine::scenario::{Moment, Part, Scenario, Step, Tier};
 
 use super::KindCluster;
-use super::cluster::scheduling::{Route, Scheduling};
+use super::cluster::leases::Leases;
+use super::cluster::scheduling::{Route, Scheduling, Setup};
 
 /// A scenario's share of a cluster.
 pub(super) struct Stage<'a> {
@@ -50,7 +51,8 @@ impl<'a> Stage<'a> {
             tokio::try_join!(clear(cluster), cluster.take_other_plugins(&scenario.nodes))?;
             try_join_all((0..cluster.workers().len()).map(turn)).await
         };
-        tokio::try_join!(turned, cluster.schedule_by(scheduling, route(scenario)))?;
+        let setup = Setup { scheduling, route: route(scenario), leases: leases(scenario) };
+        tokio::try_join!(turned, cluster.schedule_by(setup))?;
         Ok(Self {
             cluster,
             scheduling,
@@ -94,6 +96,12 @@ impl<'a> Stage<'a> {
 /// How the scheduler must reach the extender in this scenario.
 pub(super) fn route(scenario: &Scenario) -> Route {
     if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service }
+}
+
+/// Which Leases suit the scenario's kills.
+fn leases(scenario: &Scenario) -> Leases {
+    let churns = scenario.steps.iter().any(|step| matches!(step, Step::Churn(_)));
+    if churns { Leases::Short } else { Leases::Deployed }
 }
 
 fn holds(step: &Step) -> bool {

@@ -21,7 +21,7 @@ pub use self::gaps::GapSummary;
 use self::gaps::Gaps;
 pub use self::placing::Placed;
 use super::cluster::install::PLUGIN_DAEMON_SET;
-use super::cluster::scheduling::{Route, Scheduling};
+use super::cluster::scheduling::{Scheduling, Setup};
 use super::{KindCluster, OWNER, Options, SYSTEM, needs};
 use crate::report::print;
 
@@ -97,7 +97,7 @@ async fn on_cluster(options: &Options, instance_type: &str, updates: usize) -> a
     let cluster = KindCluster::up(options, &images, &phases).await?;
     let spec = NodeSpec::of(instance_type);
     let prepared = async {
-        let scheduled = cluster.schedule_by(Scheduling::MyScheduler, Route::Service);
+        let scheduled = cluster.schedule_by(Setup::deployed(Scheduling::MyScheduler));
         tokio::try_join!(scheduled, cluster.become_node(0, &spec)).map(drop)
     };
     if let Err(error) = prepared.await.context("installing the suite") {
