@@ -29,7 +29,8 @@ pub enum Moment {
     /// has never answered.
     After(Verb),
     /// When the extender has chosen the devices and sent the Binding of one of the step's pods, before the API server carries it out;
-    /// half a minute at most, and on kind for no longer than the extender gives it. A Binding that its sender gives up is never carried out.
+    /// half a minute at most. A Binding that its sender gives up is never carried out, but for kind: there the API server gives it up too, in
+    /// the time that its sender tells, and it is sent anew on release, as one that the network has held up.
     Binding,
 }
 

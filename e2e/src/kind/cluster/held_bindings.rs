@@ -1,25 +1,20 @@
 //! Bindings that wait at the API server before it carries them out: a webhook, which is this program, takes them and never answers. Who
-//! sent one may be stopped meanwhile. Called by [`crate::kind::stage`].
+//! sent one may be stopped meanwhile. One whose time is over before it is released (the extender tells the API server how long a Binding may
+//! take) is sent anew then, in its sender's name, as if the network had delivered it late. Called by [`crate::kind::stage`].
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use k8s_openapi::ByteString;
 use kind_driver::WAIT;
 use neuron_e2e_engine::cluster::NAMESPACE;
-use rcgen::{CertificateParams, KeyPair};
-use rustls::ServerConfig;
-use rustls::crypto::ring;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use super::KindCluster;
+use super::held_calls::{Calls, HeldBinding, serve, tls};
 
 /// The webhooks' object.
 const NAME: &str = "neuron-e2e-held-bindings";
@@ -29,26 +24,29 @@ const PROBE: &str = "neuron-e2e-is-there-a-webhook";
 const NOWHERE: &str = "https://127.0.0.1:1/";
 /// What the API server says of the probe then.
 const ASKED: &str = "failed calling webhook";
-/// How many seconds the API server waits for a webhook, at most; then the Binding is carried out.
+/// How many seconds the API server waits for a webhook, at most; then the Binding is carried out, if its time is not over.
 const LONGEST: u8 = 30;
+/// What kubectl says of a Binding that comes too late: its pod is bound, is another one of the same name, or is gone.
+const TOO_LATE: [&str; 2] = ["(Conflict)", "(NotFound)"];
 
-/// The webhook. Where it is dropped its calls are closed, and the API server carries out what they ask about.
+/// The webhook.
 pub(super) struct HeldBindings {
-    waiting: Arc<AtomicUsize>,
-    _serving: JoinSet<()>,
+    calls: Arc<Calls>,
+    /// Where it is dropped its calls are closed, and the API server carries out what they ask about.
+    serving: JoinSet<()>,
 }
 
 impl KindCluster {
-    /// Bindings of these pods wait at the API server from now on, each for half a minute at most.
+    /// Bindings of these pods wait from now on: at the API server for half a minute at most, and where it has given one up by then, here.
     pub(in crate::kind) async fn hold_bindings(&self, pods: &[String]) -> anyhow::Result<()> {
         let ip = self.proxy.address().ip();
         let (acceptor, certificate) = tls(ip).context("making the webhook's certificate")?;
         let listener = TcpListener::bind((ip, 0)).await.with_context(|| format!("no free port of {ip}"))?;
         let webhooks = configuration(listener.local_addr()?, certificate, pods)?;
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let calls = Arc::new(Calls::default());
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, acceptor, Arc::clone(&waiting)));
-        *self.held() = Some(HeldBindings { waiting, _serving: serving });
+        serving.spawn(serve(listener, acceptor, Arc::clone(&calls)));
+        *self.held() = Some(HeldBindings { calls, serving });
         self.driver.kubectl(&["apply", "-f", "-"], &webhooks.to_string()).await?;
         WAIT.until("the API server to ask a webhook about Bindings", async || self.asks_webhooks().await)
             .await
@@ -56,15 +54,33 @@ impl KindCluster {
 
     /// Whether a Binding waits now.
     pub(in crate::kind) fn is_binding_held(&self) -> bool {
-        self.held().as_ref().is_some_and(|held| held.waiting.load(Ordering::Relaxed) > 0)
+        self.held().as_ref().is_some_and(|held| held.calls.is_any())
     }
 
     /// Lets Bindings that wait be carried out, and later ones pass.
     pub(in crate::kind) async fn release_bindings(&self) -> anyhow::Result<()> {
-        let Some(held) = self.held().take() else { return Ok(()) };
-        drop(held);
+        let Some(HeldBindings { calls, serving }) = self.held().take() else { return Ok(()) };
+        drop(serving);
         let delete = ["delete", "validatingwebhookconfiguration", NAME, "--ignore-not-found"];
-        self.driver.kubectl(&delete, "").await.map(drop)
+        self.driver.kubectl(&delete, "").await?;
+        // Asked only now, when no call is under way any more: each was given up by the API server, or it was closed from here and its Binding
+        // is carried out there. One whose time ends just when its call is closed is lost, as a network loses one now and then.
+        for binding in calls.given_up() {
+            self.deliver_late(&binding).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a Binding that the API server has given up, which reads it only now.
+    async fn deliver_late(&self, binding: &HeldBinding) -> anyhow::Result<()> {
+        let arguments = late_binding(binding);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        match self.driver.kubectl(&arguments, &binding.object.to_string()).await {
+            Err(refused) if !TOO_LATE.iter().any(|reason| format!("{refused:#}").contains(reason)) => {
+                Err(refused.context(format!("the late Binding of pod {}", binding.name)))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     async fn asks_webhooks(&self) -> anyhow::Result<bool> {
@@ -81,40 +97,14 @@ impl KindCluster {
     }
 }
 
-/// Keeps every call open until this is dropped.
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, waiting: Arc<AtomicUsize>) {
-    let mut calls = JoinSet::new();
-    // Where no call can be taken any more, who waits for one says so.
-    while let Ok((stream, _)) = listener.accept().await {
-        calls.spawn(keep_open(acceptor.clone(), stream, Arc::clone(&waiting)));
-    }
-}
-
-/// Reads what the API server asks, and answers nothing until it hangs up.
-async fn keep_open(acceptor: TlsAcceptor, stream: TcpStream, waiting: Arc<AtomicUsize>) {
-    let Ok(mut call) = acceptor.accept(stream).await else { return };
-    let (mut bytes, mut has_begun) = ([0; 4096], false);
-    while matches!(call.read(&mut bytes).await, Ok(1..)) {
-        if !has_begun {
-            waiting.fetch_add(1, Ordering::Relaxed);
-            has_begun = true;
-        }
-    }
-    if has_begun {
-        waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What takes the webhook's calls at this address, and the certificate that it shows, as PEM.
-fn tls(ip: IpAddr) -> anyhow::Result<(TlsAcceptor, String)> {
-    let key = KeyPair::generate()?;
-    let certificate = CertificateParams::new([ip.to_string()])?.self_signed(&key)?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)?;
-    Ok((TlsAcceptor::from(Arc::new(config)), certificate.pem()))
+/// What kubectl is asked for, so that the API server takes it for the Binding's sender.
+fn late_binding(HeldBinding { namespace, name, user_info: sender, .. }: &HeldBinding) -> Vec<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+    let mut arguments: Vec<String> =
+        ["create", "--raw", &path, "-f", "-"].into_iter().map(str::to_owned).collect();
+    arguments.push(format!("--as={}", sender.username));
+    arguments.extend(sender.groups.iter().map(|group| format!("--as-group={group}")));
+    arguments
 }
 
 /// The webhook for Bindings of these pods, and beside it one that refuses the probe: the API server hears of both at one time.
@@ -153,9 +143,7 @@ fn configuration(address: SocketAddr, certificate: String, pods: &[String]) -> a
 
 #[cfg(test)]
 mod tests {
-    use testkit_support::{eventually, within};
-    use tokio::io::AsyncWriteExt as _;
-
+    use super::super::held_calls::Sender;
     use super::*;
 
     #[test]
@@ -170,50 +158,18 @@ mod tests {
         assert_eq!(held["failurePolicy"], "Ignore", "it is carried out once nobody answers");
     }
 
-    #[tokio::test]
-    async fn a_call_waits_once_it_has_said_something_and_until_it_hangs_up() {
-        let ip = IpAddr::from([127, 0, 0, 1]);
-        let (acceptor, certificate) = tls(ip).unwrap();
-        let listener = TcpListener::bind((ip, 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, acceptor, Arc::clone(&waiting)));
-        let are_waiting = |count: usize| {
-            let waiting = Arc::clone(&waiting);
-            async move || (waiting.load(Ordering::Relaxed) == count).then_some(())
+    #[test]
+    fn a_late_binding_is_sent_in_its_senders_name() {
+        let user_info = Sender { username: "system:extender".to_owned(), groups: vec!["g".to_owned()] };
+        let binding = HeldBinding {
+            namespace: "default".to_owned(),
+            name: "late".to_owned(),
+            object: Value::Null,
+            user_info,
         };
-        let mut call = as_the_api_server(address, &certificate).await;
-        assert_eq!(waiting.load(Ordering::Relaxed), 0);
-        call.write_all(b"POST / HTTP/1.1").await.unwrap();
-        call.flush().await.unwrap();
-        eventually("the call to wait", are_waiting(1)).await;
-        drop(call);
-        eventually("the call to be over", are_waiting(0)).await;
-        let mut call = as_the_api_server(address, &certificate).await;
-        drop(serving);
-        // Closed, so that the API server goes on.
-        let read = within("the call to be closed", call.read(&mut [0; 1])).await;
-        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
-    }
-
-    /// A connection that trusts this certificate alone.
-    async fn as_the_api_server(
-        address: SocketAddr,
-        certificate: &str,
-    ) -> tokio_rustls::client::TlsStream<TcpStream> {
-        use rustls::pki_types::pem::PemObject as _;
-        use rustls::pki_types::{CertificateDer, ServerName};
-
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()).unwrap();
-        let config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let stream = TcpStream::connect(address).await.unwrap();
-        let name = ServerName::IpAddress(address.ip().into());
-        tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+        assert_eq!(
+            late_binding(&binding).join(" "),
+            "create --raw /api/v1/namespaces/default/pods/late/binding -f - --as=system:extender --as-group=g"
+        );
     }
 }

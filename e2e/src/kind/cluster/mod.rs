@@ -8,6 +8,7 @@ mod handover;
 mod hardware;
 mod healing;
 mod held_bindings;
+mod held_calls;
 mod https;
 pub(crate) mod install;
 mod ioctl_agent;
