@@ -20,6 +20,7 @@ const OF_NO_REST: &[&str] = &[
     "the pods and nodes of the cluster have not been listed yet",
     "the watch of pods and nodes is disconnected",
     "the watch of pods and nodes is being taken up again",
+    "the watch of the device plugins' Leases is being taken up again",
     "has no label ",
     " is not in the catalog ",
     "the node's Neuron device plugin reports",
