@@ -208,6 +208,19 @@ impl<'a> CaseContext<'a> {
         Ok(ids)
     }
 
+    /// What the container saw, which has ended: kubelet lists no pod that has, so the ids are told where containers report them.
+    ///
+    /// # Errors
+    /// It reports none where they do.
+    pub(crate) async fn saw(&self, pod: &str, container: &str) -> anyhow::Result<String> {
+        let report = self.report(pod, container).await?;
+        if !self.stage.description().reports_ids {
+            return Ok("its device".to_owned());
+        }
+        ensure!(!report.ids.is_empty(), "{pod}/{container} requested a device but ran without");
+        Ok(report.ids.join(", "))
+    }
+
     /// Checks that the container that runs now sees what it saw before.
     pub(crate) async fn still_sees(
         &self,

@@ -26,7 +26,7 @@ pub(super) async fn succeeded_pod(context: &CaseContext<'_>) -> anyhow::Result<C
     context.create(&pod).await?;
     context.step("waiting for the pod to succeed");
     context.pod_until(POD, "to succeed", |pod| phase(pod) == "Succeeded").await?;
-    let ids = context.sees(POD, MAIN).await?;
+    let had = context.saw(POD, MAIN).await?;
     context.stop_plugin().await?;
     context.advertises(0, context.devices()).await?;
     context.stop_kubelet().await?;
@@ -34,8 +34,7 @@ pub(super) async fn succeeded_pod(context: &CaseContext<'_>) -> anyhow::Result<C
     context.stays(POD, "Succeeded").await?;
     context.release(POD).await?;
     Ok(CaseOutcome::Passed(format!(
-        "the pod had {}; without the plugin and after kubelet's restart it stayed Succeeded",
-        ids.join(", ")
+        "the pod had {had}; without the plugin and after kubelet's restart it stayed Succeeded"
     )))
 }
 
