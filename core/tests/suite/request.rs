@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use neuron_core::bounded::Listed as _;
 use neuron_core::names::Resource;
-use neuron_core::pod::{Amounts, BoundPod, PodSpec, PodStatus};
+use neuron_core::pod::{Amounts, BoundPod, Container, PodSpec, PodStatus};
 use neuron_core::quantity::{MAX_COUNT, Quantity, QuantityError};
 use neuron_core::request::{PodRequest, Role};
 use proptest::prelude::*;
@@ -155,8 +156,8 @@ fn what_is_no_quantity_is_not_looked_into(#[case] quantity: Value, #[case] why: 
 #[case("initContainers")]
 fn a_pod_of_many_containers_is_read_and_one_of_any_number_is_not(#[case] field: &str) {
     let read = |count| serde_json::from_value::<PodSpec>(json!({ field: vec![json!({}); count] }));
-    assert!(PodRequest::of(&read(4096).unwrap()).unwrap().is_empty());
-    assert_eq!(read(4097).unwrap_err().to_string(), "more than 4096 containers");
+    assert!(PodRequest::of(&read(Container::MOST).unwrap()).unwrap().is_empty());
+    assert_eq!(read(Container::MOST + 1).unwrap_err().to_string(), "more than 32768 containers");
 }
 
 #[test]

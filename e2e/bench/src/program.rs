@@ -37,7 +37,8 @@ impl<'a> Scheduler<'a> {
         &self.image
     }
 
-    /// Starts it with this configuration, and with what it logs in `deploy/` if that is wanted. It is not waited for: the pods it binds show that it runs.
+    /// Starts it with this configuration, and with what it logs in `deploy/` if that is wanted. It is not waited for: the pods it binds show
+    /// that it runs.
     pub(super) async fn start(
         &self,
         configuration: &SchedulerConfiguration,

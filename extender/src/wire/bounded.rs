@@ -190,7 +190,7 @@ mod tests {
         let parts = |count| body(before, |_| part.to_owned(), after, count);
         assert_eq!(error::<FilterArgs<'_>>(&parts(Container::MOST)), "");
         let error = error::<FilterArgs<'_>>(&parts(Container::MOST + 1));
-        assert!(error.starts_with(&format!("more than 4096 {what} at line 1")), "{error}");
+        assert!(error.starts_with(&format!("more than 32768 {what} at line 1")), "{error}");
     }
 
     /// What the texts of a pod are about, each as long as it may be; one more byte is too much.

@@ -50,7 +50,7 @@ async fn of_what_is_sent_no_more_is_made_than_there_may_be() {
     // A hundred times as long in memory as here.
     let containers = format!("{{\"spec\":{{\"containers\":[{}]}}}}", many("{}", 1_000_000));
     let why = filter(containers).await;
-    assert!(why.starts_with(&format!("{is_not}more than 4096 containers")), "{why:.2000}");
+    assert!(why.starts_with(&format!("{is_not}more than 32768 containers")), "{why:.2000}");
     let quantity = format!("{{\"limits\":{{\"aws.amazon.com/neuron\":[{}]}}}}", many("0", 1_000_000));
     let why = filter(format!("{{\"spec\":{{\"containers\":[{{\"resources\":{quantity}}}]}}}}")).await;
     assert!(why.starts_with(&format!("{is_not}invalid type: sequence, expected a quantity")), "{why:.2000}");
