@@ -24,10 +24,19 @@ pub struct EqualNodes {
     request: PodRequest,
     /// Those met so far, as many as the cluster has kinds of nodes, and what an empty node of each answers. Weak, since whoever keeps
     /// the answers is not to keep topologies that no node has any more.
-    topologies: Vec<(Weak<Topology>, WhenEmpty)>,
-    answers: FxHashMap<Equal, Result<(), Refusal>>,
+    topologies: Vec<(Weak<Topology>, Answer<WhenEmpty>)>,
+    answers: FxHashMap<Equal, Answer<Result<(), Refusal>>>,
     /// Of this call so far, of [`MOVES_OF_CALL`].
     cost: SearchCost,
+}
+
+/// What a search led to.
+#[derive(Debug)]
+struct Answer<T> {
+    answer: T,
+    /// Whether it was given up for want of moves in its call, and has to be searched for again in another. One that had a question's whole
+    /// [`MOVES`] has not: it would be given up again, and others would never have their turn.
+    is_cut: bool,
 }
 
 /// All of a node that decides the answer.
@@ -50,19 +59,19 @@ impl EqualNodes {
         }
     }
 
-    /// Begins another call about a pod with the same request. What was decided stays, so that a call which ran out of moves is gone on
-    /// with; nothing does where a topology went with its last node: new ones may come and go for ever.
+    /// Begins another call about a pod with the same request. What was searched for stays, so that a call which ran out of moves is gone
+    /// on with; nothing does where a topology went with its last node: new ones may come and go for ever.
     pub fn renew(&mut self) {
-        let is_of_no_use = |(known, when_empty): &(Weak<Topology>, WhenEmpty)| {
-            known.strong_count() == 0 || matches!(when_empty, WhenEmpty::Never(Refusal::NotDecided { .. }))
-        };
-        if self.topologies.iter().any(is_of_no_use) {
+        if self.topologies.iter().any(|(known, _)| known.strong_count() == 0) {
             self.topologies.clear();
             self.answers.clear();
-        } else if self.cost.given_up > 0 {
-            self.answers.retain(|_, answer| !matches!(answer, Err(Refusal::NotDecided { .. })));
         }
         self.cost = SearchCost::default();
+    }
+
+    /// Whether this call has no moves left for another node, so that those refused as not decided may be searched for in another call.
+    pub fn is_spent(&self) -> bool {
+        self.cost.moves > MOVES_OF_CALL - MOVES
     }
 
     /// Number of answers and topologies that are kept.
@@ -87,34 +96,51 @@ impl EqualNodes {
     pub fn fits(&mut self, occupancy: &Occupancy) -> Result<(), Refusal> {
         let topology = self.index(occupancy.topology());
         let request = &self.request;
-        let when_empty = &self.topologies[topology].1;
+        let when_empty = &self.topologies[topology].1.answer;
         // What an empty node refuses every node does, and needs no search: such a pod waits for ever, and is asked about
         // again and again.
         if !matches!(when_empty, WhenEmpty::Fits) {
             return Err(when_empty.diagnose(request, occupancy, &Budget::of_question()));
         }
-        let cost = &mut self.cost;
-        let answer = || {
-            let budget = cost.next(MOVES_OF_CALL, MOVES);
-            let answer = match is_possible(request, occupancy, KubeletsChoice::Any, &budget) {
-                true => Ok(()),
-                false => Err(when_empty.diagnose(request, occupancy, &budget)),
-            };
-            cost.add(&budget);
-            answer
-        };
+        let is_spent = self.is_spent();
         let equal = Equal { topology, held: occupancy.held(), unhealthy: occupancy.unhealthy() };
-        self.answers.entry(equal).or_insert_with(answer).clone()
+        if let Some(known) = self.answers.get(&equal).filter(|known| !known.is_cut || is_spent) {
+            return known.answer.clone();
+        }
+        let budget = self.cost.next(MOVES_OF_CALL, MOVES);
+        let answer = match is_possible(request, occupancy, KubeletsChoice::Any, &budget) {
+            true => Ok(()),
+            false => Err(when_empty.diagnose(request, occupancy, &budget)),
+        };
+        self.cost.add(&budget);
+        let is_cut = is_spent && matches!(answer, Err(Refusal::NotDecided { .. }));
+        self.answers.insert(equal, Answer { answer: answer.clone(), is_cut });
+        answer
     }
 
     fn index(&mut self, topology: &Arc<Topology>) -> usize {
+        let is_spent = self.is_spent();
         let known = self.topologies.iter().position(|(known, _)| known.as_ptr() == Arc::as_ptr(topology));
-        known.unwrap_or_else(|| {
-            let budget = self.cost.next(MOVES_OF_CALL, MOVES);
-            self.topologies.push((Arc::downgrade(topology), WhenEmpty::of(&self.request, topology, &budget)));
-            self.cost.add(&budget);
-            self.topologies.len() - 1
-        })
+        if let Some(known) = known
+            && (!self.topologies[known].1.is_cut || is_spent)
+        {
+            return known;
+        }
+        let budget = self.cost.next(MOVES_OF_CALL, MOVES);
+        let answer = WhenEmpty::of(&self.request, topology, &budget);
+        self.cost.add(&budget);
+        let is_cut = is_spent && matches!(answer, WhenEmpty::Never(Refusal::NotDecided { .. }));
+        let answer = Answer { answer, is_cut };
+        match known {
+            Some(known) => {
+                self.topologies[known].1 = answer;
+                known
+            }
+            None => {
+                self.topologies.push((Arc::downgrade(topology), answer));
+                self.topologies.len() - 1
+            }
+        }
     }
 }
 
@@ -169,10 +195,33 @@ mod tests {
         assert_eq!(equal_nodes.cost().given_up, given_up);
         // kube-scheduler asks again: the next call has its moves for the nodes that this one did not come to.
         equal_nodes.renew();
-        equal_nodes.cost.moves = MOVES_OF_CALL - 500;
-        let again = nodes.clone().filter(|node| equal_nodes.fits(node).is_ok()).count();
-        assert!(again >= decided + 10, "{again} after {decided}");
-        let mut all = EqualNodes::new(&request);
-        assert!(nodes.clone().all(|node| all.fits(&node).is_ok()));
+        assert!(nodes.clone().all(|node| equal_nodes.fits(&node).is_ok()));
+    }
+
+    #[test]
+    fn nodes_that_are_never_decided_keep_no_other_from_its_turn() {
+        let container =
+            |role: Role, cores: u32| ContainerRequest { name: "c".to_owned(), role, devices: 0, cores };
+        let apps = [&[1][..], &[3; 15], &[2, 2]].concat();
+        let apps = apps.into_iter().map(|cores| container(Role::App, cores));
+        let request = PodRequest { containers: [container(Role::Init, 1)].into_iter().chain(apps).collect() };
+        let model = Catalog::embedded().find("trn2.48xlarge").unwrap();
+        let topology = Arc::new(Topology::of(model, 2, Policy::Documented).unwrap());
+        let node = |held: &[u8]| {
+            let mut node = Occupancy::empty(Arc::clone(&topology));
+            node.hold(held.iter().copied().collect());
+            node
+        };
+        // Of one device no three cores in a row are free.
+        let undecided: Vec<Occupancy> = (0..25u8).map(|at| node(&[at / 2 * 4 + 1 + at % 2])).collect();
+        let mut equal_nodes = EqualNodes::new(&request);
+        let mut call = || {
+            equal_nodes.renew();
+            let refused = undecided.iter().filter(|node| equal_nodes.fits(node).is_err()).count();
+            (refused, equal_nodes.fits(&node(&[])).is_ok(), equal_nodes.is_spent())
+        };
+        assert_eq!(call(), (25, false, true), "those before have taken all moves");
+        assert_eq!(call(), (25, true, false));
+        assert_eq!(call(), (25, true, false), "and all of it is known");
     }
 }

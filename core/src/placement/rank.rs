@@ -56,6 +56,11 @@ impl Places {
     pub fn of(&self, number: RankNumber) -> usize {
         self.0.get(number.0).copied().unwrap_or(usize::MAX)
     }
+
+    /// How many ranks there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl Ranks {

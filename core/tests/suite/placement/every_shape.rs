@@ -1,6 +1,7 @@
 //! Every shape of a pod with up to four containers that ask is decided, whatever a machine has left: no author of an ordinary pod is told
 //! "not decided". Shapes are told apart by what they can do to a search: each count of devices, and counts of cores below, at and above
-//! those of one device. `budget` draws from all counts of cores.
+//! those of one device. Containers of a role come in one order, and each asks under one name; `budget` draws orders, both names and all
+//! counts of cores.
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::occupancy::Occupancy;
