@@ -26,6 +26,11 @@ const STREAMS: u32 = 128;
 /// HTTP/2: the longest head of a call, in bytes. Those of kube-scheduler have some 200.
 const HEAD: u32 = 16 << 10;
 
+/// Bytes of a connection to an exposed server that are kept before a call takes them, a head that is not complete or the begin of a body:
+/// strangers may have hundreds of connections.
+const UNREAD_HTTP1: usize = 64 << 10;
+const UNREAD_HTTP2: u32 = 256 << 10;
+
 /// HTTP/2: a client that was silent for so long is asked whether it is there..
 const PING: Duration = Duration::from_secs(30);
 
@@ -66,6 +71,9 @@ pub(super) async fn serve(
         Protocol::Http1 => {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).auto_date_header(false).header_read_timeout(IDLE);
+            if is_exposed {
+                http.max_buf_size(UNREAD_HTTP1);
+            }
             let connection = http.serve_connection(stream, service);
             drive(connection, |connection| connection.graceful_shutdown(), close, quiet).await;
         }
@@ -75,6 +83,7 @@ pub(super) async fn serve(
             http.max_concurrent_streams(STREAMS).max_header_list_size(HEAD);
             if is_exposed {
                 http.keep_alive_interval(PING).keep_alive_timeout(PING_TIMEOUT);
+                http.initial_connection_window_size(UNREAD_HTTP2).initial_stream_window_size(UNREAD_HTTP2);
             }
             let connection = http.serve_connection(stream, service);
             drive(connection, |connection| connection.graceful_shutdown(), close, quiet).await;

@@ -19,6 +19,18 @@ async fn who_never_calls_an_exposed_server_is_gone_in_ten_seconds(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_end_is_refused_before_it_takes_much() {
+    let mut client = serve_one(Protocol::Http1, Router::new(), true);
+    let began = Instant::now();
+    // The server is gone before it has taken all of it.
+    let _cut = client.write_all(format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(100 << 10)).as_bytes()).await;
+    let mut told = Vec::new();
+    client.read_to_end(&mut told).await.unwrap();
+    assert!(told.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&told));
+    assert!(began.elapsed() < Duration::from_secs(1), "it does not wait for the rest");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_takes_no_answer_of_an_exposed_server_is_gone_in_half_a_minute() {
     let long = Router::new().route("/", get(|| async { "x".repeat(1 << 20) }));
     let mut client = serve_one(Protocol::Http1, long, true);
