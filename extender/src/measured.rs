@@ -82,7 +82,7 @@ impl Measured {
     /// The body is not what kube-scheduler sends.
     pub async fn filter(&self, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         let args: FilterArgs<'_> = serde_json::from_slice(body)?;
-        Ok(self.filter.filter(args).await.to_json()?)
+        Ok(self.filter.filter(args).await.to_json(body)?)
     }
 
     /// What `/prioritize` answers to the body.

@@ -180,7 +180,7 @@ async fn filter(shared: &Shared, question: &mut Received) -> Answer {
     if let Err(error) = enlarge(&mut question.place, Verb::Filter, answer.length()) {
         return not_answered(Verb::Filter, error);
     }
-    match answer.to_json() {
+    match answer.to_json(&question.bytes) {
         Ok(answer) => (json(answer), result),
         Err(error) => (failure(Verb::Filter, StatusCode::INTERNAL_SERVER_ERROR, error.to_string()), FAILED),
     }

@@ -74,27 +74,37 @@ impl Prioritize {
 /// The scores of one call.
 struct Scores {
     places: Places,
-    /// The ways in which nodes suit the pod, each the place of the model and that of the rank, from the best to the worst.
-    ways: Vec<(usize, usize)>,
+    /// By the place of the model, and within it by that of the rank.
+    by_way: Vec<u8>,
 }
 
 impl Scores {
     fn of(suits: &[Option<Suits>], places: Places) -> Self {
-        let mut ways: Vec<_> =
-            suits.iter().flatten().map(|(model, rank)| (*model, places.of(*rank))).collect();
-        // Most are alike.
-        ways.dedup();
-        ways.sort_unstable();
-        ways.dedup();
-        if ways.len() > 1 {
+        let models = suits.iter().flatten().map(|(model, _)| model + 1).max().unwrap_or_default();
+        let mut scores = Self { by_way: vec![0; models * places.count()], places };
+        // Marked rather than sorted: nodes are many, and the ways in which they suit a pod are few.
+        for way in suits.iter().flatten() {
+            let way = scores.way(*way);
+            if let Some(is_met) = scores.by_way.get_mut(way) {
+                *is_met = 1;
+            }
+        }
+        let worst = scores.by_way.iter().filter(|is_met| **is_met == 1).count().saturating_sub(1);
+        if worst > 0 {
             reached("extender: nodes prioritized");
         }
-        Self { places, ways }
+        let met = scores.by_way.iter_mut().filter(|is_met| **is_met == 1);
+        met.enumerate().for_each(|(better, way)| *way = score(better, worst));
+        scores
     }
 
-    fn score(&self, (model, rank): Suits) -> u8 {
-        let better = self.ways.partition_point(|way| *way < (model, self.places.of(rank)));
-        score(better, self.ways.len().saturating_sub(1))
+    fn score(&self, suits: Suits) -> u8 {
+        self.by_way.get(self.way(suits)).copied().unwrap_or_default()
+    }
+
+    /// Which way it is, of a better model or of a better rank before others.
+    fn way(&self, (model, rank): Suits) -> usize {
+        (model * self.places.count()).saturating_add(self.places.of(rank))
     }
 }
 
