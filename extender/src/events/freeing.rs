@@ -18,6 +18,10 @@ const MOST_TRIES: usize = 300;
 /// not broken off.
 const MOST_MOVES: u32 = 200_000;
 
+/// Linked sets of all nodes together that are looked at, some 10 ms of them: where any linked set may be given (policy `linked`), a torus of
+/// sixteen devices has 7,280 of eight.
+const MOST_SETS: usize = 100_000;
+
 /// Nodes that are searched for a pod with more than one set to get.
 const MOST_SEARCHED: usize = 16;
 
@@ -43,8 +47,8 @@ struct Holder<'i> {
 }
 
 /// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first; none if it takes too much
-/// to tell. For a pod with more than one set to get the first nodes are looked at, and more than two pods are few, of which none can stay,
-/// though not always the fewest.
+/// to tell. Where nodes have thousands of linked sets, or the pod more than one set to get, the first nodes are looked at; with more than
+/// one set, more than two pods are few, of which none can stay, though not always the fewest.
 pub(super) fn fewest_that_free(index: &Index, nodes: &[String], request: &PodRequest) -> Option<Freeing> {
     let mut pod = EqualNodes::new(request);
     let choices = match *request.containers.as_slice() {
@@ -69,7 +73,7 @@ impl Choice<'_> {
     /// Whether the pod fits once they have ended.
     fn helps(&self, index: &Index, pod: &mut EqualNodes) -> bool {
         let ended: BTreeSet<&str> = self.ended.iter().map(|holder| holder.uid).collect();
-        index.fits_without(self.node, &ended, pod)
+        index.fits_without(self.node, &ended, pod) == Some(true)
     }
 
     fn freeing(self) -> Freeing {
@@ -81,27 +85,31 @@ impl Choice<'_> {
 /// Of each node the fewest holders of any linked set of so many: of equally few those whose most important one is least important. In
 /// this order.
 fn of_one_set<'i>(index: &'i Index, nodes: &'i [String], resource: Resource, count: u32) -> Vec<Choice<'i>> {
-    let key = |choice: &Choice<'_>| (choice.ended.len(), choice.ended.last().map(|holder| holder.priority));
-    let of_node = |node: &'i String| {
+    let mut left = MOST_SETS;
+    let mut choices = Vec::new();
+    for node in nodes {
         let (holders, kept) = (holders(index, node), index.cores_kept(node));
-        let topology = index.view(node).and_then(|view| view.topology());
-        let sets: Vec<CoreSet> = match (topology, resource) {
-            (None, _) => Vec::new(),
-            (Some(topology), Resource::Core) => topology.core_sets(count).to_vec(),
-            (Some(topology), Resource::Device) => {
-                topology.device_sets(count).iter().map(|devices| topology.cores_of(*devices)).collect()
-            }
+        let Some(topology) = index.view(node).and_then(|view| view.topology()) else { continue };
+        let device_sets = match resource {
+            Resource::Device => topology.device_sets(count),
+            Resource::Core => &[],
         };
-        let of_set = |set: CoreSet| {
-            let ended = holders.iter().filter(|holder| holder.cores.intersects(set)).copied();
-            Choice { node, ended: ended.collect() }
+        let core_sets = match resource {
+            Resource::Device => &[],
+            Resource::Core => topology.core_sets(count),
         };
+        let Some(less) = left.checked_sub(device_sets.len() + core_sets.len()) else { break };
+        left = less;
+        let sets =
+            device_sets.iter().map(|devices| topology.cores_of(*devices)).chain(core_sets.iter().copied());
+        let ended = |set: CoreSet| holders.iter().filter(move |holder| holder.cores.intersects(set)).copied();
         // Where nobody has to end, the node has changed since the pod was refused.
-        let choices = sets.into_iter().filter(|set| !set.intersects(kept)).map(of_set);
-        choices.filter(|choice| !choice.ended.is_empty()).min_by_key(key)
-    };
-    let mut choices: Vec<Choice<'i>> = nodes.iter().filter_map(of_node).collect();
-    choices.sort_by_key(key);
+        let held = sets.filter(|set| !set.intersects(kept) && ended(*set).next().is_some());
+        let fewest =
+            held.min_by_key(|set| (ended(*set).count(), ended(*set).last().map(|holder| holder.priority)));
+        choices.extend(fewest.map(|set| Choice { node, ended: ended(set).collect() }));
+    }
+    choices.sort_by_key(|choice| (choice.ended.len(), choice.ended.last().map(|holder| holder.priority)));
     choices
 }
 
@@ -209,20 +217,33 @@ mod tests {
         serde_json::from_value(json!({"containers": containers})).unwrap()
     }
 
-    /// The holder of one device, named after it.
-    fn holder(device: u8, priority: i32) -> ObservedPod {
-        let name = format!("d{device}");
-        let record = json!({"v": 1, "node": "n1", "lnc": 1, "containers": {"c0": {"devices": [device]}}});
+    /// A node of this type.
+    fn node(name: &str, instance_type: &str) -> ObservedNode {
+        let (name, instance_type) = (name.to_owned(), Some(instance_type.to_owned()));
+        ObservedNode { name, instance_type, report: None, advertised: Advertised::default() }
+    }
+
+    /// The holder of these devices of the node.
+    fn holder(node: &str, name: &str, devices: &[u8], priority: i32) -> ObservedPod {
+        let record = json!({"v": 1, "node": node, "lnc": 1, "containers": {"c0": {"devices": devices}}});
         let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
-        let pod = BoundPod::new("default", &name, &name, annotations, &spec(&[1]), None);
-        let pod = BoundPod { priority, ..pod };
+        let spec = spec(&[devices.len().try_into().unwrap()]);
+        let pod = BoundPod { priority, ..BoundPod::new("default", name, name, annotations, &spec, None) };
         ObservedPod {
-            node: Some("n1".to_owned()),
+            node: Some(node.to_owned()),
             unschedulable: false,
             device_model: None,
             owner: None,
             pod,
         }
+    }
+
+    fn index_of(policy: Policy, nodes: Vec<ObservedNode>, pods: Vec<ObservedPod>) -> Index {
+        let catalog = Arc::new(Catalog::embedded().clone());
+        let mut index = Index::new(TopologyCache::new(catalog, policy));
+        index.change_nodes(Change::Listed(nodes));
+        index.change_pods(Change::Listed(pods));
+        index
     }
 
     /// On a node with twelve devices in a row.
@@ -238,20 +259,35 @@ mod tests {
     #[case::many_for_many_sets(&[0, 4, 8], &[2, 2, 2, 2, 1], "it would fit on n1 if pods default/d10, default/d11, default/d2, default/d3 and 2 others ended")]
     #[case::never_two_sets(&[0, 4, 8], &[12, 1], "")]
     fn the_fewest_pods_are_named(#[case] free: &[u8], #[case] asked: &[u32], #[case] said: &str) {
-        let catalog = Arc::new(Catalog::embedded().clone());
-        let mut index = Index::new(TopologyCache::new(catalog, Policy::Documented));
-        let node = ObservedNode {
-            name: "n1".to_owned(),
-            instance_type: Some("inf2.48xlarge".to_owned()),
-            report: None,
-            advertised: Advertised::default(),
-        };
-        index.change_nodes(Change::Listed(vec![node]));
         let held = (0..12).filter(|device| !free.contains(device));
-        index
-            .change_pods(Change::Listed(held.map(|device| holder(device, i32::from(device == 1))).collect()));
+        let holder = |device: u8| holder("n1", &format!("d{device}"), &[device], i32::from(device == 1));
+        let nodes = vec![node("n1", "inf2.48xlarge")];
+        let index = index_of(Policy::Documented, nodes, held.map(holder).collect());
         let request = PodRequest::of(&spec(asked)).unwrap();
         let freeing = fewest_that_free(&index, &["n1".to_owned()], &request);
         assert_eq!(freeing.map(|freeing| freeing.to_string()).unwrap_or_default(), said);
+    }
+
+    /// A torus of sixteen devices has thousands of linked sets of eight: how long that takes does not grow with the nodes.
+    #[test]
+    fn of_nodes_with_thousands_of_sets_the_first_ones_are_looked_at() {
+        let names: Vec<String> = (10..40).map(|number| format!("n{number}")).collect();
+        let nodes = names.iter().map(|name| node(name, "trn1.32xlarge")).collect();
+        // On the last one a single pod would have to end, on the others eight.
+        let small = |name: &String| {
+            (0..16).map(|device| holder(name, &format!("{name}-{device}"), &[device], 0)).collect::<Vec<_>>()
+        };
+        let mut pods: Vec<ObservedPod> = names[..29].iter().flat_map(small).collect();
+        let half = |first: u8| (first..first + 8).collect::<Vec<u8>>();
+        pods.extend([0, 8].map(|first| holder("n39", &format!("half-{first}"), &half(first), 0)));
+        let index = index_of(Policy::Linked, nodes, pods);
+        let request = PodRequest::of(&spec(&[8])).unwrap();
+        let freeing = |nodes: &[String]| fewest_that_free(&index, nodes, &request).unwrap().to_string();
+        assert_eq!(freeing(&names[29..]), "it would fit on n39 if pod default/half-0 ended");
+        assert!(
+            freeing(&names).starts_with("it would fit on n10 if pods default/n10-"),
+            "{}",
+            freeing(&names)
+        );
     }
 }

@@ -147,9 +147,12 @@ impl Index {
         watches.into_iter().filter_map(|(name, watch)| Some((name, watch.silent_since()?)))
     }
 
-    /// The watch that has been disconnected for longest, and for how long, if that is more than [`SILENT`].
+    /// The watch that has told nothing for longest, and for how long, if that is more than [`SILENT`]. Lists that succeed meanwhile tell
+    /// nothing of a watch that may not begin.
     pub(crate) fn too_long_silent(&self) -> Option<(&'static str, Duration)> {
-        let silences = self.silent_watches().map(|(watch, since)| (watch, since.elapsed()));
+        let gaps = [("pods", &self.pod_watch.gap), ("nodes", &self.node_watch.gap)];
+        let gaps = gaps.into_iter().filter_map(|(watch, gap)| Some((watch, gap.since()?)));
+        let silences = self.silent_watches().chain(gaps).map(|(watch, since)| (watch, since.elapsed()));
         silences.max_by_key(|(_, time)| *time).filter(|(_, time)| *time > SILENT)
     }
 

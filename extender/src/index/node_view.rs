@@ -282,9 +282,10 @@ impl NodeView {
         self.known().map_or(0, |(occupancy, _)| occupancy.held().len() as usize)
     }
 
-    /// Whether cores that were reserved earlier can still be given: none is on a device that is unhealthy, and no pod has one meanwhile.
+    /// Whether cores that were reserved earlier can still be given: none is on a device that is unhealthy, and no pod has one meanwhile, nor
+    /// may have it.
     pub(crate) fn can_still_give(&self, cores: CoreSet) -> bool {
-        let State::Known { settled, .. } = &self.state else { return false };
+        let State::Known { settled, unknown_holder: None, .. } = &self.state else { return false };
         let occupancy = &settled.occupancy;
         !cores.intersects(occupancy.topology().cores_of(occupancy.unhealthy()))
             && !cores.intersects(occupancy.held())

@@ -3,15 +3,23 @@
 use std::collections::BTreeSet;
 
 use neuron_core::ids::CoreSet;
-use neuron_core::placement::EqualNodes;
+use neuron_core::placement::{EqualNodes, Refusal};
 
-use super::Index;
+use super::{Index, NodeRefusal};
 
 impl Index {
-    /// Whether the pod fits the node once these pods, by UID, are gone.
-    pub(crate) fn fits_without(&self, node: &str, gone: &BTreeSet<&str>, pod: &mut EqualNodes) -> bool {
+    /// Whether the pod fits the node once these pods, by UID, are gone; none where the search was given up.
+    pub(crate) fn fits_without(
+        &self,
+        node: &str,
+        gone: &BTreeSet<&str>,
+        pod: &mut EqualNodes,
+    ) -> Option<bool> {
         let reserved = self.overlay.reserved_on(node).all;
-        self.view(node).is_some_and(|view| view.fits_without(gone, reserved, pod).is_ok())
+        match self.view(node).map(|view| view.fits_without(gone, reserved, pod)) {
+            Some(Err(NodeRefusal::Placement(Refusal::NotDecided { .. }))) => None,
+            fits => Some(matches!(fits, Some(Ok(())))),
+        }
     }
 
     /// The cores of the node that are not free once all its pods have ended: what is reserved, and what is unhealthy.

@@ -77,7 +77,15 @@ impl Election {
         let led = self.leadership.leads();
         self.leadership.is_standby(None);
         let Some(known) = self.known.take().filter(|known| led && self.is_ours(&known.lease)) else { return };
-        match self.lease.give_back(&known.lease).await {
+        let mut given_back = self.lease.give_back(&known.lease).await;
+        // A renewal was carried out whose answer was lost, or which was cut off just now.
+        if matches!(given_back, Err(LeaseError::Changed))
+            && let Ok(Some(lease)) = self.lease.read().await
+            && self.is_ours(&lease)
+        {
+            given_back = self.lease.give_back(&lease).await;
+        }
+        match given_back {
             Ok(_) => {
                 reached("extender: lease given back");
                 info!(lease = self.settings.lease, "the Lease is given back");

@@ -172,6 +172,20 @@ async fn a_lease_that_is_given_back_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_is_given_back_also_where_a_renewal_was_cut_off() {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, _), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    b.turn().await;
+    // As by a renewal that was carried out, of which nobody heard.
+    patch_lease(&api, json!({"spec": {"renewTime": "2026-11-29T00:00:00.000000Z"}})).await;
+    b.turn().await;
+    a.step_down().await;
+    b.turn().await;
+    assert!(leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_deletes_is_over_only_after_its_time() {
     let api = ApiServer::new(Clock::new());
     let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));

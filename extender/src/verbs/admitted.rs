@@ -97,18 +97,18 @@ impl AdmittedNode {
 }
 
 impl Admitted {
-    /// Filter has said that these nodes take the pod, each named once.
-    pub(super) fn admit(&self, uid: &str, nodes: &[NodeNumber]) {
+    /// Filter has said that these nodes take the pod, each named once. `still_waits` says of a UID whether its pod waits.
+    pub(super) fn admit(&self, uid: &str, nodes: &[NodeNumber], still_waits: impl Fn(&str) -> bool) {
         let Pods { by_uid, prune_at } = &mut *self.lock();
         if by_uid.len() >= (*prune_at).clamp(FEW, MOST) && !by_uid.contains_key(uid) {
             by_uid.retain(|_, admission| admission.last.elapsed() < ADMITTED_FOR);
             *prune_at = by_uid.len() * 2;
-            // A pod that is forgotten is asked about again.
-            let oldest =
-                by_uid.iter().min_by_key(|(_, admission)| admission.last).map(|(uid, _)| uid.clone());
-            if let Some(oldest) = oldest.filter(|_| by_uid.len() >= MOST) {
+            if by_uid.len() >= MOST {
+                // A pod that waits and is forgotten is asked about again; who makes up UIDs has his own forgotten.
+                let key = |(uid, admission): &(&String, &Admission)| (still_waits(uid), admission.last);
+                let oldest = by_uid.iter().min_by_key(key).map(|(uid, _)| uid.clone());
                 reached("extender: oldest admission forgotten");
-                by_uid.remove(&oldest);
+                oldest.map(|uid| by_uid.remove(&uid));
             }
         }
         by_uid.entry(uid.to_owned()).or_insert_with(Admission::new).admit(nodes);
@@ -149,10 +149,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_admission_counts_for_its_nodes_and_ten_minutes() {
         let (admitted, [one, other]) = (Admitted::default(), [1, 2].map(NodeNumber::from));
-        admitted.admit("u", &[one]);
+        admitted.admit("u", &[one], |_| true);
         assert!(admitted.has("u", one) && !admitted.has("u", other) && !admitted.has("v", one));
         advance(ADMITTED_FOR / 2).await;
-        admitted.admit("u", &[other]);
+        admitted.admit("u", &[other], |_| true);
         assert!(admitted.has("u", other) && admitted.has("u", one), "every answer counts");
         advance(ADMITTED_FOR / 2).await;
         assert!(admitted.has("u", other) && !admitted.has("u", one), "each for ten minutes");
@@ -164,9 +164,9 @@ mod tests {
     async fn a_node_that_is_admitted_again_counts_from_then() {
         let (admitted, [one, two, three]) = (Admitted::default(), [1, 2, 3].map(NodeNumber::from));
         for again in [vec![one, two], vec![two, one], vec![two, three, one]] {
-            admitted.admit("u", &[one, two]);
+            admitted.admit("u", &[one, two], |_| true);
             advance(ADMITTED_FOR / 2).await;
-            admitted.admit("u", &again);
+            admitted.admit("u", &again, |_| true);
             advance(ADMITTED_FOR * 3 / 4).await;
             assert!(admitted.has("u", one) && admitted.has("u", two));
         }
@@ -178,7 +178,7 @@ mod tests {
         let admitted = Admitted::default();
         let nodes = |from: u32| (from..from + 100).map(NodeNumber::from).collect::<Vec<_>>();
         for call in 0..1000 {
-            admitted.admit("u", &nodes(call % 50));
+            admitted.admit("u", &nodes(call % 50), |_| true);
             advance(Duration::from_secs(1)).await;
         }
         assert_eq!(admitted.nodes_of("u"), 149);
@@ -188,7 +188,7 @@ mod tests {
     async fn pods_whose_admissions_have_ended_do_not_pile_up() {
         let (admitted, node) = (Admitted::default(), NodeNumber::from(1));
         for number in 0..50 * FEW {
-            admitted.admit(&format!("u{number}"), &[node]);
+            admitted.admit(&format!("u{number}"), &[node], |_| true);
             advance(ADMITTED_FOR / 10).await;
         }
         assert!(admitted.len() <= FEW, "{}", admitted.len());
@@ -198,10 +198,23 @@ mod tests {
     async fn the_oldest_are_forgotten() {
         let (admitted, node) = (Admitted::default(), NodeNumber::from(1));
         for number in 0..MOST + 10 {
-            admitted.admit(&format!("u{number}"), &[node]);
+            admitted.admit(&format!("u{number}"), &[node], |_| true);
             advance(Duration::from_millis(1)).await;
         }
         assert_eq!(admitted.len(), MOST);
         assert!(!admitted.has("u9", node) && admitted.has("u10", node));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_somebody_makes_up_have_no_other_forgotten() {
+        let (admitted, node) = (Admitted::default(), NodeNumber::from(1));
+        let is_real = |uid: &str| uid == "real";
+        admitted.admit("real", &[node], is_real);
+        for number in 0..2 * MOST {
+            advance(Duration::from_millis(1)).await;
+            admitted.admit(&format!("made-up-{number}"), &[node], is_real);
+        }
+        assert_eq!(admitted.len(), MOST);
+        assert!(admitted.has("real", node));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use neuron_core::claim::Claim;
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
-use neuron_core::placement::EqualNodes;
+use neuron_core::placement::{EqualNodes, Refusal};
 use neuron_core::request::RequestError;
 use runtime::reached;
 use serde_json::value::RawValue;
@@ -24,8 +24,8 @@ use crate::metrics::{Metrics, Verb};
 use crate::note::Note;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace, Why};
 
-/// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, or for a node
-/// that kube-scheduler has seen before the extender. After that it is refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
+/// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, for a node that
+/// kube-scheduler has seen before the extender, or for nodes to which a call's searches have not come. After that it is refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
 const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
 
 /// Answers `/filter`. Clones share the cluster and what was logged.
@@ -133,7 +133,7 @@ impl Filter {
                 takers.sort_unstable();
                 takers.dedup();
             }
-            self.admitted.admit(uid, &takers);
+            self.admitted.admit(uid, &takers, still_waits);
             return Ok(answer);
         }
         let reason = if request.is_err() {
@@ -297,6 +297,11 @@ impl Call<'_> {
         match refusal {
             NodeRefusal::UnclearReservation { .. } => self.unclear.add(1, || reason.to_string()),
             NodeRefusal::PluginSilent { .. } => self.is_a_plugin_silent = true,
+            // The next call begins where this one has come to.
+            NodeRefusal::Placement(Refusal::NotDecided { .. }) if !self.is_spent() => {}
+            NodeRefusal::Placement(Refusal::NotDecided { .. }) => {
+                self.unknown.add(1, || format!("{node}: {reason}"));
+            }
             _ if refusal.is_indeterminate() => self.unknown.add(1, || format!("{node}: {reason}")),
             _ => {}
         }
@@ -306,6 +311,11 @@ impl Call<'_> {
             &mut answer.failed_nodes
         };
         failed.insert(node.clone(), Why(reason));
+    }
+
+    /// Whether nodes may not have been searched for want of moves.
+    fn is_spent(&self) -> bool {
+        self.equal_nodes.as_ref().is_ok_and(EqualNodes::is_spent)
     }
 
     fn text(&mut self, refusal: &NodeRefusal) -> Arc<str> {
@@ -348,9 +358,9 @@ impl Call<'_> {
         // The pod's own earlier bind, whose outcome is not known yet, holds what it would get.
         if is_reserved {
             reached("extender: filter of a pod with a reservation");
-            return Ok(());
+        } else {
+            view.fits(equal_nodes)?;
         }
-        view.fits(equal_nodes)?;
         // Last: what never fits stays so, whether or not the plugin comes back.
         match self.leases_by {
             Some(now) => view.has_a_living_plugin(now),

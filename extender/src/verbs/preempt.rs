@@ -2,7 +2,8 @@
 //! which pods have to go for it. Writes nothing. Called by the routes.
 //!
 //! kube-scheduler counts devices and knows nothing of links: its victims may free enough that is not linked. Then others of lower
-//! priority are added, as few as help. Their PodDisruptionBudgets are not looked at.
+//! priority are added, as few as help, and no node is kept of which the search for them was given up. Their PodDisruptionBudgets are not
+//! looked at.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -99,7 +100,7 @@ async fn with_victims<'a>(
                 match asked.ask(index, pod.priority, &mut equal_nodes) {
                     Found::Nothing => under_way = Some(asked),
                     Found::Enough => drop(kept.insert(asked.node, asked.victims)),
-                    Found::NeverEnough => {}
+                    Found::NotEnough => {}
                 }
             }
             if equal_nodes.cost().moves >= end {
@@ -149,8 +150,8 @@ enum Found {
     Nothing,
     /// The pod fits once the victims are gone.
     Enough,
-    /// It does not fit whoever goes.
-    NeverEnough,
+    /// It does not fit whoever goes, or who has to go was not found out within the call's moves.
+    NotEnough,
 }
 
 impl<'a> Asked<'a> {
@@ -165,7 +166,7 @@ impl<'a> Asked<'a> {
             index.fits_without(node, &gone.iter().map(Cow::as_ref).collect(), pod)
         };
         match next {
-            Question::Named if fits(gone) => Found::Enough,
+            Question::Named if fits(gone) == Some(true) => Found::Enough,
             Question::Named => {
                 let mut others = index.holders_below(node, priority);
                 others.retain(|(_, uid)| !gone.contains(*uid));
@@ -175,20 +176,25 @@ impl<'a> Asked<'a> {
                 *next = Question::All(others.into_iter());
                 Found::Nothing
             }
-            Question::All(others) if fits(gone) => {
+            Question::All(others) if fits(gone) == Some(true) => {
                 *next = Question::Spared(std::mem::take(others));
                 Found::Nothing
             }
-            Question::All(_) => Found::NeverEnough,
+            Question::All(_) => Found::NotEnough,
             Question::Spared(others) => {
                 let Some(uid) = others.next() else {
                     reached("extender: victims added to those of kube-scheduler");
                     return Found::Enough;
                 };
                 gone.remove(uid.as_str());
-                if !fits(gone) {
-                    add(index, node, victims.pods.get_or_insert_default(), &uid);
-                    gone.insert(Cow::Owned(uid));
+                match fits(gone) {
+                    Some(true) => {}
+                    Some(false) => {
+                        add(index, node, victims.pods.get_or_insert_default(), &uid);
+                        gone.insert(Cow::Owned(uid));
+                    }
+                    // Nobody ends of whom it is not known that it helps.
+                    None => return Found::NotEnough,
                 }
                 Found::Nothing
             }

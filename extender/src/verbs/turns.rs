@@ -133,12 +133,9 @@ async fn others_have_their_turns_while_victims_of_one_node_are_looked_for() {
     let (body, metrics) = (body.to_string(), Metrics::default());
     let call = preempt(&cluster, &metrics, serde_json::from_str(&body).unwrap());
     let (answer, turns) = beside_others(&cluster, &nodes[0], call).await;
+    // It fits once both have ended, but whether one of them can be spared is not decided.
     let answer = serde_json::to_value(answer.unwrap()).unwrap();
-    let victims = answer["NodeNameToMetaVictims"]["n1"]["Pods"].as_array().unwrap();
-    let mut victims: Vec<&str> = victims.iter().filter_map(|victim| victim["UID"].as_str()).collect();
-    victims.sort_unstable();
-    // Whether one of them can be spared is not decided.
-    assert_eq!(victims, ["one", "other"]);
-    // With both of them, with either of them.
-    assert!(turns >= 3, "{turns} turns");
+    assert_eq!(answer, json!({"NodeNameToMetaVictims": {}}));
+    // With nobody gone, with both, with one of them.
+    assert!(turns >= 2, "{turns} turns");
 }

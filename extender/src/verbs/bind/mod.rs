@@ -173,6 +173,9 @@ impl Binder {
         // Before the pod: once the watch shows it bound it is neither admitted nor reserved for.
         let is_admitted = self.is_admitted(&args);
         let not_admitted = |node: &str| {
+            if self.cluster.read(|index| index.view(node).is_none()) {
+                return unknown_node(node);
+            }
             reached("extender: bind that filter has not admitted");
             BindError::NotAdmitted { node: node.to_owned() }
         };

@@ -96,15 +96,15 @@ pub(super) fn reserve(
         BindError::from(refusal)
     };
     for _ in 0..MOST_SEARCHES {
-        let has_reservations = cluster.read(|index| index.reservations_of(uid).is_some());
+        let request = pod.pod.request.as_ref().map_err(Clone::clone)?;
+        let (occupancy, has_reservations) = cluster.read(|index| {
+            let view = index.view(node).ok_or_else(|| unknown_node(node))?;
+            let occupancy = takes(index, view, pod).cloned().map_err(refused)?;
+            Ok::<_, BindError>((occupancy, index.reservations_of(uid).is_some()))
+        })?;
         if has_reservations && let Some(reserved) = cluster.write(|index| join(index, uid, node)) {
             return Ok(reserved);
         }
-        let request = pod.pod.request.as_ref().map_err(Clone::clone)?;
-        let occupancy = cluster.read(|index| {
-            let view = index.view(node).ok_or_else(|| unknown_node(node))?;
-            takes(index, view, pod).cloned().map_err(refused)
-        })?;
         let placed = search(request, &occupancy);
         let reserved = cluster.write(|index| {
             let is_still_so = index.view(node).is_some_and(|view| view.is_still(&occupancy));
@@ -134,8 +134,8 @@ fn takes<'i>(index: &Index, view: &'i NodeView, pod: &LivePod) -> Result<&'i Occ
     Ok(occupancy)
 }
 
-/// What an earlier bind of the pod reserved on the node, if its devices are still healthy and no other leader has given them to another
-/// pod meanwhile.
+/// What an earlier bind of the pod reserved on the node, if its devices are still healthy, no other leader has given them to another pod
+/// meanwhile, and it is known what the node's pods hold.
 fn join(index: &mut Index, uid: &str, node: &str) -> Option<Reserved> {
     let chosen = index.reservations_of(uid)?.get(node)?.chosen;
     let is_usable = index.view(node).is_some_and(|view| view.can_still_give(chosen));

@@ -212,6 +212,18 @@ async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_reserved_for_the_pod_is_not_given_beside_an_unknown_holder() {
+    let cluster = cluster_of("inf2.24xlarge", Vec::new());
+    let filter = filter(&cluster);
+    cluster.write(|index| index.reserve("asks", "n1", CoreSet::run(0, 12), Arc::default()));
+    assert_eq!(ask(&filter, 6, &["n1"]).await["NodeNames"], json!(["n1"]));
+    cluster.write(|index| index.change_pods(Change::Applied(holder("stray", &[]))));
+    assert_ne!(ask(&filter, 6, &["n1"]).await["NodeNames"], json!(["n1"]));
+    cluster.write(|index| index.change_pods(Change::Gone("stray".to_owned())));
+    assert_eq!(ask(&filter, 6, &["n1"]).await["NodeNames"], json!(["n1"]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_takes_back_nothing_that_an_earlier_one_has_admitted() {
     let cluster = cluster_of("inf2.24xlarge", Vec::new());
     let admitted = Arc::new(Admitted::default());
@@ -250,7 +262,7 @@ async fn why_a_pod_is_refused_is_told_in_few_words_and_kept_once_for_all_nodes()
     assert!(texts.iter().all(|text| Arc::ptr_eq(&text.0, &texts[0].0)), "it is one text");
     let begins = "Container main asks for aws.amazon.com/neuron: \"9999";
     assert!(texts[0].0.starts_with(begins) && texts[0].0.len() < 200, "{:.2000}", texts[0]);
-    assert!(answer.to_json().unwrap().len() < NODES * 200);
+    assert!(answer.to_json(body.as_bytes()).unwrap().len() < NODES * 200);
 }
 
 /// What tells that nothing is known, of so many nodes.

@@ -114,8 +114,8 @@ async fn the_api_server_is_not_asked_for_a_pod_that_filter_has_not_admitted() {
     let (world, args) = World::led_for(61).await;
     assert_eq!(world.bind(&made_up(0)).await, (Err(refused.clone()), 0), "a read takes half a second");
     let elsewhere = BindArgs { pod_uid: args.pod_uid.clone(), node: "n2".to_owned(), ..made_up(0) };
-    let not_there = BindError::NotAdmitted { node: "n2".to_owned() };
-    assert_eq!(world.bind(&elsewhere).await, (Err(not_there), 0), "it was admitted on another node");
+    let not_there = BindError::UnknownNode { node: "n2".to_owned() };
+    assert_eq!(world.bind(&elsewhere).await, (Err(not_there), 0), "nor for a node that there is not");
     assert!(matches!(world.bind(&args).await, (Ok(Bound::WithRecord(_)), 500)));
     // What the watch shows need not be asked for.
     world.show(&args).await;

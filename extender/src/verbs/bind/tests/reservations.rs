@@ -149,6 +149,19 @@ async fn devices_that_another_leader_gave_away_meanwhile_are_not_bound_again(#[v
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_reserved_is_not_bound_beside_a_pod_of_which_nobody_knows_what_it_holds() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    let stray = world.create("stray", 1).await;
+    bind_by_hand(&world.pods, "stray", NODE, json!({})).await;
+    world.show(&stray).await;
+    let refused = world.bind(&args).await.0.unwrap_err().to_string();
+    assert!(refused.contains("it is not known yet which devices pod default/stray holds"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bind_that_panics_keeps_what_it_reserved_until_its_outcome_is_clear() {
     let (world, args) = World::new().await;
     world.fault(Fault::Panics);

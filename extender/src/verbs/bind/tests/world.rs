@@ -139,7 +139,7 @@ impl World {
     pub(super) async fn create(&self, name: &str, devices: u32) -> BindArgs {
         let created = self.pods.create(&PostParams::default(), &pod(name, devices)).await.unwrap();
         let number = self.cluster.read(|index| index.view(NODE).unwrap().number);
-        self.admitted.admit(&created.uid().unwrap(), &[number]);
+        self.admitted.admit(&created.uid().unwrap(), &[number], |_| true);
         BindArgs {
             pod_name: name.to_owned(),
             pod_namespace: "default".to_owned(),
