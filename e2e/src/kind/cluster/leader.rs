@@ -26,7 +26,7 @@ impl KindCluster {
     }
 
     /// Stops the process of the replica that leads, and waits until another one does. Whoever goes through the Service keeps its
-    /// connections to the stopped one until a call has timed out.
+    /// connection to the stopped one: with HTTP until a call has timed out, with HTTP/2 until a ping has (`deploy/`).
     pub(in crate::kind) async fn stop_leader(&self) -> anyhow::Result<()> {
         let leader = self.leader_other_than(None).await?;
         let name = leader.metadata.name.clone().unwrap_or_default();
@@ -51,7 +51,7 @@ impl KindCluster {
     }
 
     /// Waits until a replica leads, other than the pod of this name.
-    async fn leader_other_than(&self, name: Option<&str>) -> anyhow::Result<Pod> {
+    pub(super) async fn leader_other_than(&self, name: Option<&str>) -> anyhow::Result<Pod> {
         let pods: Api<Pod> = Api::namespaced(self.client(), SYSTEM);
         let labelled = ListParams::default().labels(&leaders());
         let is_another = |pod: &Pod| {

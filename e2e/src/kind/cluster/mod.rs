@@ -3,6 +3,7 @@
 
 mod evidence;
 mod extender;
+mod extender_policy;
 mod faults;
 mod handover;
 mod hardware;

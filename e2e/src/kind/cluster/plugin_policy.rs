@@ -24,8 +24,8 @@ const ACCOUNT: &str = "neuron-device-plugin";
 /// A type with a plugin.
 const INSTANCE_TYPE: &str = "inf2.xlarge";
 
-/// What a plugin tries, with words of the refusal that it must get; none of what it may do.
-type Attempt = (&'static str, Option<String>, kube::Result<()>);
+/// What is tried with its token, with words of the refusal that it must get; none of what it may do.
+pub(super) type Attempt = (&'static str, Option<String>, kube::Result<()>);
 
 impl KindCluster {
     /// Tries what a plugin may do and what it must not. Nothing of it is carried out.
@@ -48,9 +48,14 @@ impl KindCluster {
 
     /// A token as the plugin's pod on this node has it: it names the node.
     async fn token_on(&self, node: &str) -> anyhow::Result<String> {
-        let Some(pod) = self.plugin_pods(node).await?.into_iter().next() else {
-            bail!("no device plugin runs on {node}");
-        };
+        match self.plugin_pods(node).await?.into_iter().next() {
+            Some(pod) => self.token_of(ACCOUNT, pod).await,
+            None => bail!("no device plugin runs on {node}"),
+        }
+    }
+
+    /// A token of the service account as this pod has it.
+    pub(super) async fn token_of(&self, account: &str, pod: Pod) -> anyhow::Result<String> {
         let bound = BoundObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
@@ -60,7 +65,7 @@ impl KindCluster {
         let spec = TokenRequestSpec { bound_object_ref: Some(bound), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), SYSTEM);
-        let answer = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
         Ok(answer.status.context("a token request without an answer")?.token)
     }
 
@@ -131,7 +136,7 @@ impl KindCluster {
 }
 
 /// The attempts that did not end as they must, one sentence each.
-fn wrong(attempts: Vec<Attempt>) -> Vec<String> {
+pub(super) fn wrong(attempts: Vec<Attempt>) -> Vec<String> {
     let is_wrong = |(what, refused, came_to): Attempt| match (refused, came_to) {
         (None, Ok(())) => None,
         (None, Err(error)) => Some(format!("{what} is refused: {error}")),
@@ -144,7 +149,8 @@ fn wrong(attempts: Vec<Attempt>) -> Vec<String> {
     attempts.into_iter().filter_map(is_wrong).collect()
 }
 
-async fn patched<K>(api: &Api<K>, name: &str, patch: &Value) -> kube::Result<()>
+/// Tries the patch.
+pub(super) async fn patched<K>(api: &Api<K>, name: &str, patch: &Value) -> kube::Result<()>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {

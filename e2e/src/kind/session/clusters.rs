@@ -209,11 +209,16 @@ impl<'s> Running<'s> {
 
 /// What is wrong with the parts that are looked at once in a run, after its scenarios.
 async fn checked(cluster: &KindCluster) -> Vec<String> {
-    let (rights, agent) = tokio::join!(cluster.holds_plugin_to_its_node(), cluster.tells_pods_of_its_agent());
+    let (plugin, extender, agent) = tokio::join!(
+        cluster.holds_plugin_to_its_node(),
+        cluster.holds_extender_to_its_replicas(),
+        cluster.tells_pods_of_its_agent()
+    );
     // It has the plugin's pods replaced, whose rights were looked at.
     let handover = cluster.waits_for_processes().await;
     let checks = [
-        ("the rights of the device plugin", rights),
+        ("the rights of the device plugin", plugin),
+        ("the rights of the extender", extender),
         ("the end of the agent that answers ioctls", agent),
         ("the device of a pod deleted by force", handover),
     ];

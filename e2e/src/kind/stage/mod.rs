@@ -95,7 +95,7 @@ impl<'a> Stage<'a> {
 
 /// How the scheduler must reach the extender in this scenario.
 pub(super) fn route(scenario: &Scenario) -> Route {
-    if scenario.steps.iter().any(holds) { Route::Proxy } else { Route::Service }
+    if scenario.steps.iter().any(holds_call) { Route::Proxy } else { Route::Service }
 }
 
 /// Which Leases suit the scenario's kills.
@@ -104,8 +104,9 @@ fn leases(scenario: &Scenario) -> Leases {
     if churns { Leases::Short } else { Leases::Deployed }
 }
 
-fn holds(step: &Step) -> bool {
-    matches!(step, Step::Hold(_))
+/// Whether a call waits. A Binding does at the API server, however the scheduler reaches the extender.
+fn holds_call(step: &Step) -> bool {
+    matches!(step, Step::Hold(hold) if hold.at != Moment::Binding)
 }
 
 fn changes_nodes(step: &Step) -> bool {
