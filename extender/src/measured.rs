@@ -110,7 +110,7 @@ pub fn filter_by_serde_alone(body: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&FilterResult { nodes, node_names, ..FilterResult::default() })?)
 }
 
-/// What `/prioritize` would answer if all nodes were alike and nobody looked at any.
+/// What `/prioritize` would answer if nobody looked at any node, with a score for each.
 ///
 /// # Errors
 /// The body is not what kube-scheduler sends.

@@ -52,7 +52,7 @@ impl Case {
         let filter = || block_on(measured.filter(body)).expect("an answer of filter");
         let prioritize = || block_on(measured.prioritize(body)).expect("an answer of prioritize");
         all_pass(&filter());
-        all_are_scored(&prioritize());
+        some_are_scored(&prioritize());
 
         // The samples are as long as one another: each is a ratio of its own.
         group.sampling_mode(SamplingMode::Flat).sample_size(20);
@@ -154,7 +154,8 @@ fn all_pass(answer: &[u8]) {
     assert_eq!(passed, NODES as usize, "nodes refuse the pod: {} {}", answer["FailedNodes"], answer["Error"]);
 }
 
-fn all_are_scored(answer: &[u8]) {
+/// Those of one type at least, which comes first.
+fn some_are_scored(answer: &[u8]) {
     let scores: Vec<Value> = serde_json::from_slice(answer).expect("prioritize answers JSON");
-    assert_eq!(scores.len(), NODES as usize);
+    assert!((NODES as usize / 2..NODES as usize).contains(&scores.len()), "{} are scored", scores.len());
 }

@@ -41,9 +41,9 @@ impl Prioritize {
         Self { cluster, metrics, ranked: Arc::default() }
     }
 
-    /// A score for each given node, equal ones where nodes suit the pod equally well; all 0 for a pod that asks for no Neuron
-    /// hardware. kube-scheduler has filtered before, so a node that does not fit has got full meanwhile. Others get a turn where much has to
-    /// be searched, and the index is free meanwhile.
+    /// The scores above 0 among the given nodes, equal ones where nodes suit the pod equally well: none where all do, or for a pod that asks
+    /// for no Neuron hardware. kube-scheduler takes a node that is not named for one of 0, and of thousands most are. It has filtered before,
+    /// so a node that does not fit has got full meanwhile. Others get a turn where much has to be searched, and the index is free meanwhile.
     ///
     /// # Errors
     /// The call names no pod.
@@ -63,11 +63,11 @@ impl Prioritize {
         self.metrics.searched(Verb::Prioritize, ranks.cost());
         let scores = Scores::of(&suits, ranks.places());
         self.ranked.keep(ranks);
-        let score = |(host, suits): (NodeName<'a>, Option<Suits>)| NodeScore {
-            host,
-            score: suits.map_or(0, |suits| scores.score(suits)),
+        let scored = |(host, suits): (NodeName<'a>, Option<Suits>)| {
+            let score = scores.score(suits?);
+            (score > 0).then_some(NodeScore { host, score })
         };
-        Ok(names.into_iter().zip(suits).map(score).collect())
+        Ok(names.into_iter().zip(suits).filter_map(scored).collect())
     }
 }
 
@@ -90,9 +90,11 @@ impl Scores {
             }
         }
         let worst = scores.by_way.iter().filter(|is_met| **is_met == 1).count().saturating_sub(1);
-        if worst > 0 {
-            reached("extender: nodes prioritized");
+        if worst == 0 && suits.iter().all(Option::is_some) {
+            scores.by_way.fill(0);
+            return scores;
         }
+        reached("extender: nodes prioritized");
         let met = scores.by_way.iter_mut().filter(|is_met| **is_met == 1);
         met.enumerate().for_each(|(better, way)| *way = score(better, worst));
         scores

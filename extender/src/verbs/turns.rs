@@ -93,8 +93,7 @@ async fn others_have_their_turns_while_nodes_are_ranked() {
     let (scores, turns) = beside_others(&cluster, &nodes[0], call).await;
     let scores: Vec<(String, u8)> =
         scores.unwrap().into_iter().map(|node| (node.host.to_string(), node.score)).collect();
-    let none: Vec<(String, u8)> = names.into_iter().map(|name| (name.clone(), 0)).collect();
-    assert_eq!(scores, none, "it fits nowhere");
+    assert_eq!(scores, [], "it fits nowhere");
     assert!(turns >= 3, "{turns} turns");
 }
 
@@ -118,7 +117,7 @@ async fn others_have_their_turns_while_nodes_that_cost_few_moves_are_ranked() {
         (scores.unwrap().into_iter().map(|node| node.score).collect::<Vec<_>>(), turns)
     };
     let (scores, turns) = ask().await;
-    assert!(scores.contains(&10) && scores.contains(&0) && scores.len() == names.len(), "{scores:?}");
+    assert!(scores.contains(&10) && (1..names.len()).contains(&scores.len()), "{scores:?}");
     assert!(turns >= 3, "{turns} turns");
     assert_eq!(ask().await, (scores, 0), "what is known is answered at once");
 }

@@ -38,12 +38,10 @@ async fn only_nodes_of_the_models_are_left() {
 #[tokio::test]
 async fn the_first_model_comes_first_whatever_its_size() {
     let world = fleet().await;
-    let scores = async |models: &str| -> Vec<i64> {
-        let answer = ask(&world, "/prioritize", models).await;
-        answer.as_array().unwrap().iter().map(|node| node["Score"].as_i64().unwrap()).collect()
-    };
-    assert_eq!(scores("Trainium2,Trainium,Inferentia2").await, [0, 5, 10]);
-    assert_eq!(scores("Inferentia2,Trainium").await, [10, 0, 0]);
+    let scores = async |models: &str| ask(&world, "/prioritize", models).await;
+    let [ten, five] = [10, 5].map(|score| move |node: &str| json!({"Host": node, "Score": score}));
+    assert_eq!(scores("Trainium2,Trainium,Inferentia2").await, json!([five("one"), ten("two")]), "inf has 0");
+    assert_eq!(scores("Inferentia2,Trainium").await, json!([ten("inf")]));
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ async fn a_hostile_pod_is_answered_in_time_and_within_the_moves_of_a_question() 
     assert!((1..=2).contains(&given_up), "{given_up}");
     // Beside it, in its verbs.
     let (status, scores) = world.call(Method::POST, "/prioritize", args).await;
-    assert_eq!((status, serde_json::from_str::<Value>(&scores).unwrap().as_array().unwrap().len()), (200, 3));
+    assert_eq!((status, &*scores), (200, "[]"), "it suits none better than another");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! How nodes are scored: what is large and linked stays for who needs it.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -7,13 +9,18 @@ use testkit_support::eventually;
 
 use crate::support::{World, pod};
 
-/// What `/prioritize` says about these nodes, asked by name.
+/// The scores that `/prioritize` gives these nodes, asked by name: 0 to those that it does not name.
 async fn scores(world: &World, pod: &Pod, nodes: &[&str]) -> Vec<i64> {
     let args = json!({"Pod": pod, "Nodes": null, "NodeNames": nodes});
     let answer: Vec<Value> = serde_json::from_str(&world.post("/prioritize", args).await).unwrap();
-    let hosts: Vec<&str> = answer.iter().map(|node| node["Host"].as_str().unwrap()).collect();
-    assert_eq!(hosts, nodes);
-    answer.iter().map(|node| node["Score"].as_i64().unwrap()).collect()
+    let score =
+        |entry: &Value| (entry["Host"].as_str().unwrap().to_owned(), entry["Score"].as_i64().unwrap());
+    let mut scores: BTreeMap<String, i64> = answer.iter().map(score).collect();
+    assert!(
+        scores.len() == answer.len() && scores.values().all(|score| (1..=10).contains(score)),
+        "{answer:?}"
+    );
+    nodes.iter().map(|node| scores.remove(*node).unwrap_or_default()).collect()
 }
 
 #[tokio::test]
@@ -24,7 +31,7 @@ async fn a_node_that_is_used_already_comes_before_an_empty_one() {
     assert_eq!(world.bind(&held, "b").await, "");
     let one = world.pod("one", "neuroncore", 1).await;
     assert_eq!(scores(&world, &one, &["a", "b", "c"]).await, [0, 10, 0], "equal nodes have equal scores");
-    assert_eq!(scores(&world, &one, &["a", "c"]).await, [10, 10]);
+    assert_eq!(scores(&world, &one, &["a", "c"]).await, [0, 0]);
 }
 
 #[tokio::test]
@@ -71,7 +78,7 @@ async fn pods_of_one_device_fill_one_node_before_the_next() {
 async fn the_answer_is_a_bare_array_for_names_and_for_whole_nodes() {
     let world = World::with_nodes(&[("inf", "inf2.24xlarge"), ("trn", "trn1.32xlarge")]).await;
     let two = pod("two", "neuroncore", 2);
-    let wanted = r#"[{"Host":"inf","Score":10},{"Host":"trn","Score":0}]"#;
+    let wanted = r#"[{"Host":"inf","Score":10}]"#;
     let nodes =
         json!({"metadata": {}, "items": [{"metadata": {"name": "inf"}}, {"metadata": {"name": "trn"}}]});
     let path = "/apis/neuron-scheduler/v1/schedule/prioritize";
@@ -86,7 +93,7 @@ async fn the_answer_is_a_bare_array_for_names_and_for_whole_nodes() {
     let mut plain = pod("plain", "neuron", 1);
     plain["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1"}});
     let plain = json!({"Pod": plain, "NodeNames": ["inf"]});
-    assert_eq!(world.post("/prioritize", plain).await, r#"[{"Host":"inf","Score":0}]"#);
+    assert_eq!(world.post("/prioritize", plain).await, "[]");
 }
 
 #[tokio::test]
