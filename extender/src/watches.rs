@@ -29,10 +29,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Cluster>) {
     let pods = Collection::of::<v1::Pod>().only(LIVE_PODS);
-    let mut changes = Changes::new(
-        |pod: &Pod| pod.metadata.uid.clone(),
-        |pod| Some(ObservedPod::from(pod)).filter(decides),
-    );
+    let mut changes = Changes::new(|pod: &Pod| pod.metadata.uid.clone(), |pod| kept(ObservedPod::from(pod)));
     loop {
         let (gap, list) = (cluster.pod_gap.clone(), cluster.relist.begins());
         let mut events = runtime::watch_with_gap(&system, client.clone(), pods.clone(), Protobuf, gap);
@@ -121,6 +118,13 @@ fn observed(lease: &Lease) -> Option<ObservedLease> {
     let (node, spec) = (node_of(lease)?.to_owned(), lease.spec.as_ref()?);
     let lasts = Duration::from_secs(u64::try_from(spec.lease_duration_seconds?).ok()?);
     Some(ObservedLease { node, renewed: spec.renew_time.as_ref()?.0.to_string(), lasts })
+}
+
+/// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be half of what is kept.
+fn kept(mut observed: ObservedPod) -> Option<ObservedPod> {
+    let decides = decides(&observed);
+    observed.pod.annotations.clear();
+    decides.then_some(observed)
 }
 
 /// Whether the pod asks for Neuron hardware, gets it from a ResourceClaim or carries a record.

@@ -6,6 +6,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::Uri;
+use http::header::CONTENT_LENGTH;
 use prost::Message;
 use prost::bytes::Bytes;
 use tower::ServiceExt as _;
@@ -51,10 +52,12 @@ pub(crate) fn continue_token(page: &Bytes) -> Option<String> {
 async fn answer(State(api): State<Router>, mut request: Request) -> Response {
     let Some((uri, next)) = page(request.uri()) else { return pass(api, request).await };
     *request.uri_mut() = uri;
-    let (head, body) = pass(api, request).await.into_parts();
+    let (mut head, body) = pass(api, request).await.into_parts();
     let body = to_bytes(body, usize::MAX).await.expect("a page");
     assert!(head.status.is_success(), "{}", String::from_utf8_lossy(&body));
     let Some(token) = next else { return Response::from_parts(head, Body::from(body)) };
+    // It is longer with the token.
+    head.headers.remove(CONTENT_LENGTH);
     Response::from_parts(head, Body::from(with_token(&body, token)))
 }
 
