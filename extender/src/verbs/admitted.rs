@@ -107,8 +107,10 @@ impl Admitted {
                 // A pod that waits and is forgotten is asked about again; who makes up UIDs has his own forgotten.
                 let key = |(uid, admission): &(&String, &Admission)| (still_waits(uid), admission.last);
                 let oldest = by_uid.iter().min_by_key(key).map(|(uid, _)| uid.clone());
-                reached("extender: oldest admission forgotten");
-                oldest.map(|uid| by_uid.remove(&uid));
+                if let Some(uid) = oldest {
+                    reached("extender: oldest admission forgotten");
+                    by_uid.remove(&uid);
+                }
             }
         }
         by_uid.entry(uid.to_owned()).or_insert_with(Admission::new).admit(nodes);

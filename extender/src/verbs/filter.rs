@@ -25,7 +25,8 @@ use crate::note::Note;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace, Why};
 
 /// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, for a node that
-/// kube-scheduler has seen before the extender, or for nodes to which a call's searches have not come. After that it is refused, so that autoscalers and preemption do something; a report that comes later has it tried again.
+/// kube-scheduler has seen before the extender, or for nodes to which a call's searches have not come. After that it is refused, so that
+/// autoscalers and preemption do something; a report that comes later has it tried again.
 const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
 
 /// Answers `/filter`. Clones share the cluster and what was logged.
