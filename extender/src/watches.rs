@@ -120,7 +120,7 @@ fn observed(lease: &Lease) -> Option<ObservedLease> {
     Some(ObservedLease { node, renewed: spec.renew_time.as_ref()?.0.to_string(), lasts })
 }
 
-/// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be half of what is kept.
+/// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be a fifth of what is kept.
 fn kept(mut observed: ObservedPod) -> Option<ObservedPod> {
     let decides = decides(&observed);
     observed.pod.annotations.clear();

@@ -295,15 +295,15 @@ impl Call<'_> {
         let reason = self.text(&refusal);
         refusal.count();
         self.reasons.add(&refusal, &reason);
+        // The next call goes on with the nodes to which this one has not come.
+        let has_its_turn_to_come =
+            matches!(refusal, NodeRefusal::Placement(Refusal::NotDecided { .. })) && self.is_spent();
         match refusal {
             NodeRefusal::UnclearReservation { .. } => self.unclear.add(1, || reason.to_string()),
             NodeRefusal::PluginSilent { .. } => self.is_a_plugin_silent = true,
-            // The next call begins where this one has come to.
-            NodeRefusal::Placement(Refusal::NotDecided { .. }) if !self.is_spent() => {}
-            NodeRefusal::Placement(Refusal::NotDecided { .. }) => {
+            _ if has_its_turn_to_come || refusal.is_indeterminate() => {
                 self.unknown.add(1, || format!("{node}: {reason}"));
             }
-            _ if refusal.is_indeterminate() => self.unknown.add(1, || format!("{node}: {reason}")),
             _ => {}
         }
         let failed = if refusal.is_permanent() {

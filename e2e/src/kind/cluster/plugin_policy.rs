@@ -24,7 +24,7 @@ const ACCOUNT: &str = "neuron-device-plugin";
 /// A type with a plugin.
 const INSTANCE_TYPE: &str = "inf2.xlarge";
 
-/// What is tried with its token, with words of the refusal that it must get; none of what it may do.
+/// What is tried with a program's token, with words of the refusal that it must get; none of what the program may do.
 pub(super) type Attempt = (&'static str, Option<String>, kube::Result<()>);
 
 impl KindCluster {

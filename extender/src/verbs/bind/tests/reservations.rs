@@ -13,15 +13,20 @@ use super::world::{Fault, NODE, READ, TIMEOUTS, World, bind_by_hand};
 use crate::verbs::admitted::ADMITTED_FOR;
 use crate::verbs::bind::{BindError, Bound};
 use crate::watches::watch_pods;
+use crate::wire::BindArgs;
+
+/// A bind whose Binding is not carried out, of which nobody hears: what it has reserved stays.
+async fn bind_is_lost(world: &World, args: &BindArgs) {
+    world.fault(Fault::CallLost);
+    assert!(matches!(world.bind(args).await.0, Err(BindError::OutcomeUnknown { .. })));
+}
 
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_repeated_bind_sends_the_same_record_again(#[values(0, 61)] led_for: u64) {
     let (world, args) = World::led_for(led_for).await;
     world.show(&args).await;
-    world.fault(Fault::CallLost);
-    let (bound, _) = world.bind(&args).await;
-    assert!(matches!(bound, Err(BindError::OutcomeUnknown { .. })), "{bound:?}");
+    bind_is_lost(&world, &args).await;
     let reserved =
         world.cluster.read(|index| index.reservations_of(&args.pod_uid).unwrap()[NODE].annotations.clone());
     // Another pod gets another device in between.
@@ -58,8 +63,7 @@ async fn a_bind_that_is_repeated_before_the_watch_shows_its_pod_bound_is_a_succe
 async fn a_reservation_of_unknown_outcome_ends_when_its_pod_is_not_bound_here() {
     let (world, args) = World::new().await;
     world.show(&args).await;
-    world.fault(Fault::CallLost);
-    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_is_lost(&world, &args).await;
     sleep(TIMEOUTS.binding).await;
     assert!(world.is_reserved(&args), "it is read first");
     // While the pod cannot be read nothing is released.
@@ -119,8 +123,7 @@ async fn a_reservation_ends_whose_pod_came_and_went_before_the_list_was_read() {
 async fn devices_that_broke_meanwhile_are_not_bound_again(#[values(0, 61)] led_for: u64) {
     let (world, args) = World::led_for(led_for).await;
     world.show(&args).await;
-    world.fault(Fault::CallLost);
-    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_is_lost(&world, &args).await;
     let devices = async || world.pods.get("one").await.unwrap().annotations().get("NEURON_DEVS").cloned();
     world.break_devices(&[0]);
     assert!(world.bind(&args).await.0.is_ok());
@@ -132,15 +135,13 @@ async fn devices_that_broke_meanwhile_are_not_bound_again(#[values(0, 61)] led_f
 async fn devices_that_another_leader_gave_away_meanwhile_are_not_bound_again(#[values(0, 61)] led_for: u64) {
     let (world, args) = World::led_for(led_for).await;
     world.show(&args).await;
-    world.fault(Fault::CallLost);
-    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_is_lost(&world, &args).await;
     let reserved =
         world.cluster.read(|index| index.reservations_of(&args.pod_uid).unwrap()[NODE].annotations.clone());
     let other = world.create("other", 1).await;
     bind_by_hand(&world.pods, "other", NODE, json!(*reserved)).await;
     world.show(&other).await;
-    world.fault(Fault::CallLost);
-    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_is_lost(&world, &args).await;
     let again =
         world.cluster.read(|index| index.reservations_of(&args.pod_uid).unwrap()[NODE].annotations.clone());
     assert_eq!(world.bind(&args).await.0, Ok(Bound::WithRecord(again)), "what was chosen last is sent again");
@@ -152,8 +153,7 @@ async fn devices_that_another_leader_gave_away_meanwhile_are_not_bound_again(#[v
 async fn what_was_reserved_is_not_bound_beside_a_pod_of_which_nobody_knows_what_it_holds() {
     let (world, args) = World::new().await;
     world.show(&args).await;
-    world.fault(Fault::CallLost);
-    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_is_lost(&world, &args).await;
     let stray = world.create("stray", 1).await;
     bind_by_hand(&world.pods, "stray", NODE, json!({})).await;
     world.show(&stray).await;
@@ -187,8 +187,7 @@ async fn a_reservation_ends_when_another_pod_of_its_name_or_another_node_has_it(
 
     let (world, args) = World::new().await;
     world.show(&args).await;
-    world.fault(Fault::CallLost);
-    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    bind_is_lost(&world, &args).await;
     bind_by_hand(&world.pods, "one", "n2", json!({})).await;
     sleep(TIMEOUTS.binding * 2).await;
     assert!(!world.is_reserved(&args), "it is bound to another node");
