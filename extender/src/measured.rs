@@ -1,7 +1,6 @@
 //! For the benches alone (`benches/verbs`), which see nothing else of what is inside: filter and prioritize as the routes call them, for
 //! nodes that are told instead of watched, and beside them what serde_json alone takes for the same bodies. No program calls it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,7 +141,7 @@ fn holder(node: &MeasuredNode) -> Option<ObservedPod> {
         return None;
     }
     let given = ContainerAllocation { cores: *held, ..ContainerAllocation::default() };
-    let containers = BTreeMap::from([(MAIN.to_owned(), given)]);
+    let containers = [(MAIN.to_owned(), given)].into_iter().collect();
     let annotations = Allocation { node: name.clone(), lnc, containers }.annotations(true, "0");
     let limits = Amounts { neuroncore: Some(Quantity::new(&held.len().to_string())), ..Amounts::default() };
     let resources = Resources { limits, ..Resources::default() };
@@ -151,5 +150,5 @@ fn holder(node: &MeasuredNode) -> Option<ObservedPod> {
     let pod =
         BoundPod::new("default", format!("holder-{name}"), format!("uid-{name}"), annotations, &spec, None);
     let node = Some(name.clone());
-    Some(ObservedPod { node, unschedulable: false, device_model: None, owner: None, pod })
+    Some(ObservedPod { node, unschedulable: false, device_model: None, owner: None, pod: Arc::new(pod) })
 }

@@ -123,7 +123,7 @@ fn observed(lease: &Lease) -> Option<ObservedLease> {
 /// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be a fifth of what is kept.
 fn kept(mut observed: ObservedPod) -> Option<ObservedPod> {
     let decides = decides(&observed);
-    observed.pod.annotations.clear();
+    Arc::make_mut(&mut observed.pod).annotations.clear();
     decides.then_some(observed)
 }
 

@@ -54,7 +54,7 @@ pub struct Holding {
     /// The pod as `namespace/name`.
     pub pod: String,
     /// The pod's record; `None` if only the report says what it holds.
-    pub allocation: Option<Allocation>,
+    pub allocation: Option<Arc<Allocation>>,
     /// Every logical core that it holds under either name.
     pub cores: CoreSet,
     /// What says so.
@@ -123,7 +123,7 @@ pub struct UnknownHolder {
 pub fn settle<P: Borrow<BoundPod>>(facts: &NodeFacts<'_, P>) -> Settled {
     let mut settled = Settled {
         occupancy: Occupancy::empty(facts.topology.clone()),
-        holdings: Vec::new(),
+        holdings: Vec::with_capacity(facts.pods.len()),
         ignored: Vec::new(),
         unknown: Vec::new(),
         shared: Vec::new(),
@@ -183,7 +183,7 @@ impl Settled {
     fn hold_reported(
         &mut self,
         pod: &BoundPod,
-        record: Result<Option<Allocation>, IgnoreReason>,
+        record: Result<Option<Arc<Allocation>>, IgnoreReason>,
         cores: CoreSet,
     ) {
         let topology = self.occupancy.topology().clone();
@@ -211,7 +211,7 @@ impl Settled {
         }
     }
 
-    fn hold(&mut self, pod: &BoundPod, allocation: Option<Allocation>, cores: CoreSet, source: Source) {
+    fn hold(&mut self, pod: &BoundPod, allocation: Option<Arc<Allocation>>, cores: CoreSet, source: Source) {
         self.occupancy.hold(cores);
         self.holdings.push(Holding { uid: pod.uid.clone(), pod: pod.full_name(), allocation, cores, source });
     }

@@ -2,11 +2,12 @@
 //! device plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::ids::CoreSet;
 use crate::names::Resource;
 use crate::pod::BoundPod;
-use crate::record::{Allocation, ContainerAllocation, RecordError, Recorded};
+use crate::record::{Allocation, ContainerAllocation, Containers, RecordError, Recorded};
 use crate::request::{ContainerRequest, PodRequest, RequestError, Role};
 use crate::topology::Topology;
 
@@ -115,7 +116,7 @@ pub fn record_counts(
     pod: &BoundPod,
     node: &str,
     topology: &Topology,
-) -> Result<Option<Allocation>, IgnoreReason> {
+) -> Result<Option<Arc<Allocation>>, IgnoreReason> {
     let request = pod.request.as_ref().map_err(Clone::clone)?;
     let Some(recorded) = pod.record.clone()? else { return Ok(None) };
     if request.is_empty() {
@@ -125,11 +126,11 @@ pub fn record_counts(
         Recorded::Ours(allocation) => allocation,
         Recorded::Aws { resource, ids } => {
             let containers = deal(request, resource, &ids, topology)?;
-            Allocation { node: node.to_owned(), lnc: topology.lnc(), containers }
+            Arc::new(Allocation { node: node.to_owned(), lnc: topology.lnc(), containers })
         }
     };
     if allocation.node != node {
-        return Err(IgnoreReason::Node { record: allocation.node, node: node.to_owned() });
+        return Err(IgnoreReason::Node { record: allocation.node.clone(), node: node.to_owned() });
     }
     if allocation.lnc != topology.lnc() {
         return Err(IgnoreReason::Lnc { record: allocation.lnc, node: topology.lnc() });
@@ -211,7 +212,7 @@ fn deal(
     resource: Option<Resource>,
     ids: &BTreeSet<u8>,
     topology: &Topology,
-) -> Result<BTreeMap<String, ContainerAllocation>, IgnoreReason> {
+) -> Result<Containers, IgnoreReason> {
     let resource = match (resource, request.requests(Resource::Device), request.requests(Resource::Core)) {
         (Some(resource), _, _) => resource,
         (None, true, false) => Resource::Device,
@@ -227,7 +228,7 @@ fn deal(
         check_range(resource, &all.difference(CoreSet::run(0, topology.devices())).to_string(), topology)?;
     }
     let mut rest = ids.clone();
-    let mut containers = BTreeMap::new();
+    let mut containers = Containers::default();
     for container in &request.containers {
         let taken: BTreeSet<u8> = rest.iter().copied().take(container.count(resource) as usize).collect();
         if container.role != Role::Init {

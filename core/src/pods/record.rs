@@ -2,7 +2,9 @@
 //! Written by the extender at bind, read by [`crate::holders`] and the device plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CoreSet, DeviceSet, IdError};
@@ -24,6 +26,10 @@ pub struct ContainerAllocation {
     pub cores: CoreSet,
 }
 
+/// What containers were given, by name. A sorted list: the extender keeps one for each pod with devices, most have a single container, and
+/// the smallest BTreeMap takes the room of eleven.
+pub type Containers = LiteMap<String, ContainerAllocation>;
+
 /// What a pod was given on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
@@ -32,14 +38,14 @@ pub struct Allocation {
     /// The node's LNC when the ids were chosen, 1 or 2.
     pub lnc: u8,
     /// Ids by container name; init containers and sidecars too.
-    pub containers: BTreeMap<String, ContainerAllocation>,
+    pub containers: Containers,
 }
 
 /// A record as it stands on a pod; whether it counts is another question ([`crate::holders::record_counts`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// Written by this project.
-    Ours(Allocation),
+    /// Written by this project; shared with who holds what.
+    Ours(Arc<Allocation>),
     /// Written by AWS' extension, which names no containers.
     Aws {
         /// Whether the ids are devices or cores, where the pod says so.
@@ -97,7 +103,7 @@ impl Allocation {
     /// to the containers; `alloc_time_nanos` is the time of the bind in nanoseconds since 1970.
     pub fn annotations(&self, allocated: bool, alloc_time_nanos: &str) -> BTreeMap<String, String> {
         let Allocation { node, lnc, containers } = self.clone();
-        let wire = Wire { v: VERSION, node, lnc, containers };
+        let wire = Wire { v: VERSION, node, lnc, containers: containers.into_iter().collect() };
         // Text, numbers and a map with text keys: JSON can hold them, so this cannot fail.
         let record = serde_json::to_string(&wire).unwrap_or_default();
         let mut annotations = BTreeMap::from([(ALLOCATION.to_owned(), record)]);
@@ -137,7 +143,7 @@ impl Allocation {
             text => Ok(text),
         };
         if let Some(text) = read(ALLOCATION)? {
-            return ours(text).map(|allocation| Some(Recorded::Ours(allocation)));
+            return ours(text).map(|allocation| Some(Recorded::Ours(Arc::new(allocation))));
         }
         let Some(ids) = read(AWS_NEURON_IDS)? else { return Ok(None) };
         let resource = annotations.get(NEURON_RESOURCE_TYPE).map(|name| {
@@ -195,7 +201,7 @@ fn ours(text: &str) -> Result<Allocation, RecordError> {
     if let Some((name, _)) = containers.iter().find(|(_, given)| **given == ContainerAllocation::default()) {
         return Err(wrong(format!("container {name} has neither devices nor cores")));
     }
-    Ok(Allocation { node, lnc, containers })
+    Ok(Allocation { node, lnc, containers: containers.into_iter().collect() })
 }
 
 // serde hands over a reference where the sets are copied.

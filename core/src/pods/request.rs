@@ -102,6 +102,7 @@ impl PodRequest {
                 containers.push(ContainerRequest { name: container.name.clone(), role, devices, cores });
             }
         }
+        containers.shrink_to_fit();
         Ok(PodRequest { containers })
     }
 

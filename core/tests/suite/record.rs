@@ -1,6 +1,7 @@
 //! The record on the pod and the report on the node: to and from text, and what is wrong with garbage.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names::{self, Resource};
@@ -78,7 +79,7 @@ fn aws_keys_are_read_only_without_ours() {
 
     let ours = r#"{"v":1,"node":"n1","lnc":1,"containers":{"main":{"cores":[3,2]}}}"#;
     let both = parse(&[("AWS_NEURON_IDS", "garbage"), ("neuron-scheduler/allocation", ours)]);
-    assert_eq!(both, Ok(Some(Recorded::Ours(allocation(&[("main", "", "2,3")])))));
+    assert_eq!(both, Ok(Some(Recorded::Ours(Arc::new(allocation(&[("main", "", "2,3")]))))));
     assert_eq!(parse(&[("NEURON_CORES", "2,3"), ("NEURON_ALLOCATED", "false")]), Ok(None));
     assert_eq!(parse(&[]), Ok(None));
 }
@@ -234,7 +235,7 @@ fn the_longest_record_that_can_be_placed_is_read() {
     let containers = (0..MAX_CONTAINERS).map(|at| (name(at), given)).collect();
     let longest = Allocation { node: "n".repeat(253), lnc: 1, containers };
     let annotations = longest.annotations(true, "1767225600000000000");
-    assert_eq!(Allocation::parse(&annotations).unwrap(), Some(Recorded::Ours(longest)));
+    assert_eq!(Allocation::parse(&annotations).unwrap(), Some(Recorded::Ours(Arc::new(longest))));
     assert!(annotations[names::NEURON_CORES].len() < 1024);
 }
 
@@ -268,8 +269,8 @@ proptest! {
         lnc in 1u8..=2,
         containers in prop::collection::btree_map("[a-z]{1,6}", given(), 1..4),
     ) {
-        let written = Allocation { node, lnc, containers };
+        let written = Allocation { node, lnc, containers: containers.into_iter().collect() };
         let read = Allocation::parse(&written.annotations(false, "1")).unwrap();
-        prop_assert_eq!(read, Some(Recorded::Ours(written)));
+        prop_assert_eq!(read, Some(Recorded::Ours(Arc::new(written))));
     }
 }

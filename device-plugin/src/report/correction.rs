@@ -2,6 +2,7 @@
 //! chose among ids that an init container handed down. Pure; `records` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use neuron_core::holders::record_counts;
 use neuron_core::ids::CoreSet;
@@ -9,7 +10,7 @@ use neuron_core::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_RESOURCE_TYPE, Resource,
 };
 use neuron_core::pod::BoundPod;
-use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
+use neuron_core::record::{Allocation, Containers, Recorded};
 use neuron_core::topology::Topology;
 
 use crate::ledger::Ledger;
@@ -61,18 +62,18 @@ pub fn correction(
     if lost == slots.len() {
         return None;
     }
-    let mut containers: BTreeMap<String, ContainerAllocation> = BTreeMap::new();
+    let mut containers = Containers::default();
     let mut changes = Vec::new();
     for slot in slots {
         // What a container has had that kubelet has lost, only the record says. AWS' keys do not say which container has which ids.
-        let kept = || recorded_of(topology, slot, recorded.as_ref()).filter(|_| ours && slot.started);
+        let kept = || recorded_of(topology, slot, recorded.as_deref()).filter(|_| ours && slot.started);
         let cores = given(slot).or_else(kept)?;
         let allocation = containers.entry(slot.container.clone()).or_default();
         match slot.resource {
             Resource::Device => allocation.devices = topology.devices_of(cores),
             Resource::Core => allocation.cores = cores,
         }
-        changes.extend(change(topology, slot, recorded.as_ref(), cores));
+        changes.extend(change(topology, slot, recorded.as_deref(), cores));
     }
     let real = Allocation { node: node.to_owned(), lnc: topology.lnc(), containers };
     // One container has what the record says of another that kubelet has lost: such a record would not count.
@@ -80,7 +81,7 @@ pub fn correction(
         return None;
     }
     let same = match &pod.pod.record {
-        Ok(Some(Recorded::Ours(recorded))) => *recorded == real,
+        Ok(Some(Recorded::Ours(recorded))) => **recorded == real,
         Ok(Some(Recorded::Aws { ids, .. })) => *ids == aws_ids(&real),
         Ok(None) | Err(_) => false,
     };
@@ -126,7 +127,7 @@ pub fn correction(
 
 /// Whether a record of this would count on the pod.
 fn can_count(pod: &BoundPod, node: &str, real: &Allocation, topology: &Topology) -> bool {
-    let pod = BoundPod { record: Ok(Some(Recorded::Ours(real.clone()))), ..pod.clone() };
+    let pod = BoundPod { record: Ok(Some(Recorded::Ours(Arc::new(real.clone())))), ..pod.clone() };
     record_counts(&pod, node, topology).is_ok()
 }
 

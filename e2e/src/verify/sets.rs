@@ -1,5 +1,7 @@
 //! Whether pods get what they ask for: what their records say, what their containers see, and that no two share any of it.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, bail, ensure};
 use neuron_core::ids::DeviceSet;
 use neuron_core::names::Resource;
@@ -18,7 +20,7 @@ use crate::view::View;
 struct Got {
     name: String,
     node: String,
-    allocation: Allocation,
+    allocation: Arc<Allocation>,
 }
 
 /// Makes the pods that fit, largest first, and checks each; then that they share nothing.
@@ -97,7 +99,7 @@ fn as_requested(
     resource: Resource,
     count: u32,
     topology: &Topology,
-) -> anyhow::Result<Allocation> {
+) -> anyhow::Result<Arc<Allocation>> {
     let Ok(Some(Recorded::Ours(allocation))) = Allocation::parse(&outcome.annotations) else {
         bail!("it runs without a record; did scheduler and extender bind it?");
     };
@@ -165,7 +167,7 @@ mod tests {
     fn outcome(recorded: &str, seen: &[&str]) -> PodOutcome {
         let sets =
             ContainerAllocation { devices: recorded.parse().unwrap(), ..ContainerAllocation::default() };
-        let containers = [(MAIN.to_owned(), sets)].into();
+        let containers = [(MAIN.to_owned(), sets)].into_iter().collect();
         let allocation = Allocation { node: "n1".into(), lnc: 1, containers };
         let report = Report::of([].into(), seen.iter().map(|path| (*path).to_owned()));
         PodOutcome {

@@ -204,7 +204,7 @@ impl Hardware {
 
 impl HolderView {
     fn of(holding: &Holding, state: String) -> Self {
-        let record = holding.allocation.as_ref();
+        let record = holding.allocation.as_deref();
         Self {
             pod: holding.pod.clone(),
             uid: holding.uid.clone(),

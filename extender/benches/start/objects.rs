@@ -58,12 +58,18 @@ pub(crate) async fn create_node(
     page: usize,
     holders: Vec<HolderReport>,
 ) {
+    let mut node = node(name, instance_type, holders);
+    node["metadata"]["labels"][PAGE_LABEL] = json!(page.to_string());
+    create(api, "/api/v1/nodes", &node).await;
+}
+
+/// A node of this type, to be created.
+pub(crate) fn node(name: &str, instance_type: &str, holders: Vec<HolderReport>) -> Value {
     let text = whole_node(name, instance_type, holders);
     let mut node: Value = serde_json::from_str(&text).expect("a node in JSON");
-    node["metadata"]["labels"][PAGE_LABEL] = json!(page.to_string());
     // The API server's own.
     node["metadata"]["resourceVersion"].take();
-    create(api, "/api/v1/nodes", &node).await;
+    node
 }
 
 /// Creates a pod that runs on the node, with this device if any: its full name and UID.
@@ -96,7 +102,7 @@ fn pod(name: &str, node: &str, device: Option<u8>) -> Value {
     if let Some(device) = device {
         let given =
             ContainerAllocation { devices: DeviceSet::single(device), ..ContainerAllocation::default() };
-        let containers = BTreeMap::from([("main".to_owned(), given)]);
+        let containers = [("main".to_owned(), given)].into_iter().collect();
         let record = Allocation { node: node.to_owned(), lnc: 1, containers };
         annotations.extend(record.annotations(true, "1795342800000000000"));
         limits[NEURON] = json!("1");

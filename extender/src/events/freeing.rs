@@ -234,7 +234,7 @@ mod tests {
             unschedulable: false,
             device_model: None,
             owner: None,
-            pod,
+            pod: Arc::new(pod),
         }
     }
 

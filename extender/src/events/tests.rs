@@ -35,7 +35,7 @@ fn waiting(name: &str, devices: u32) -> ObservedPod {
     let spec = json!({"containers": [{"name": "main", "resources": {"limits": limits}}]});
     let spec: PodSpec = serde_json::from_value(spec).unwrap();
     let pod = BoundPod::new("default", name, name, BTreeMap::new(), &spec, None);
-    ObservedPod { node: None, unschedulable: true, device_model: None, owner: None, pod }
+    ObservedPod { node: None, unschedulable: true, device_model: None, owner: None, pod: Arc::new(pod) }
 }
 
 /// A pod that waits, made by a ReplicaSet of this UID.
@@ -223,7 +223,7 @@ async fn a_replica_set_of_a_thousand_is_one_event_for_each_reason() {
     let mut pods: Vec<ObservedPod> = (0..1000).map(|pod| owned(&format!("web-{pod:04}"), 7, "web")).collect();
     pods.extend([owned("web-three", 3, "web"), owned("api-0", 7, "api")]);
     let mut elsewhere = owned("elsewhere", 7, "web");
-    elsewhere.pod.namespace = "other".to_owned();
+    Arc::make_mut(&mut elsewhere.pod).namespace = "other".to_owned();
     pods.push(elsewhere);
     let world = World::new(1, pods);
     world.explain_for(600, |_, _| {}).await;

@@ -261,7 +261,7 @@ mod tests {
                 unschedulable: false,
                 device_model: None,
                 owner: None,
-                pod,
+                pod: Arc::new(pod),
             }
         };
         index.change_pods(Change::Listed((0..count).map(holder).collect()));

@@ -55,7 +55,7 @@ pub(crate) struct Index {
     /// One for each of `nodes`.
     views: Views,
     /// Pods by the node that they are bound to.
-    bound: BTreeMap<String, Vec<BoundPod>>,
+    bound: BTreeMap<String, Vec<Arc<BoundPod>>>,
     /// The node of each bound pod, by UID.
     node_of: BTreeMap<String, String>,
     /// Pods that are not bound, by UID.
@@ -173,9 +173,9 @@ impl Index {
                 // Planted: the devices of the list's last pod seem to be free.
                 #[cfg(planted)]
                 let pods = if runtime::is_planted("relist-forgets-pod") { all_but_last(pods) } else { pods };
-                let listed: BTreeSet<String> = pods.iter().map(|pod| pod.pod.uid.clone()).collect();
+                let listed: BTreeSet<&str> = pods.iter().map(|pod| pod.pod.uid.as_str()).collect();
                 let known = self.node_of.keys().chain(self.pending.keys());
-                let gone: Vec<String> = known.filter(|uid| !listed.contains(*uid)).cloned().collect();
+                let gone: Vec<String> = known.filter(|uid| !listed.contains(uid.as_str())).cloned().collect();
                 for uid in gone {
                     reached("extender: pod gone unseen");
                     self.forget_pod(&uid);
@@ -252,7 +252,7 @@ impl Index {
     }
 
     /// A pod that asks for Neuron hardware or gets it from a ResourceClaim, and has not ended, with the node it is bound to.
-    pub(crate) fn pod(&self, uid: &str) -> Option<(&BoundPod, Option<&str>)> {
+    pub(crate) fn pod(&self, uid: &str) -> Option<(&Arc<BoundPod>, Option<&str>)> {
         if let Some(pending) = self.pending.get(uid) {
             return Some((&pending.pod, None));
         }

@@ -22,13 +22,7 @@ use super::{Advertised, NodeRefusal, ObservedNode, Reserved, TopologyCache};
 pub(super) struct IndexedNode {
     pub(super) observed: ObservedNode,
     number: NodeNumber,
-    hardware: Result<Hardware, NodeRefusal>,
-}
-
-#[derive(Clone, Debug)]
-struct Hardware {
-    topology: Arc<Topology>,
-    report: Option<NodeReport>,
+    topology: Result<Arc<Topology>, NodeRefusal>,
 }
 
 /// Stands for a node's name where many are kept; a node that is made anew has another.
@@ -68,11 +62,16 @@ impl From<u32> for NodeNumber {
 impl IndexedNode {
     /// The rules that the node's plugin says it follows, if it says so.
     pub(super) fn rules(&self) -> Option<&str> {
-        self.hardware.as_ref().ok()?.report.as_ref()?.rules.as_deref()
+        self.topology.as_ref().ok().and(self.report())?.rules.as_deref()
     }
 
     pub(super) fn new(observed: ObservedNode, number: NodeNumber, topologies: &mut TopologyCache) -> Self {
-        Self { hardware: Hardware::of(&observed, topologies), observed, number }
+        Self { topology: topology_of(&observed, topologies), observed, number }
+    }
+
+    /// What the node's plugin reports, if that can be read.
+    fn report(&self) -> Option<&NodeReport> {
+        self.observed.report.as_ref()?.as_ref().ok()
     }
 
     /// The node's number.
@@ -81,27 +80,20 @@ impl IndexedNode {
     }
 }
 
-impl Hardware {
-    fn of(node: &ObservedNode, topologies: &mut TopologyCache) -> Result<Self, NodeRefusal> {
-        // Planted: a report that is too short to be one.
-        #[cfg(planted)]
-        if runtime::is_planted("garbled-report-panics") {
-            let _version = node.report.as_deref().map(|text| &text[..8]);
-        }
-        let report = node.report.as_deref().map(NodeReport::parse).transpose();
-        let report = report.map_err(|error| NodeRefusal::Report(error.to_string()))?;
-        Ok(Self { topology: topologies.of(node.instance_type.as_deref(), report.as_ref())?, report })
-    }
+fn topology_of(node: &ObservedNode, topologies: &mut TopologyCache) -> Result<Arc<Topology>, NodeRefusal> {
+    let report = node.report.as_ref().map(Result::as_ref).transpose();
+    let report = report.map_err(|why| NodeRefusal::Report(why.clone()))?;
+    Ok(topologies.of(node.instance_type.as_deref(), report)?)
 }
 
 impl NodeView {
     /// The node with the pods that are bound to it, and nothing reserved.
-    pub(super) fn new(node: &IndexedNode, pods: &[BoundPod]) -> Self {
+    pub(super) fn new(node: &IndexedNode, pods: &[Arc<BoundPod>]) -> Self {
         let name = &node.observed.name;
-        let state = match &node.hardware {
-            Ok(Hardware { topology, report }) => {
+        let state = match &node.topology {
+            Ok(topology) => {
                 let topology = Arc::clone(topology);
-                let settled = settle(&NodeFacts { name, topology, report: report.as_ref(), pods });
+                let settled = settle(&NodeFacts { name, topology, report: node.report(), pods });
                 // Planted: what only an init container was given counts as free, although kubelet keeps it for the pod.
                 #[cfg(planted)]
                 let settled = if runtime::is_planted("init-containers-left-out") {
@@ -317,13 +309,13 @@ fn unknown_holder(settled: &Settled, gone: &BTreeSet<&str>) -> Option<NodeRefusa
 }
 
 #[cfg(planted)]
-fn without_init_containers(mut settled: Settled, pods: &[BoundPod]) -> Settled {
+fn without_init_containers(mut settled: Settled, pods: &[Arc<BoundPod>]) -> Settled {
     let topology = settled.occupancy.topology().clone();
     for holding in &settled.holdings {
         let request =
             pods.iter().find(|pod| pod.uid == holding.uid).and_then(|pod| pod.request.as_ref().ok());
         let (Some(request), Some(allocation)) = (request, &holding.allocation) else { continue };
-        let mut stays = allocation.clone();
+        let mut stays = Allocation::clone(allocation);
         let is_init = |name: &str| {
             request
                 .containers

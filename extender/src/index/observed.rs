@@ -1,7 +1,10 @@
 //! What the watches show of pods and nodes: the parts that decide. Made by the watches, taken in by the index.
 
+use std::sync::Arc;
+
 use neuron_core::names::Resource;
 use neuron_core::pod::BoundPod;
+use neuron_core::report::NodeReport;
 use neuron_core::request::PodRequest;
 
 /// A pod. The index gets those that ask for Neuron hardware or carry a record.
@@ -15,7 +18,7 @@ pub(crate) struct ObservedPod {
     pub(crate) device_model: Option<String>,
     /// Who makes pods like it; not kept of a pod that is bound.
     pub(crate) owner: Option<Owner>,
-    pub(crate) pod: BoundPod,
+    pub(crate) pod: Arc<BoundPod>,
 }
 
 /// The owner that manages a pod, such as its ReplicaSet.
@@ -32,9 +35,24 @@ pub(crate) struct ObservedNode {
     pub(crate) name: String,
     /// The value of its instance type label.
     pub(crate) instance_type: Option<String>,
-    /// The value of its report annotation.
-    pub(crate) report: Option<String>,
+    /// Its device plugin's report, or why that cannot be read. Not its text, which is as long again.
+    pub(crate) report: Option<Result<NodeReport, String>>,
     pub(crate) advertised: Advertised,
+}
+
+impl ObservedNode {
+    /// Reads the value of the annotation with the report.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(crate) fn read_report(text: &str) -> Result<NodeReport, String> {
+        // Planted: a report that is too short to be one.
+        #[cfg(planted)]
+        if runtime::is_planted("garbled-report-panics") {
+            let _version = &text[..8];
+        }
+        NodeReport::parse(text).map_err(|error| error.to_string())
+    }
 }
 
 /// Which Neuron resources a node has from a device plugin, as kubelet writes it to the node's status.

@@ -46,7 +46,7 @@ fn spec_of(amount: &str) -> PodSpec {
 /// A pod that asks for devices. Its UID is its name.
 fn pod(name: &str, devices: u32) -> ObservedPod {
     let pod = BoundPod::new("default", name, name, BTreeMap::new(), &spec(devices), None);
-    ObservedPod { node: None, unschedulable: false, device_model: None, owner: None, pod }
+    ObservedPod { node: None, unschedulable: false, device_model: None, owner: None, pod: Arc::new(pod) }
 }
 
 fn unschedulable(name: &str) -> ObservedPod {
@@ -59,11 +59,17 @@ fn bound(name: &str, node: &str, devices: &[u8]) -> ObservedPod {
     let record = json!({"v": 1, "node": node, "lnc": 1, "containers": {"main": {"devices": devices}}});
     let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
     let pod = BoundPod::new("default", name, name, annotations, &spec(count), None);
-    ObservedPod { node: Some(node.to_owned()), unschedulable: false, device_model: None, owner: None, pod }
+    ObservedPod {
+        node: Some(node.to_owned()),
+        unschedulable: false,
+        device_model: None,
+        owner: None,
+        pod: Arc::new(pod),
+    }
 }
 
 fn ended(mut pod: ObservedPod) -> ObservedPod {
-    pod.pod.terminal = true;
+    Arc::make_mut(&mut pod.pod).terminal = true;
     pod
 }
 
@@ -247,7 +253,8 @@ fn every_unschedulable_pod_is_to_be_explained_again_when_topologies_change() {
 fn a_node_whose_topology_is_not_known_takes_nothing() {
     let mut index = index_of(&[("web", "m5.large"), ("neuron", "inf2.24xlarge")]);
     let bare = ObservedNode { instance_type: None, ..node("bare", "") };
-    let broken = ObservedNode { report: Some("{".to_owned()), ..node("broken", "inf2.24xlarge") };
+    let broken =
+        ObservedNode { report: Some(ObservedNode::read_report("{")), ..node("broken", "inf2.24xlarge") };
     index.change_nodes(Change::Applied(bare));
     index.change_nodes(Change::Applied(broken));
     let told = |name: &str| {

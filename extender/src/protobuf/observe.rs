@@ -1,6 +1,7 @@
 //! What is kept of pods and nodes: the parts that decide. Called by the watches and by bind.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use neuron_core::names::{
     DEVICE_MODEL, INSTANCE_TYPE_LABEL, NEURON, NEURONCORE, NEURONDEVICE, NODE_REPORT, POD_ANNOTATIONS,
@@ -58,7 +59,7 @@ impl From<messages::Pod> for ObservedPod {
             terminal: pod.terminal || is_deleting && runtime::is_planted("terminating-is-free"),
             ..pod
         };
-        ObservedPod { node, unschedulable, device_model, owner, pod }
+        ObservedPod { node, unschedulable, device_model, owner, pod: Arc::new(pod) }
     }
 }
 
@@ -87,7 +88,7 @@ impl From<messages::Node> for ObservedNode {
         ObservedNode {
             name,
             instance_type: labels.remove(INSTANCE_TYPE_LABEL),
-            report: annotations.remove(NODE_REPORT).map(text),
+            report: annotations.remove(NODE_REPORT).map(|report| ObservedNode::read_report(&text(report))),
             advertised: advertised(&node.status),
         }
     }
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!((node, unschedulable), (None, true));
         assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
-        let [asks] = &pod.request.unwrap().containers[..] else { panic!("one container asks") };
+        let [asks] = &pod.request.as_ref().unwrap().containers[..] else { panic!("one container asks") };
         assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
     }
 
@@ -275,7 +276,7 @@ mod tests {
         let ObservedPod { pod, .. } = ObservedPod::from(messages::Pod { metadata, ..Default::default() });
         let kept: usize = pod.annotations.values().map(String::capacity).sum();
         assert!(kept < 72 * 1024, "{kept}");
-        assert_eq!(pod.record.unwrap_err().problem, "it is longer than 65536 bytes");
+        assert_eq!(pod.record.as_ref().unwrap_err().problem, "it is longer than 65536 bytes");
     }
 
     #[test]
@@ -307,8 +308,8 @@ mod tests {
         let status = field(18, &claim.concat());
         let pod = [field(1, b""), field(2, &spec), field(3, &status)].concat();
         let ObservedPod { pod, .. } = ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap());
-        assert!(pod.request.unwrap().is_empty());
-        assert_eq!(pod.claim.unwrap().name, "p-extended-resources-x");
+        assert!(pod.request.as_ref().unwrap().is_empty());
+        assert_eq!(pod.claim.as_ref().unwrap().name, "p-extended-resources-x");
     }
 
     #[test]

@@ -44,7 +44,13 @@ fn holder(uid: &str, node: &str, cores: &[u8]) -> ObservedPod {
     let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
     let spec: PodSpec = serde_json::from_value(spec(&[u32::try_from(cores.len()).unwrap()])).unwrap();
     let pod = BoundPod::new("default", uid, uid, annotations, &spec, None);
-    ObservedPod { node: Some(node.to_owned()), unschedulable: false, device_model: None, owner: None, pod }
+    ObservedPod {
+        node: Some(node.to_owned()),
+        unschedulable: false,
+        device_model: None,
+        owner: None,
+        pod: Arc::new(pod),
+    }
 }
 
 fn cluster_of(nodes: &[ObservedNode], pods: Vec<ObservedPod>) -> Arc<Cluster> {

@@ -151,8 +151,11 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, requested: 
         "resources": {"limits": limits}}]}});
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     let recorded = ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
-    let record =
-        Allocation { node: NODE.to_owned(), lnc: 1, containers: [("main".to_owned(), recorded)].into() };
+    let record = Allocation {
+        node: NODE.to_owned(),
+        lnc: 1,
+        containers: [("main".to_owned(), recorded)].into_iter().collect(),
+    };
     let binding = json!({"apiVersion": "v1", "kind": "Binding",
         "metadata": {"name": "p", "annotations": record.annotations(false, "1767225600000000000")},
         "target": {"apiVersion": "v1", "kind": "Node", "name": NODE}});

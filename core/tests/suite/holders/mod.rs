@@ -293,7 +293,7 @@ fn pods_of_aws_extension_hold_too() {
         "a 0,1,2,3 Record\nb 6,7 Record\nc unknown\nc: it names 1 core(s), the pod asks for 2; recreate the pod"
     );
     let given = settled.holdings[0].allocation.as_ref().unwrap();
-    assert_eq!(given.containers["main"].devices.to_string(), "0,1");
+    assert_eq!(given.containers.get("main").unwrap().devices.to_string(), "0,1");
 }
 
 #[test]

@@ -66,7 +66,7 @@ proptest! {
             prop_assert!(after.ignored.is_empty(), "{:?}", after.ignored);
             prop_assert!(after.unknown.is_empty());
             let holding = after.holdings.iter().find(|holding| holding.uid == uid).unwrap();
-            prop_assert_eq!(holding.allocation.as_ref(), Some(&allocation));
+            prop_assert_eq!(holding.allocation.as_deref(), Some(&allocation));
             prop_assert_eq!(holding.cores, placed.hardware(&topology));
             prop_assert_eq!(after.occupancy.held(), before.occupancy.held().union(holding.cores));
 

@@ -1,10 +1,8 @@
 //! Record matches reality: every running pod's record says what its containers really got. Part of [`super::violations`];
 //! a run also waits for it where kubelet chose otherwise and the plugin corrects the record.
 
-use std::collections::BTreeMap;
-
 use neuron_core::names;
-use neuron_core::record::{Allocation, Recorded};
+use neuron_core::record::{Allocation, Containers, Recorded};
 
 use super::hardware::visible;
 use crate::outcome::{Outcome, PodOutcome};
@@ -25,9 +23,9 @@ pub fn mismatches_of(name: &str, pod: &PodOutcome) -> Vec<String> {
                 let runs_on = pod.node.as_deref().unwrap_or("no node");
                 failures.push(format!("pod {name}: runs on {runs_on}, its record says {}", allocation.node));
             }
-            allocation.containers
+            allocation.containers.clone()
         }
-        Ok(_) => BTreeMap::new(),
+        Ok(_) => Containers::default(),
         Err(error) => return vec![format!("pod {name}: {error}")],
     };
     if pod.annotations.get(names::NEURON_ALLOCATED).is_some_and(|text| text == "false") {

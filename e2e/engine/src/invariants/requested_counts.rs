@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use neuron_core::pod::PodSpec;
-use neuron_core::record::{Allocation, Recorded};
+use neuron_core::record::{Allocation, Containers, Recorded};
 use neuron_core::request::PodRequest;
 use neuron_workload::Report;
 use serde::Deserialize as _;
@@ -33,8 +33,8 @@ fn not_met_by(name: &str, pod: &PodOutcome, spec: &Value) -> Vec<String> {
     let requested = request.containers.iter().map(|one| (one.name.as_str(), (one.devices, one.cores)));
     let requested: BTreeMap<&str, (u32, u32)> = requested.collect();
     let recorded = match Allocation::parse(&pod.annotations) {
-        Ok(Some(Recorded::Ours(allocation))) => allocation.containers,
-        _ => BTreeMap::new(),
+        Ok(Some(Recorded::Ours(allocation))) => allocation.containers.clone(),
+        _ => Containers::default(),
     };
     let containers: BTreeSet<&str> =
         requested.keys().copied().chain(pod.containers.keys().map(String::as_str)).collect();

@@ -49,7 +49,7 @@ pub(super) struct LivePod {
     pub(super) node: Option<String>,
     /// The device models that its author wants, as written; not known of a pod that the watch shows bound.
     pub(super) device_model: Option<String>,
-    pub(super) pod: BoundPod,
+    pub(super) pod: Arc<BoundPod>,
 }
 
 /// Writes record and binding in one request, with the pod's UID as a precondition.

@@ -260,7 +260,7 @@ impl Binder {
             }
             Ok(Some(live)) if live.pod.uid != binding.uid => {
                 reached("extender: pod replaced during its bind");
-                Err(BindError::Replaced { requested: binding.uid.clone(), found: live.pod.uid })
+                Err(BindError::Replaced { requested: binding.uid.clone(), found: live.pod.uid.clone() })
             }
             Ok(Some(LivePod { node: Some(node), pod, .. })) => {
                 let ours = node == binding.node

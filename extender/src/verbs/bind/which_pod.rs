@@ -1,5 +1,7 @@
 //! Which pod a bind is about, and whether it may be bound where kube-scheduler wants it. Called by the binder.
 
+use std::sync::Arc;
+
 use neuron_core::pod::BoundPod;
 use runtime::reached;
 use tokio::time::Instant;
@@ -45,7 +47,7 @@ impl Binder {
             (is_requested && is_current).then(|| LivePod {
                 node: node.map(str::to_owned),
                 device_model: index.device_model_of(&pod.uid).map(str::to_owned),
-                pod: pod.clone(),
+                pod: Arc::clone(pod),
             })
         })
     }
@@ -58,7 +60,7 @@ impl Binder {
             Ok(Some(live)) if live.pod.uid == args.pod_uid => Ok(live),
             Ok(Some(live)) => {
                 reached("extender: pod replaced before its bind");
-                Err(BindError::Replaced { requested: args.pod_uid.clone(), found: live.pod.uid })
+                Err(BindError::Replaced { requested: args.pod_uid.clone(), found: live.pod.uid.clone() })
             }
             Ok(None) => {
                 reached("extender: pod gone before its bind");

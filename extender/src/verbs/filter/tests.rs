@@ -33,7 +33,13 @@ fn holder(name: &str, devices: &[u8]) -> ObservedPod {
     let annotations = BTreeMap::from_iter(recorded.into_iter().filter(|_| !devices.is_empty()));
     let spec: PodSpec = serde_json::from_value(spec(devices.len().max(1))).unwrap();
     let pod = BoundPod::new("default", name, name, annotations, &spec, None);
-    ObservedPod { node: Some("n1".to_owned()), unschedulable: false, device_model: None, owner: None, pod }
+    ObservedPod {
+        node: Some("n1".to_owned()),
+        unschedulable: false,
+        device_model: None,
+        owner: None,
+        pod: Arc::new(pod),
+    }
 }
 
 /// A cluster of n1 and these pods.

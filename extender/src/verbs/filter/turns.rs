@@ -30,7 +30,16 @@ fn held(number: u8) -> (ObservedNode, ObservedPod) {
     let advertised = Advertised { any: true, devices: true, cores: true };
     let instance_type = Some("trn2.48xlarge".to_owned());
     let node = ObservedNode { name: name.clone(), instance_type, report: None, advertised };
-    (node, ObservedPod { node: Some(name), unschedulable: false, device_model: None, owner: None, pod })
+    (
+        node,
+        ObservedPod {
+            node: Some(name),
+            unschedulable: false,
+            device_model: None,
+            owner: None,
+            pod: Arc::new(pod),
+        },
+    )
 }
 
 /// So many of them.

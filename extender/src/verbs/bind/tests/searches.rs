@@ -48,7 +48,7 @@ fn bind(
     let spec = json!({"containers": [{"name": "main", "resources": {"limits": limits}}]});
     let spec: PodSpec = serde_json::from_value(spec).unwrap();
     let pod = BoundPod::new("default", "asks", "asks", BTreeMap::new(), &spec, None);
-    let pod = LivePod { node: None, device_model: None, pod };
+    let pod = LivePod { node: None, device_model: None, pod: Arc::new(pod) };
     let [namespace, name, uid, node] = ["default", "asks", "asks", NODE].map(str::to_owned);
     let binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
     let searches = Cell::new(0);

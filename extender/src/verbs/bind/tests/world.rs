@@ -177,7 +177,7 @@ impl World {
             unschedulable: false,
             device_model,
             owner: None,
-            pod,
+            pod: Arc::new(pod),
         };
         self.cluster.write(|index| index.change_pods(Change::Applied(observed)));
     }
@@ -193,7 +193,8 @@ impl World {
         let devices: Vec<Value> = (0..6).map(device).collect();
         let report = json!({"v": 1, "instanceType": "inf2.24xlarge", "lnc": 1, "coresPerDevice": 2, "devices": devices, "holders": []});
         let advertised = Advertised { any: true, devices: true, cores: true };
-        let node = ObservedNode { report: Some(report.to_string()), ..node(advertised) };
+        let node =
+            ObservedNode { report: Some(ObservedNode::read_report(&report.to_string())), ..node(advertised) };
         self.cluster.write(|index| index.change_nodes(Change::Applied(node)));
     }
 
