@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     drawn: AtomicU64,
     tasks: Arc<AtomicUsize>,
     files: BTreeMap<PathBuf, Vec<u8>>,
+    reads: AtomicUsize,
+    folders: Mutex<Vec<watch::Sender<()>>>,
     calls: Mutex<Option<mpsc::UnboundedSender<Connection>>>,
 }
 
@@ -38,12 +40,24 @@ impl Machine {
             drawn: AtomicU64::new(0),
             tasks: Arc::default(),
             files: files.iter().map(|(path, text)| (path.into(), text.as_bytes().to_vec())).collect(),
+            reads: AtomicUsize::new(0),
+            folders: Mutex::default(),
             calls: Mutex::new(None),
         })
     }
 
     pub(crate) fn system(self: &Arc<Machine>) -> System {
         System::on(self.clone())
+    }
+
+    /// How often a file has been read.
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    /// Has who watches a folder see that something changes there.
+    pub(crate) fn change_folders(&self) {
+        self.folders.lock().unwrap().iter().for_each(|folder| folder.send_replace(()));
     }
 
     /// How many tasks run on it.
@@ -111,11 +125,13 @@ impl Listener for Calls {
 /// It has no more than can be read.
 impl Files for Machine {
     fn read(&self, path: &Path) -> BoxFuture<'static, io::Result<Vec<u8>>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         ready(self.files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())).boxed()
     }
 
     fn watch(&self, _folder: &Path, changes: watch::Sender<()>) -> io::Result<Box<dyn Send + Sync>> {
-        Ok(Box::new(changes))
+        self.folders.lock().unwrap().push(changes);
+        Ok(Box::new(()))
     }
 
     fn replace(&self, _path: &Path, _contents: Vec<u8>) -> BoxFuture<'static, io::Result<()>> {

@@ -168,6 +168,27 @@ fn a_client_that_never_shakes_hands_is_hung_up_on() {
     });
 }
 
+#[test]
+fn where_something_is_written_beside_the_certificate_all_the_time_it_is_read_once_a_second() {
+    run(async {
+        let (machine, config) = https(11_504);
+        let client = ApiServer::new(Clock::new()).client();
+        let listener = machine.system().listen(&address()).unwrap();
+        let serving = serve(machine.system(), config, client, listener, CancellationToken::new());
+        let _serving = machine.system().spawn(serving);
+        sleep(Duration::from_secs(2)).await;
+        let read = machine.reads();
+        machine.change_folders();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(machine.reads() - read, 2, "a change is followed at once, by the certificate and its key");
+        for _ in 0..1000 {
+            machine.change_folders();
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(machine.reads() - read, 2 * 11);
+    });
+}
+
 /// Everything that anybody can see of a busy hour in which much goes wrong.
 async fn busy_hour() -> Vec<String> {
     let (log, _guard) = Log::start();

@@ -14,7 +14,7 @@ use runtime::system::FolderWatch;
 use runtime::{System, reached};
 use rustls::ServerConfig;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::error::TlsError;
@@ -23,6 +23,9 @@ use super::{Contents, TlsFiles};
 /// How often the files are read although no change was seen: a folder may have been replaced, a certificate may have
 /// become valid.
 const POLL: Duration = Duration::from_secs(60);
+
+/// How long after they were read the files are not read anew: their folder may be one in which a log is written.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The files, their contents that are served, and who sees changes.
 pub(crate) struct LiveTls {
@@ -66,11 +69,13 @@ impl LiveTls {
         loop {
             let _ = timeout(POLL, change(&mut self.folders)).await;
             match self.reload(&system).await {
-                Ok(true) => {
-                    reached("extender: TLS files reloaded");
-                    info!(certificate = %self.files.certificate.display(), "TLS files reloaded");
+                Ok(is_new) => {
+                    last_error = None;
+                    if is_new {
+                        reached("extender: TLS files reloaded");
+                        info!(certificate = %self.files.certificate.display(), "TLS files reloaded");
+                    }
                 }
-                Ok(false) => {}
                 Err(error) => {
                     reached("extender: TLS files not usable");
                     let error = error.to_string();
@@ -81,10 +86,9 @@ impl LiveTls {
                         );
                     }
                     last_error = Some(error);
-                    continue;
                 }
             }
-            last_error = None;
+            sleep(PAUSE).await;
         }
     }
 
