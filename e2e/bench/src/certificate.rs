@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use neuron_extender::TlsFiles;
 use rcgen::{CertificateParams, KeyPair};
 
+const FOLDER: &str = "extender-tls";
 const CERTIFICATE: &str = "extender.crt";
 const KEY: &str = "extender.key";
 
@@ -18,11 +19,14 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Makes one for this address, and its files in the folder.
+    /// Makes one for this address, and its files in a folder of their own in this one: the extender reads them anew when anything changes
+    /// beside them, as a log does.
     ///
     /// # Errors
     /// The files cannot be written.
-    pub(super) fn make(address: IpAddr, folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn make(address: IpAddr, beside: &Path) -> anyhow::Result<Self> {
+        let folder = beside.join(FOLDER);
+        std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let key = KeyPair::generate().context("a key for the extender")?;
         let params =
             CertificateParams::new([address.to_string()]).context("a certificate for the extender")?;
@@ -33,7 +37,7 @@ impl Certificate {
         };
         write(CERTIFICATE, made.pem())?;
         write(KEY, key.serialize_pem())?;
-        Ok(Self { folder: folder.to_owned(), pem: made.pem(), der: made.der().to_vec() })
+        Ok(Self { folder, pem: made.pem(), der: made.der().to_vec() })
     }
 
     /// The files of one in a folder, as the extender takes them.

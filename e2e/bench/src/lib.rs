@@ -38,4 +38,4 @@ mod variant;
 pub use measure::{MeasureArguments, Measurement, Setting, measure};
 pub use report::Report;
 pub use serve::{Arguments as ExtenderArguments, run as serve_extender};
-pub use variant::Form;
+pub use variant::{Form, Variant};

@@ -7,7 +7,7 @@ use kind_driver::{Owner, unless_ended, with_nothing_left};
 
 use super::report::Report;
 use super::rounds::{self, Size};
-use super::variant::Form;
+use super::variant::{Form, Variant};
 
 /// Memory that the cluster and kwok need, in MiB.
 const MEMORY: u64 = 3072;
@@ -29,6 +29,9 @@ pub struct MeasureArguments {
     /// Measure only what an extender costs that is sent this of nodes; both if not given.
     #[arg(long, value_enum)]
     pub form: Option<Form>,
+    /// Measure only this one, with others that are named so; all if none is.
+    #[arg(long = "variant", value_enum)]
+    pub variants: Vec<Variant>,
     /// Name of the kind cluster.
     #[arg(long, default_value = "neuron-bench")]
     pub name: String,
@@ -40,7 +43,8 @@ pub struct MeasureArguments {
 impl Default for MeasureArguments {
     fn default() -> Self {
         let (form, node_image) = (None, None);
-        Self { nodes: 100, pods: 1000, rounds: 3, form, name: "neuron-bench".to_owned(), node_image }
+        let (name, variants) = ("neuron-bench".to_owned(), Vec::new());
+        Self { nodes: 100, pods: 1000, rounds: 3, form, variants, name, node_image }
     }
 }
 
@@ -69,9 +73,9 @@ pub enum Measurement {
 /// # Errors
 /// More pods than devices, a signal ended it, a run failed, or something stayed behind.
 pub async fn measure(arguments: MeasureArguments, setting: Setting<'_>) -> anyhow::Result<Measurement> {
-    let MeasureArguments { nodes, pods, rounds, form, name, node_image } = arguments;
+    let MeasureArguments { nodes, pods, rounds, form, variants, name, node_image } = arguments;
     let node_image = node_image.or(setting.node_image);
-    let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into(), form };
+    let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into(), form, only: variants };
     let devices = size.nodes * DEVICES;
     if size.pods > devices {
         bail!("{nodes} nodes have {devices} devices, {pods} pods ask for more; give more --nodes");

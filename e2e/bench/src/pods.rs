@@ -8,11 +8,15 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kind_driver::WAIT;
-use kube::api::{DeleteParams, ListParams, PartialObjectMeta, PostParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use neuron_core::ids::DeviceSet;
 use neuron_core::names::NEURON;
 use neuron_core::record::{Allocation, Recorded};
+use prost::Message;
+use runtime::protobuf::Object;
+use runtime::{Collection, Disconnected, Protobuf, System};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
@@ -22,12 +26,36 @@ use super::pace::Pace;
 /// The scheduler that the pods name.
 pub(super) const SCHEDULER: &str = "neuron-bench";
 const NAMESPACE: &str = "default";
+/// What the pods' names begin with.
+const PREFIX: &str = "bench-";
 const LABEL: &str = "neuron-bench=waiting";
 /// Requests to the API server at the same time.
 const AT_ONCE: usize = 16;
-/// Longest wait for all pods to be bound; the watch lasts a little longer.
+/// Longest wait for all pods to be bound.
 const LONGEST: Duration = Duration::from_secs(270);
-const WATCH_SECONDS: u32 = 285;
+
+/// What is read of a pod that is bound; its fields' numbers never change.
+#[derive(Clone, PartialEq, Message)]
+struct BoundPod {
+    #[prost(message, required, tag = "1")]
+    metadata: Metadata,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Metadata {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+}
+
+impl Object for BoundPod {
+    fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
 
 /// The pods of one measurement after the other.
 #[derive(Clone)]
@@ -50,7 +78,7 @@ impl Pods {
         WAIT.until("the account of pods", async || Ok(self.accounts.get_opt("default").await?.is_some()))
             .await?;
         let one = json!({
-            "metadata": {"generateName": "bench-", "labels": {"neuron-bench": "waiting"}},
+            "metadata": {"generateName": PREFIX, "labels": {"neuron-bench": "waiting"}},
             "spec": {
                 "schedulerName": SCHEDULER,
                 "automountServiceAccountToken": false,
@@ -70,11 +98,14 @@ impl Pods {
 
     /// Begins to watch them being bound.
     pub(super) async fn watch(&self) -> anyhow::Result<BindWatch> {
-        let now = self.api.list_metadata(&ListParams::default().limit(1)).await?;
-        let version = now.metadata.resource_version.context("a list without a version")?;
-        let events = bindings(&self.api, &version).await?;
-        let api = self.api.clone();
-        Ok(BindWatch { api, version, events, bound: HashSet::new(), wanted: self.count, first: None })
+        let bound = Collection::of::<Pod>().only("spec.nodeName!=");
+        let mut events = runtime::watch(&System::real(), self.api.clone().into_client(), bound, Protobuf);
+        let listed = async {
+            while !matches!(events.next().await.context("a watch never ends")??, Event::InitDone) {}
+            anyhow::Ok(())
+        };
+        timeout_at(Instant::now() + LONGEST, listed).await.context("listing the pods")??;
+        Ok(BindWatch { events, bound: HashSet::new(), wanted: self.count, first: None })
     }
 
     /// Whether every pod has a record that names devices of its own; an error says which has not.
@@ -109,25 +140,10 @@ impl Pods {
     }
 }
 
-type Bindings = BoxStream<'static, kube::Result<WatchEvent<PartialObjectMeta<Pod>>>>;
-
-/// The pods that are bound after `version`.
-async fn bindings(api: &Api<Pod>, version: &str) -> anyhow::Result<Bindings> {
-    // A pod that is bound enters the selection. Metadata alone: less for everybody to do.
-    let params = WatchParams::default()
-        .labels(LABEL)
-        .fields("spec.nodeName!=")
-        .timeout(WATCH_SECONDS)
-        .disable_bookmarks();
-    Ok(api.watch_metadata(&params, version).await.context("watching the pods")?.boxed())
-}
-
-/// A watch of pods being bound.
+/// A watch of pods being bound: of whole pods in protobuf, which the API server has ready for kube-scheduler. Their metadata alone it would
+/// write for this watch alone, the longer the more is recorded on them.
 pub(super) struct BindWatch {
-    api: Api<Pod>,
-    /// How far it has come.
-    version: String,
-    events: Bindings,
+    events: BoxStream<'static, Result<Event<BoundPod>, Disconnected>>,
     bound: HashSet<String>,
     wanted: usize,
     /// What began with the first event.
@@ -161,18 +177,13 @@ impl BindWatch {
         let deadline = Instant::now() + LONGEST;
         while self.bound.len() < self.wanted {
             let counted = format!("{} of {} pods were bound", self.bound.len(), self.wanted);
-            let Some(next) = timeout_at(deadline, self.events.next()).await.context(counted)? else {
-                // The API server ends the watch of a reader that falls behind.
-                self.events = bindings(&self.api, &self.version).await?;
+            let next = timeout_at(deadline, self.events.next()).await.context(counted)?;
+            // After a disconnection, which is logged, a list follows.
+            let Some(Ok(Event::Apply(pod) | Event::InitApply(pod))) = next else { continue };
+            if !pod.metadata.name.starts_with(PREFIX) {
                 continue;
-            };
-            let pod = match next.context("watching the pods")? {
-                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
-                WatchEvent::Error(error) => bail!("watching the pods: {}", error.message),
-                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
-            };
-            self.version = pod.metadata.resource_version.unwrap_or(self.version);
-            self.bound.insert(pod.metadata.uid.unwrap_or_default());
+            }
+            self.bound.insert(pod.metadata.uid);
             self.first.get_or_insert_with(Begun::now);
         }
         let Begun { at, processors, pace } = self.first.context("there are no pods to bind")?;

@@ -2,6 +2,7 @@
 //! stopped once a measurement.
 
 use anyhow::Context as _;
+use axum::http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kind_driver::{Cluster, WAIT};
 use kube::Api;
@@ -14,6 +15,10 @@ const NAME: &str = "neuron-bench-scheduler";
 const FILE: &str = "bench-scheduler.yaml";
 /// How much it logs in `deploy/my-scheduler.yml`.
 const DEPLOYED_LOGS: &str = "-v=2";
+/// Where it serves its metrics; 10257 to 10259 are others' of a control plane.
+const METRICS_PORT: u16 = 10_261;
+/// The metric with the time that it took to look for nodes.
+const ALGORITHM_SECONDS: &str = "scheduler_scheduling_algorithm_duration_seconds_sum";
 /// Lines of its log that an error shows.
 const LINES_SHOWN: i64 = 5;
 
@@ -54,8 +59,9 @@ impl<'a> Scheduler<'a> {
         let mut command = vec![
             "kube-scheduler".to_owned(),
             format!("--config={folder}/{FILE}"),
-            // The port of metrics is the cluster's own scheduler's.
-            "--secure-port=0".to_owned(),
+            // The usual port is the cluster's own scheduler's.
+            format!("--secure-port={METRICS_PORT}"),
+            "--authorization-always-allow-paths=/metrics".to_owned(),
         ];
         command.extend(logs_as_deployed.then(|| DEPLOYED_LOGS.to_owned()));
         let pod: Pod = serde_json::from_value(json!({
@@ -78,6 +84,14 @@ impl<'a> Scheduler<'a> {
         }))?;
         self.pods.create(&PostParams::default(), &pod).await.context("starting kube-scheduler")?;
         Ok(())
+    }
+
+    /// How many seconds it has spent looking for nodes, with what it waited for an extender; none where it does not say.
+    pub(super) async fn algorithm_seconds(&self) -> Option<f64> {
+        let pod = format!("/api/v1/namespaces/kube-system/pods/https:{NAME}:{METRICS_PORT}");
+        let request = Request::get(format!("{pod}/proxy/metrics")).body(Vec::new()).ok()?;
+        let metrics = self.cluster.client().request_text(request).await.ok()?;
+        metrics.lines().find_map(|line| line.strip_prefix(ALGORITHM_SECONDS)?.trim().parse().ok())
     }
 
     /// Stops it and waits until it no longer runs.

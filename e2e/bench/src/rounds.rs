@@ -25,7 +25,7 @@ const STOLEN: f64 = 0.02;
 const ANEW: usize = 3;
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Size {
     /// Number of nodes.
     pub(super) nodes: usize,
@@ -35,6 +35,8 @@ pub(super) struct Size {
     pub(super) rounds: usize,
     /// What an extender is sent of nodes; both if not given.
     pub(super) form: Option<Form>,
+    /// The variants that are tried; all of the form if empty.
+    pub(super) only: Vec<Variant>,
 }
 
 /// Measures on a cluster that is made for it and is gone afterwards.
@@ -60,14 +62,14 @@ pub(super) async fn measure(
         certificate: Certificate::make(address.ip(), &folder)?,
         cluster: &cluster,
         scheduler,
-        size,
+        size: &size,
     };
     // The first run of all meets cold caches, so it does not count.
     bench.run(Variant::NoExtender).await.context("before the first round")?;
     phase.done("first run, which does not count");
     let mut measured = Vec::new();
     for round in 0..size.rounds {
-        for variant in Variant::order(round, size.form) {
+        for variant in Variant::order(round, size.form, &size.only) {
             let seen = bench.run_undisturbed(variant).await;
             let seen = seen.with_context(|| format!("round {}, {}", round + 1, variant.name()))?;
             let one = seen.measured(round + 1, variant);
@@ -76,7 +78,7 @@ pub(super) async fn measure(
         }
         phase.done(&format!("round {}", round + 1));
     }
-    Ok(Report::new(machine, size, measured))
+    Ok(Report::new(machine, &size, measured))
 }
 
 /// A control plane alone, in place of an earlier one of that name, dialled without a program of Docker's in between.
@@ -95,7 +97,7 @@ struct Bench<'a> {
     /// Where the extenders listen, one after the other.
     address: SocketAddr,
     certificate: Certificate,
-    size: Size,
+    size: &'a Size,
 }
 
 /// What one run of one variant took.
@@ -103,6 +105,7 @@ struct RunResult {
     took: Took,
     pods: usize,
     extender_seconds: Option<f64>,
+    algorithm_seconds: Option<f64>,
 }
 
 impl Bench<'_> {
@@ -145,13 +148,14 @@ impl Bench<'_> {
         if variant.extender() == Some(Extender::Ours) {
             self.pods.check_records().await.context("what the extender recorded")?;
         }
+        let algorithm_seconds = self.scheduler.algorithm_seconds().await;
         self.scheduler.stop().await?;
         if let Some(extender) = extender {
             extender.stop().await?;
         }
         self.pods.remove().await?;
         let extender_seconds = before.zip(after).map(|(before, after)| after - before);
-        Ok(RunResult { took, pods: self.size.pods, extender_seconds })
+        Ok(RunResult { took, pods: self.size.pods, extender_seconds, algorithm_seconds })
     }
 
     /// Goes with the cluster's folder.
@@ -171,6 +175,7 @@ impl RunResult {
             stolen: self.took.stolen,
             pace_ms: self.took.pace.map(|pace| pace.as_secs_f64() * 1000.0),
             extender_ms_per_pod: self.extender_seconds.map(|seconds| seconds * 1000.0 / pods),
+            algorithm_ms_per_pod: self.algorithm_seconds.map(|seconds| seconds * 1000.0 / pods),
         }
     }
 }

@@ -7,9 +7,9 @@ use super::pods::SCHEDULER;
 use neuron_e2e_engine::scheduler_configuration::{ExtenderEntry, SchedulerConfiguration};
 
 /// One way to schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Variant {
+pub enum Variant {
     /// kube-scheduler alone.
     NoExtender,
     /// The passing extender, given node names.
@@ -59,10 +59,13 @@ impl Variant {
         Variant::OursNodes,
     ];
 
-    /// The order of a round, of the variants with this form and without extender; all if it is not given. Every second
-    /// one goes backwards, so that none always follows the same other.
-    pub(super) fn order(round: usize, form: Option<Form>) -> Vec<Variant> {
-        let wanted = |variant: &Variant| form.is_none() || variant.form().is_none() || variant.form() == form;
+    /// The order of a round, of the variants with this form and without extender, or all if it is not given, and of them of these alone if
+    /// any are given. Every second one goes backwards, so that none always follows the same other.
+    pub(super) fn order(round: usize, form: Option<Form>, only: &[Variant]) -> Vec<Variant> {
+        let wanted = |variant: &Variant| {
+            let has_form = form.is_none() || variant.form().is_none() || variant.form() == form;
+            has_form && (only.is_empty() || only.contains(variant))
+        };
         let mut order: Vec<Variant> = Variant::ALL.into_iter().filter(wanted).collect();
         if !round.is_multiple_of(2) {
             order.reverse();
@@ -154,9 +157,9 @@ mod tests {
 
     #[test]
     fn two_rounds_go_both_ways() {
-        let mut backwards = Variant::order(1, None);
+        let mut backwards = Variant::order(1, None, &[]);
         backwards.reverse();
-        assert_eq!(Variant::order(0, None), backwards);
+        assert_eq!(Variant::order(0, None, &[]), backwards);
     }
 
     #[test]
@@ -165,7 +168,8 @@ mod tests {
             NoExtender, OursNames, OursNamesHttps, OursNamesLogs, OursNodes, PassingNames, PassingNodes,
         };
         let names = [NoExtender, PassingNames, OursNames, OursNamesHttps, OursNamesLogs];
-        assert_eq!(Variant::order(0, Some(Form::Names)), names);
-        assert_eq!(Variant::order(1, Some(Form::Nodes)), [OursNodes, PassingNodes, NoExtender]);
+        assert_eq!(Variant::order(0, Some(Form::Names), &[]), names);
+        assert_eq!(Variant::order(1, Some(Form::Nodes), &[]), [OursNodes, PassingNodes, NoExtender]);
+        assert_eq!(Variant::order(1, None, &[PassingNames, OursNames]), [OursNames, PassingNames]);
     }
 }
