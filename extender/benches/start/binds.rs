@@ -1,16 +1,21 @@
 //! Forty binds to one node at once, beside as many raw Bindings: no bind waits for another one's Binding. Used by the bench `start`.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use fake_cluster::ApiServer;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use tokio::runtime::Runtime;
 
 use crate::api_server::{Served, with_slow_bindings};
 use crate::figures::{Figures, median};
-use crate::objects::create_node;
+use crate::objects::{self, create_node};
 use crate::process::{Process, until_ready};
 use crate::scheduler::{NODE, PODS, TYPE};
-use crate::ways;
+use crate::ways::{self, client_of};
 
 /// Rounds by which connections are made and caches are warm; they do not count.
 const WARM_UP: usize = 5;
@@ -25,6 +30,9 @@ const API_SERVERS: [(&str, Duration); 2] = [
     ("API server that takes 10 ms for a Binding", Duration::from_millis(10)),
 ];
 
+/// The variable that names the kubeconfig file of a real cluster, in which forty pods are bound, too, to a node that is made for it.
+const KUBECONFIG: &str = "NEURON_BENCH_KUBECONFIG";
+
 /// Adds what binding takes.
 pub(crate) fn add_to(figures: &mut Figures, thread: &Runtime) {
     for (name, takes) in API_SERVERS {
@@ -35,23 +43,45 @@ pub(crate) fn add_to(figures: &mut Figures, thread: &Runtime) {
             Served::on(thread, with_slow_bindings(api, takes))
         });
         let [apart_at, api_at] = [&apart, &api].map(|served| served.address.to_string());
-        let mut extender = Process::start(&[ways::EXTENDER, &api_at]);
-        let extender_at = extender.line();
-        until_ready(extender_at.parse().expect("where the extender listens"));
-
-        let mut scheduler = Process::start(&[ways::SCHEDULER, &apart_at, &api_at, &extender_at]);
-        let mut rounds = Vec::new();
-        loop {
-            let line = scheduler.line();
-            let Some((raw, binds)) = line.split_once(' ') else { break };
-            rounds.push([raw, binds].map(|seconds| seconds.parse::<f64>().expect("seconds")));
-        }
-        scheduler.ended();
-        let rounds = || rounds.iter().skip(WARM_UP);
-        let of = |what: &str| format!("{PODS} {what} at once, {name}");
-        let ratio = median(rounds().map(|[raw, binds]| raw / binds));
-        figures.add(of("binds per second / raw Bindings"), (ratio, ""), Some(LEAST..=f64::INFINITY));
-        figures.add(of("raw Bindings"), (median(rounds().map(|[raw, _]| raw * 1e3)), "ms"), None);
-        figures.add(of("binds"), (median(rounds().map(|[_, binds]| binds * 1e3)), "ms"), None);
+        measure(figures, name, None, &apart_at, &api_at);
     }
+    let Ok(kubeconfig) = std::env::var(KUBECONFIG) else {
+        eprintln!("no real API server: {KUBECONFIG} names no kubeconfig file");
+        return;
+    };
+    let nodes = || async { anyhow::Ok(Api::<Node>::all(client_of(&kubeconfig).await?)) };
+    let create = async || {
+        let mut node = objects::node(NODE, TYPE, Vec::new());
+        // The cluster's DaemonSets stay away from nodes without it.
+        node["metadata"]["labels"].as_object_mut().context("labels")?.remove("kubernetes.io/os");
+        let node = serde_json::from_value(node)?;
+        nodes().await?.create(&PostParams::default(), &node).await?;
+        anyhow::Ok(())
+    };
+    thread.block_on(create()).expect("the node of the bench can be created");
+    measure(figures, "real API server", Some(LEAST..=f64::INFINITY), &kubeconfig, &kubeconfig);
+    let delete = async || anyhow::Ok(nodes().await?.delete(NODE, &DeleteParams::default()).await?);
+    thread.block_on(delete()).expect("the node of the bench can be deleted");
+}
+
+/// Adds what binding takes with this API server, and the one apart that takes the raw Bindings.
+fn measure(figures: &mut Figures, name: &str, may_be: Option<RangeInclusive<f64>>, apart: &str, api: &str) {
+    let mut extender = Process::start(&[ways::EXTENDER, api]);
+    let extender_at = extender.line();
+    until_ready(extender_at.parse().expect("where the extender listens"));
+
+    let mut scheduler = Process::start(&[ways::SCHEDULER, apart, api, &extender_at]);
+    let mut rounds = Vec::new();
+    loop {
+        let line = scheduler.line();
+        let Some((raw, binds)) = line.split_once(' ') else { break };
+        rounds.push([raw, binds].map(|seconds| seconds.parse::<f64>().expect("seconds")));
+    }
+    scheduler.ended();
+    let rounds = || rounds.iter().skip(WARM_UP);
+    let of = |what: &str| format!("{PODS} {what} at once, {name}");
+    let ratio = median(rounds().map(|[raw, binds]| raw / binds));
+    figures.add(of("binds per second / raw Bindings"), (ratio, ""), may_be);
+    figures.add(of("raw Bindings"), (median(rounds().map(|[raw, _]| raw * 1e3)), "ms"), None);
+    figures.add(of("binds"), (median(rounds().map(|[_, binds]| binds * 1e3)), "ms"), None);
 }

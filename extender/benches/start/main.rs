@@ -3,7 +3,10 @@
 //! ```sh
 //! cargo bench -p neuron-extender --bench start
 //! NEURON_BENCH_CHECK=1 NEURON_BENCH_JSON=/tmp/start.json cargo bench -p neuron-extender --bench start
+//! NEURON_BENCH_KUBECONFIG=/path/of/a/kubeconfig cargo bench -p neuron-extender --bench start -- binds
 //! ```
+//!
+//! `binds` or `ready` behind `--` measures that alone.
 //!
 //! The API server is in this process and is reached over loopback. Each way runs in a process of its own on one thread, as the extender
 //! does: the extender alone, who lists without it, and who binds. Absolute figures are the machine's; what counts is the ratios, taken
@@ -37,15 +40,22 @@ fn main() -> ExitCode {
         [ways::EXTENDER, api] => ways::extender(api),
         [ways::LIST, api] => ways::list(api),
         [ways::SCHEDULER, apart, api, extender] => scheduler::run(apart, api, extender),
-        _ => measure(),
+        parts => measure(parts),
     }
 }
 
-fn measure() -> ExitCode {
+/// Measures the parts that are named; all if none is. cargo gives options of its own.
+fn measure(parts: &[&str]) -> ExitCode {
+    let named = || parts.iter().filter(|part| !part.starts_with('-'));
+    let is_wanted = |part: &str| named().next().is_none() || named().any(|named| *named == part);
     // The API server's thread. This one waits for the other processes.
     let thread = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let mut figures = Figures::default();
-    binds::add_to(&mut figures, &thread);
-    ready::add_to(&mut figures, &thread);
+    if is_wanted("binds") {
+        binds::add_to(&mut figures, &thread);
+    }
+    if is_wanted("ready") {
+        ready::add_to(&mut figures, &thread);
+    }
     figures.finish()
 }

@@ -27,36 +27,55 @@ pub(crate) const TYPE: &str = "trn2.48xlarge";
 pub(crate) const PODS: usize = 40;
 
 const ROUNDS: usize = 55;
+/// Whom the pods wait for: no scheduler that a real cluster has.
+const SCHEDULER: &str = "neuron-bench";
 const COLLECTION: &str = "/api/v1/namespaces/default/pods";
 const JSON: &str = "application/json";
 
 /// Longest wait until the extender has seen something.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The addresses of an API server apart, of the extender's, and of the extender.
+/// The addresses, or the kubeconfig files, of an API server apart and of the extender's, and the address of the extender.
 pub(crate) fn run(apart: &str, api: &str, extender: &str) -> ExitCode {
     runtime::log(runtime::LogFormat::Text);
     runtime::run_program("scheduler", async {
         let (apart, api) = (client_of(apart).await?, client_of(api).await?);
         let extender = client_of(extender).await?;
         for round in 0..ROUNDS {
-            let pods = create(&apart, round).await?;
-            let raw = at_once(&pods, |pod| post(&apart, pod)).await?;
-            delete(&apart, &pods).await?;
-
-            let pods = create(&api, round).await?;
-            shows(&extender, &format!("neuron_extender_pods_waiting {PODS}")).await?;
-            for pod in &pods {
-                filter(&extender, pod).await?;
-            }
-            let binds = at_once(&pods, |pod| bind(&extender, pod)).await?;
-            delete(&api, &pods).await?;
-            let held = format!("{{node=\"{NODE}\",instance_type=\"{TYPE}\",state=\"held\"}}");
-            shows(&extender, &format!("neuron_extender_cores{held} 0")).await?;
+            // Every second time the other way round, so that none always finds what the other has left behind.
+            let (raw, binds) = if round.is_multiple_of(2) {
+                let raw = raw_bindings(&apart, round).await?;
+                (raw, binds(&api, &extender, round).await?)
+            } else {
+                let binds = binds(&api, &extender, round).await?;
+                (raw_bindings(&apart, round).await?, binds)
+            };
             println!("{} {}", raw.as_secs_f64(), binds.as_secs_f64());
         }
         Ok(())
     })
+}
+
+/// How long it takes to bind pods that are made for it by raw Bindings.
+async fn raw_bindings(api: &Client, round: usize) -> anyhow::Result<Duration> {
+    let pods = create(api, round).await?;
+    let took = at_once(&pods, |pod| post(api, pod)).await?;
+    delete(api, &pods).await?;
+    Ok(took)
+}
+
+/// How long it takes the extender to bind pods that are made for it, and that it has admitted.
+async fn binds(api: &Client, extender: &Client, round: usize) -> anyhow::Result<Duration> {
+    let pods = create(api, round).await?;
+    shows(extender, &format!("neuron_extender_pods_waiting {PODS}")).await?;
+    for pod in &pods {
+        filter(extender, pod).await?;
+    }
+    let took = at_once(&pods, |pod| bind(extender, pod)).await?;
+    delete(api, &pods).await?;
+    let held = format!("{{node=\"{NODE}\",instance_type=\"{TYPE}\",state=\"held\"}}");
+    shows(extender, &format!("neuron_extender_cores{held} 0")).await?;
+    Ok(took)
 }
 
 /// A pod as the API server has it, and what of it is asked for.
@@ -72,7 +91,8 @@ async fn create(api: &Client, round: usize) -> anyhow::Result<Vec<Pod>> {
         let limits = json!({NEURONCORE: "1"});
         let container = json!({"name": "main", "image": "app", "resources": {"limits": limits}});
         let name = format!("p-{round}-{number}");
-        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [container]}});
+        let spec = json!({"schedulerName": SCHEDULER, "containers": [container]});
+        let pod = json!({"metadata": {"name": name}, "spec": spec});
         let object: Value = call(api, Method::POST, COLLECTION, &pod).await?;
         let uid = object["metadata"]["uid"].as_str().context("a pod without a UID")?.to_owned();
         pods.push(Pod { name, uid, object });

@@ -2,6 +2,7 @@
 //! binds, is the [`super::scheduler`].
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::ensure;
@@ -38,11 +39,15 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 "#;
 
-/// The client that the suite's programs have, of the server at this address.
-pub(crate) async fn client_of(address: &str) -> anyhow::Result<Client> {
+/// The client that the suite's programs have, of the server at this address, or of this kubeconfig file, an absolute path.
+pub(crate) async fn client_of(server: &str) -> anyhow::Result<Client> {
+    let file = Path::new(server);
+    if file.is_absolute() {
+        return runtime::client(Some(file)).await;
+    }
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("kubeconfig");
-    std::fs::write(&path, KUBECONFIG.replace("ADDRESS", address))?;
+    std::fs::write(&path, KUBECONFIG.replace("ADDRESS", server))?;
     runtime::client(Some(&path)).await
 }
 
