@@ -44,7 +44,7 @@ pub struct Allocation {
 /// A record as it stands on a pod; whether it counts is another question ([`crate::holders::record_counts`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// Written by this project; shared with who holds what.
+    /// Written by this project; shared with [`crate::holders::Holding`], so that it is in memory once.
     Ours(Arc<Allocation>),
     /// Written by AWS' extension, which names no containers.
     Aws {
@@ -201,7 +201,9 @@ fn ours(text: &str) -> Result<Allocation, RecordError> {
     if let Some((name, _)) = containers.iter().find(|(_, given)| **given == ContainerAllocation::default()) {
         return Err(wrong(format!("container {name} has neither devices nor cores")));
     }
-    Ok(Allocation { node, lnc, containers: containers.into_iter().collect() })
+    let mut kept = Containers::with_capacity(containers.len());
+    kept.extend(containers);
+    Ok(Allocation { node, lnc, containers: kept })
 }
 
 // serde hands over a reference where the sets are copied.

@@ -19,13 +19,13 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Makes one for this address, and its files in a folder of their own in this one: the extender reads them anew when anything changes
-    /// beside them, as a log does.
+    /// Makes one for this address. Its files get a folder of their own under the `parent`: the extender reads them again when anything changes
+    /// in their folder, and logs are written to the `parent`.
     ///
     /// # Errors
     /// The files cannot be written.
-    pub(super) fn make(address: IpAddr, beside: &Path) -> anyhow::Result<Self> {
-        let folder = beside.join(FOLDER);
+    pub(super) fn make(address: IpAddr, parent: &Path) -> anyhow::Result<Self> {
+        let folder = parent.join(FOLDER);
         std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let key = KeyPair::generate().context("a key for the extender")?;
         let params =

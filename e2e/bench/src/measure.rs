@@ -29,7 +29,7 @@ pub struct MeasureArguments {
     /// Measure only what an extender costs that is sent this of nodes; both if not given.
     #[arg(long, value_enum)]
     pub form: Option<Form>,
-    /// Measure only this one, with others that are named so; all if none is.
+    /// Measure only this variant; may be given several times. All are measured if none is given.
     #[arg(long = "variant", value_enum)]
     pub variants: Vec<Variant>,
     /// Name of the kind cluster.
@@ -71,11 +71,14 @@ pub enum Measurement {
 /// Measures on a cluster that is made for it and is gone afterwards.
 ///
 /// # Errors
-/// More pods than devices, a signal ended it, a run failed, or something stayed behind.
+/// More pods than devices, no variant, a signal ended it, a run failed, or something stayed behind.
 pub async fn measure(arguments: MeasureArguments, setting: Setting<'_>) -> anyhow::Result<Measurement> {
     let MeasureArguments { nodes, pods, rounds, form, variants, name, node_image } = arguments;
     let node_image = node_image.or(setting.node_image);
     let size = Size { nodes: nodes.into(), pods: pods.into(), rounds: rounds.into(), form, only: variants };
+    if Variant::order(0, size.form, &size.only).is_empty() {
+        bail!("none of the variants is of the form that --form names; leave --form out");
+    }
     let devices = size.nodes * DEVICES;
     if size.pods > devices {
         bail!("{nodes} nodes have {devices} devices, {pods} pods ask for more; give more --nodes");

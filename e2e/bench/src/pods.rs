@@ -96,7 +96,7 @@ impl Pods {
             .context("making the pods")
     }
 
-    /// Begins to watch them being bound.
+    /// Lists them, and watches them being bound from there on; the watch is opened when its first event is waited for.
     pub(super) async fn watch(&self) -> anyhow::Result<BindWatch> {
         let bound = Collection::of::<Pod>().only("spec.nodeName!=");
         let mut events = runtime::watch(&System::real(), self.api.clone().into_client(), bound, Protobuf);
@@ -140,8 +140,8 @@ impl Pods {
     }
 }
 
-/// A watch of pods being bound: of whole pods in protobuf, which the API server has ready for kube-scheduler. Their metadata alone it would
-/// write for this watch alone, the longer the more is recorded on them.
+/// A watch of pods being bound, of whole pods in protobuf: kube-scheduler watches the same, so the API server encodes each event once for both.
+/// Metadata alone it would encode for this watch only, at a cost that grows with the record.
 pub(super) struct BindWatch {
     events: BoxStream<'static, Result<Event<BoundPod>, Disconnected>>,
     bound: HashSet<String>,
@@ -178,8 +178,8 @@ impl BindWatch {
         while self.bound.len() < self.wanted {
             let counted = format!("{} of {} pods were bound", self.bound.len(), self.wanted);
             let next = timeout_at(deadline, self.events.next()).await.context(counted)?;
-            // After a disconnection, which is logged, a list follows.
-            let Some(Ok(Event::Apply(pod) | Event::InitApply(pod))) = next else { continue };
+            // A watch that breaks off is taken up after a pause, which must not count.
+            let Event::Apply(pod) = next.context("a watch never ends")?? else { continue };
             if !pod.metadata.name.starts_with(PREFIX) {
                 continue;
             }

@@ -86,12 +86,16 @@ impl<'a> Scheduler<'a> {
         Ok(())
     }
 
-    /// How many seconds it has spent looking for nodes, with what it waited for an extender; none where it does not say.
-    pub(super) async fn algorithm_seconds(&self) -> Option<f64> {
+    /// How many seconds it has spent looking for nodes, with what it waited for an extender.
+    ///
+    /// # Errors
+    /// Its metrics cannot be read, or do not say.
+    pub(super) async fn algorithm_seconds(&self) -> anyhow::Result<f64> {
         let pod = format!("/api/v1/namespaces/kube-system/pods/https:{NAME}:{METRICS_PORT}");
-        let request = Request::get(format!("{pod}/proxy/metrics")).body(Vec::new()).ok()?;
-        let metrics = self.cluster.client().request_text(request).await.ok()?;
-        metrics.lines().find_map(|line| line.strip_prefix(ALGORITHM_SECONDS)?.trim().parse().ok())
+        let request = Request::get(format!("{pod}/proxy/metrics")).body(Vec::new())?;
+        let metrics = self.cluster.client().request_text(request).await?;
+        let seconds = metrics.lines().find_map(|line| line.strip_prefix(ALGORITHM_SECONDS));
+        Ok(seconds.with_context(|| format!("no {ALGORITHM_SECONDS}"))?.trim().parse()?)
     }
 
     /// Stops it and waits until it no longer runs.

@@ -149,6 +149,8 @@ impl Bench<'_> {
             self.pods.check_records().await.context("what the extender recorded")?;
         }
         let algorithm_seconds = self.scheduler.algorithm_seconds().await;
+        let algorithm_seconds =
+            algorithm_seconds.inspect_err(|error| eprintln!("kube-scheduler's metrics: {error:#}")).ok();
         self.scheduler.stop().await?;
         if let Some(extender) = extender {
             extender.stop().await?;

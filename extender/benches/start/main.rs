@@ -6,9 +6,10 @@
 //! NEURON_BENCH_KUBECONFIG=/path/of/a/kubeconfig cargo bench -p neuron-extender --bench start -- binds
 //! ```
 //!
-//! `binds` or `ready` behind `--` measures that alone.
+//! `binds` or `ready` behind `--` measures that alone. The kubeconfig file is of a cluster to throw away: a node and pods are made in it, and
+//! stay where the bench fails.
 //!
-//! The API server is in this process and is reached over loopback. Each way runs in a process of its own on one thread, as the extender
+//! The API server in memory is in this process and is reached over loopback. Each way runs in a process of its own on one thread, as the extender
 //! does: the extender alone, who lists without it, and who binds. Absolute figures are the machine's; what counts is the ratios, taken
 //! round by round, and the memory.
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
@@ -33,6 +34,10 @@ use tokio::runtime::Builder;
 
 use self::figures::Figures;
 
+/// The parts.
+const BINDS: &str = "binds";
+const READY: &str = "ready";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -47,14 +52,18 @@ fn main() -> ExitCode {
 /// Measures the parts that are named; all if none is. cargo gives options of its own.
 fn measure(parts: &[&str]) -> ExitCode {
     let named = || parts.iter().filter(|part| !part.starts_with('-'));
+    if let Some(unknown) = named().find(|named| ![BINDS, READY].contains(*named)) {
+        eprintln!("there is no part {unknown}; name {BINDS} or {READY}");
+        return ExitCode::from(2);
+    }
     let is_wanted = |part: &str| named().next().is_none() || named().any(|named| *named == part);
     // The API server's thread. This one waits for the other processes.
     let thread = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let mut figures = Figures::default();
-    if is_wanted("binds") {
+    if is_wanted(BINDS) {
         binds::add_to(&mut figures, &thread);
     }
-    if is_wanted("ready") {
+    if is_wanted(READY) {
         ready::add_to(&mut figures, &thread);
     }
     figures.finish()

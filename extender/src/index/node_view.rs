@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{Advertised, NodeRefusal, ObservedNode, Reserved, TopologyCache};
 
-/// A node with its report read and its topology looked up: once for each change of the node, not of its pods.
+/// A node with its topology looked up: once for each change of the node, not of its pods.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedNode {
     pub(super) observed: ObservedNode,
@@ -315,7 +315,7 @@ fn without_init_containers(mut settled: Settled, pods: &[Arc<BoundPod>]) -> Sett
         let request =
             pods.iter().find(|pod| pod.uid == holding.uid).and_then(|pod| pod.request.as_ref().ok());
         let (Some(request), Some(allocation)) = (request, &holding.allocation) else { continue };
-        let mut stays = Allocation::clone(allocation);
+        let mut stays = (**allocation).clone();
         let is_init = |name: &str| {
             request
                 .containers

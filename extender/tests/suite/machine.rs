@@ -50,12 +50,12 @@ impl Machine {
         System::on(self.clone())
     }
 
-    /// How often a file has been read.
+    /// How many times files have been read, all together.
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
     }
 
-    /// Has who watches a folder see that something changes there.
+    /// Tells everyone who watches a folder that something has changed there.
     pub(crate) fn change_folders(&self) {
         self.folders.lock().unwrap().iter().for_each(|folder| folder.send_replace(()));
     }

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use super::error::TlsError;
 use super::{Contents, TlsFiles};
 
-/// How often the files are read although no change was seen: a folder may have been replaced, a certificate may have
+/// How long after the [`PAUSE`] the files are read although no change was seen: a folder may have been replaced, a certificate may have
 /// become valid.
 const POLL: Duration = Duration::from_secs(60);
 
