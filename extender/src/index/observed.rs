@@ -35,8 +35,8 @@ pub(crate) struct ObservedNode {
     pub(crate) name: String,
     /// The value of its instance type label.
     pub(crate) instance_type: Option<String>,
-    /// Its device plugin's report, or why that cannot be read. Its text is not kept: it would take as much memory again. The price is some
-    /// 50 us for each event of the node, of which kubelet makes one in five minutes at rest.
+    /// Its device plugin's report, or why that cannot be read. Its text is not kept: it would take as much memory again. So each event of the
+    /// node reads it anew, of which kubelet makes one in five minutes at rest.
     pub(crate) report: Option<Result<NodeReport, String>>,
     pub(crate) advertised: Advertised,
 }
