@@ -148,9 +148,9 @@ pub fn pod_reference(pod: &BoundPod) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
-        namespace: Some(pod.namespace.clone()),
-        name: Some(pod.name.clone()),
-        uid: Some(pod.uid.clone()),
+        namespace: Some(pod.namespace().to_owned()),
+        name: Some(pod.name().to_owned()),
+        uid: Some(pod.uid.to_string()),
         ..ObjectReference::default()
     }
 }

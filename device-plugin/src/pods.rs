@@ -139,7 +139,7 @@ impl Pods {
             .map_err(|_| PodsError::Timeout(self.timeout))??;
         let mut state = self.state();
         let before = state.known.clone();
-        let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.clone(), Arc::new(pod)));
+        let pods = list.items.iter().filter_map(node_pod).map(|pod| (pod.pod.uid.to_string(), Arc::new(pod)));
         state.read(pods.collect(), number(list.metadata.resource_version.as_deref()), began);
         let news = state.known != before;
         drop(state);
@@ -158,7 +158,7 @@ impl Pods {
         pod: &NodePod,
         annotations: &BTreeMap<String, Option<String>>,
     ) -> Result<(), PodsError> {
-        let BoundPod { uid, namespace, name, .. } = &pod.pod;
+        let (uid, namespace, name) = (&*pod.pod.uid, pod.pod.namespace(), pod.pod.name());
         let patch: Value = serde_json::json!({"metadata": {
             "uid": uid,
             "resourceVersion": pod.version.to_string(),
@@ -277,7 +277,7 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
     if bound.request.as_ref().is_ok_and(PodRequest::is_empty) {
         return None;
     }
-    let uid = bound.uid.clone();
+    let uid = bound.uid.to_string();
     // kubelet names a static pod by this, and its mirror says so. Anybody can write that on a pod; a UID of the API server has
     // another form, so that no pod can be passed off as another one's.
     let is_mirror = pod.annotations().contains_key(MIRROR);

@@ -141,14 +141,14 @@ fn holder(node: &MeasuredNode) -> Option<ObservedPod> {
         return None;
     }
     let given = ContainerAllocation { cores: *held, ..ContainerAllocation::default() };
-    let containers = [(MAIN.to_owned(), given)].into_iter().collect();
-    let annotations = Allocation { node: name.clone(), lnc, containers }.annotations(true, "0");
+    let containers = [(MAIN.into(), given)].into_iter().collect();
+    let annotations = Allocation { node: name.as_str().into(), lnc, containers }.annotations(true, "0");
     let limits = Amounts { neuroncore: Some(Quantity::new(&held.len().to_string())), ..Amounts::default() };
     let resources = Resources { limits, ..Resources::default() };
     let main = Container { name: MAIN.to_owned(), resources, ..Container::default() };
     let spec = PodSpec { node_name: Some(name.clone()), containers: vec![main], ..PodSpec::default() };
     let pod =
         BoundPod::new("default", format!("holder-{name}"), format!("uid-{name}"), annotations, &spec, None);
-    let node = Some(name.clone());
+    let node = Some(name.as_str().into());
     Some(ObservedPod { node, unschedulable: false, device_model: None, owner: None, pod: Arc::new(pod) })
 }

@@ -1,5 +1,6 @@
 //! Keeps the cluster's index fed: one watch of pods, one of nodes, one of the device plugins' Leases. Started by [`crate::serve`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 /// Watches pods until the future is dropped.
 pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Cluster>) {
     let pods = Collection::of::<v1::Pod>().only(LIVE_PODS);
-    let mut changes = Changes::new(|pod: &Pod| pod.metadata.uid.clone(), |pod| kept(ObservedPod::from(pod)));
+    let mut changes =
+        Changes::new(|pod: &Pod| pod.metadata.uid.clone(), |pod, names| kept(ObservedPod::from(pod), names));
     loop {
         let (gap, list) = (cluster.pod_gap.clone(), cluster.relist.begins());
         let mut events = runtime::watch_with_gap(&system, client.clone(), pods.clone(), Protobuf, gap);
@@ -82,7 +84,7 @@ async fn until(at: Option<Instant>) {
 pub(crate) async fn watch_nodes(system: System, client: Client, cluster: Arc<Cluster>) {
     let nodes = Collection::of::<v1::Node>();
     let mut changes =
-        Changes::new(|node: &Node| node.metadata.name.clone(), |node| Some(ObservedNode::from(node)));
+        Changes::new(|node: &Node| node.metadata.name.clone(), |node, ()| Some(ObservedNode::from(node)));
     let gap = cluster.node_gap.clone();
     let mut events = runtime::watch_with_gap(&system, client, nodes, Protobuf, gap);
     while let Some(event) = events.next().await {
@@ -98,7 +100,7 @@ pub(crate) async fn watch_leases(system: System, client: Client, cluster: Arc<Cl
     let leases = Collection { path, watch_seconds: LEASE_WATCH_SECONDS, ..Collection::of::<Lease>() };
     // Other Leases have the name of no node.
     let node = |lease: &Lease| node_of(lease).unwrap_or_default().to_owned();
-    let mut changes = Changes::new(node, |lease| observed(&lease));
+    let mut changes = Changes::new(node, |lease, ()| observed(&lease));
     let gap = cluster.lease_gap.clone();
     let mut events = runtime::watch_with_gap(&system, client, leases, Json, gap);
     while let Some(event) = events.next().await {
@@ -121,10 +123,30 @@ fn observed(lease: &Lease) -> Option<ObservedLease> {
 }
 
 /// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be a fifth of what is kept.
-fn kept(mut observed: ObservedPod) -> Option<ObservedPod> {
-    let decides = decides(&observed);
+fn kept(mut observed: ObservedPod, names: &mut NodeNames) -> Option<ObservedPod> {
+    if !decides(&observed) {
+        return None;
+    }
     Arc::make_mut(&mut observed.pod).annotations.clear();
-    decides.then_some(observed)
+    names.share(&mut observed);
+    Some(observed)
+}
+
+/// The names of the nodes of a list's pods: each pod and each record has one of its own at first. Those that were let go only in the index,
+/// when the list is complete, would leave as many holes between what is kept.
+#[derive(Default)]
+struct NodeNames(BTreeSet<Arc<str>>);
+
+impl NodeNames {
+    /// Has the pod share the name of its node with those before it.
+    fn share(&mut self, pod: &mut ObservedPod) {
+        let Some(name) = pod.node.clone() else { return };
+        let known = self.0.get(&name).cloned().unwrap_or_else(|| {
+            self.0.insert(Arc::clone(&name));
+            name
+        });
+        pod.share_node(&known);
+    }
 }
 
 /// Whether the pod asks for Neuron hardware, gets it from a ResourceClaim or carries a record.
@@ -136,39 +158,46 @@ fn decides(observed: &ObservedPod) -> bool {
 
 /// Makes the index' changes of a watch's events: a list is gathered until it is complete, and of each object only what
 /// decides is kept.
-struct Changes<K, T> {
+struct Changes<K, T, S = ()> {
     /// What [`Change::Gone`] calls an object.
     key: fn(&K) -> String,
     /// What is kept of an object, if anything.
-    observe: fn(K) -> Option<T>,
+    observe: fn(K, &mut S) -> Option<T>,
     listed: Vec<T>,
+    /// What the objects of the list share.
+    shared: S,
 }
 
-impl<K, T> Changes<K, T> {
-    fn new(key: fn(&K) -> String, observe: fn(K) -> Option<T>) -> Self {
-        Self { key, observe, listed: Vec::new() }
+impl<K, T, S: Default> Changes<K, T, S> {
+    fn new(key: fn(&K) -> String, observe: fn(K, &mut S) -> Option<T>) -> Self {
+        Self { key, observe, listed: Vec::new(), shared: S::default() }
     }
 
     /// The watch was given up for another one.
     fn begin_anew(&mut self) {
-        self.listed.clear();
+        drop(self.take_listed());
+    }
+
+    fn take_listed(&mut self) -> Vec<T> {
+        self.shared = S::default();
+        std::mem::take(&mut self.listed)
     }
 
     fn of(&mut self, event: Result<Event<K>, Disconnected>) -> Option<Change<T>> {
         match event {
             Ok(Event::Init) => Some(Change::ListBegins),
             Ok(Event::InitApply(object)) => {
-                self.listed.extend((self.observe)(object));
+                self.listed.extend((self.observe)(object, &mut self.shared));
                 None
             }
-            Ok(Event::InitDone) => Some(Change::Listed(std::mem::take(&mut self.listed))),
+            Ok(Event::InitDone) => Some(Change::Listed(self.take_listed())),
             Ok(Event::Apply(object)) => {
                 let key = (self.key)(&object);
-                Some((self.observe)(object).map_or(Change::Gone(key), Change::Applied))
+                Some((self.observe)(object, &mut S::default()).map_or(Change::Gone(key), Change::Applied))
             }
             Ok(Event::Delete(object)) => Some(Change::Gone((self.key)(&object))),
             Err(_) => {
-                self.listed.clear();
+                self.begin_anew();
                 Some(Change::Disconnected)
             }
         }

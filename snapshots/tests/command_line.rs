@@ -31,7 +31,7 @@ fn scenario(name: &str, instance_type: &str) -> Scenario {
 /// A pod that runs on n1 with these devices and cores, as comma lists.
 fn running(devices: &str, cores: &str) -> PodOutcome {
     let sets = ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
-    let containers = [("main".to_owned(), sets)].into_iter().collect();
+    let containers = [("main".into(), sets)].into_iter().collect();
     let allocation = Allocation { node: "n1".into(), lnc: 1, containers };
     PodOutcome {
         phase: "Running".into(),

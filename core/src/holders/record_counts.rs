@@ -117,20 +117,21 @@ pub fn record_counts(
     node: &str,
     topology: &Topology,
 ) -> Result<Option<Arc<Allocation>>, IgnoreReason> {
-    let request = pod.request.as_ref().map_err(Clone::clone)?;
-    let Some(recorded) = pod.record.clone()? else { return Ok(None) };
+    let request = pod.request.as_ref().map_err(|error| (**error).clone())?;
+    let recorded = pod.record.as_ref().map_err(|error| (**error).clone())?;
+    let Some(recorded) = recorded else { return Ok(None) };
     if request.is_empty() {
         return Err(IgnoreReason::NothingRequested);
     }
     let allocation = match recorded {
-        Recorded::Ours(allocation) => allocation,
+        Recorded::Ours(allocation) => Arc::clone(allocation),
         Recorded::Aws { resource, ids } => {
-            let containers = deal(request, resource, &ids, topology)?;
-            Arc::new(Allocation { node: node.to_owned(), lnc: topology.lnc(), containers })
+            let containers = deal(request, *resource, ids, topology)?;
+            Arc::new(Allocation { node: node.into(), lnc: topology.lnc(), containers })
         }
     };
-    if allocation.node != node {
-        return Err(IgnoreReason::Node { record: allocation.node.clone(), node: node.to_owned() });
+    if *allocation.node != *node {
+        return Err(IgnoreReason::Node { record: (*allocation.node).to_owned(), node: node.to_owned() });
     }
     if allocation.lnc != topology.lnc() {
         return Err(IgnoreReason::Lnc { record: allocation.lnc, node: topology.lnc() });
@@ -146,8 +147,8 @@ pub fn record_counts(
 
 fn check_counts(request: &PodRequest, allocation: &Allocation) -> Result<(), IgnoreReason> {
     let requested: BTreeMap<&str, &ContainerRequest> =
-        request.containers.iter().map(|container| (container.name.as_str(), container)).collect();
-    let recorded = allocation.containers.keys().map(String::as_str);
+        request.containers.iter().map(|container| (&*container.name, container)).collect();
+    let recorded = allocation.containers.keys().map(|name| &**name);
     let names: BTreeSet<&str> = requested.keys().copied().chain(recorded).collect();
     for name in names {
         let given = allocation.containers.get(name).copied().unwrap_or_default();
@@ -197,7 +198,7 @@ fn check_sharing(
         let hardware = given.hardware(topology);
         let shared = under_both.union(hardware.intersection(running));
         if !shared.is_empty() {
-            return Err(IgnoreReason::Shared { container: container.name.clone(), cores: shared });
+            return Err(IgnoreReason::Shared { container: container.name.to_string(), cores: shared });
         }
         if container.role != Role::Init {
             running = running.union(hardware);

@@ -1,5 +1,7 @@
 //! Cores that kubelet gave to two pods by the node's report. Called by [`super::settle`].
 
+use std::sync::Arc;
+
 use crate::ids::CoreSet;
 use crate::pod::BoundPod;
 
@@ -7,7 +9,7 @@ use crate::pod::BoundPod;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
     /// The pod's UID.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// The pod as `namespace/name`.
     pub pod: String,
     /// The logical cores that both have.
@@ -30,9 +32,9 @@ pub(super) fn shared(reported: &[(&BoundPod, CoreSet)]) -> Vec<Shared> {
             concerned.iter().find(|(other, theirs)| other.uid != pod.uid && theirs.intersects(*cores))?;
         Some(Shared {
             uid: pod.uid.clone(),
-            pod: pod.full_name(),
+            pod: (*pod.full_name).to_owned(),
             cores: cores.intersection(*theirs),
-            with: other.full_name(),
+            with: (*other.full_name).to_owned(),
         })
     };
     concerned.iter().copied().filter_map(|one| shares(&one)).collect()

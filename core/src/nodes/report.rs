@@ -80,6 +80,24 @@ pub struct HolderReport {
     pub cores: CoreSet,
 }
 
+/// What of a report decides who holds what. The extender keeps one for each node, so there is nothing else in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// The devices that the report lists, in any health.
+    pub devices: DeviceSet,
+    /// Those that may not be given to new pods.
+    pub unhealthy: DeviceSet,
+    /// Every pod that kubelet gave devices to: its UID and every logical core it holds.
+    pub holders: Box<[(Box<str>, CoreSet)]>,
+}
+
+impl From<&NodeReport> for Reported {
+    fn from(report: &NodeReport) -> Self {
+        let holders = report.holders.iter().map(|holder| (holder.uid.as_str().into(), holder.cores));
+        Reported { devices: report.device_ids(), unhealthy: report.unhealthy(), holders: holders.collect() }
+    }
+}
+
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn answers_stay_for_another_call_as_long_as_their_topologies_do() {
-        let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices: 4, cores: 0 };
+        let main = ContainerRequest { name: "main".into(), role: Role::App, devices: 4, cores: 0 };
         let mut equal_nodes = EqualNodes::new(&PodRequest { containers: vec![main] });
         let model = Catalog::embedded().find("trn1.32xlarge").unwrap();
         let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn nodes_that_come_after_the_moves_of_a_call_are_spent_are_not_searched() {
         let container =
-            |name: &str| ContainerRequest { name: name.to_owned(), role: Role::App, devices: 4, cores: 0 };
+            |name: &str| ContainerRequest { name: name.into(), role: Role::App, devices: 4, cores: 0 };
         let request = PodRequest { containers: vec![container("one"), container("other")] };
         let model = Catalog::embedded().find("trn1.32xlarge").unwrap();
         let topology = Arc::new(Topology::of(model, 1, Policy::Documented).unwrap());
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn nodes_that_are_never_decided_keep_no_other_from_its_turn() {
         let container =
-            |role: Role, cores: u32| ContainerRequest { name: "c".to_owned(), role, devices: 0, cores };
+            |role: Role, cores: u32| ContainerRequest { name: "c".into(), role, devices: 0, cores };
         let apps = [&[1][..], &[3; 15], &[2, 2]].concat();
         let apps = apps.into_iter().map(|cores| container(Role::App, cores));
         let request = PodRequest { containers: [container(Role::Init, 1)].into_iter().chain(apps).collect() };

@@ -23,6 +23,8 @@ pub use self::rank::{Places, Rank, RankNumber, Ranks};
 pub use self::refusal::Refusal;
 pub use self::turn::{Given, Turn, best_set_of_pod};
 
+use std::sync::Arc;
+
 use self::budget::Budget;
 use self::free_sets::{FreeSets, any_free};
 use self::keys::{PartialPlacement, Scorer};
@@ -56,7 +58,7 @@ pub struct Placement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacedContainer {
     /// The container's name in the pod's spec.
-    pub name: String,
+    pub name: Arc<str>,
     /// Device ids, as many as the container requests.
     pub devices: DeviceSet,
     /// Logical core ids in host numbering, as many as the container requests.
@@ -88,7 +90,7 @@ impl Placement {
             let given = ContainerAllocation { devices: placed.devices, cores: placed.cores };
             (placed.name.clone(), given)
         });
-        Allocation { node: node.to_owned(), lnc: topology.lnc(), containers: given.collect() }
+        Allocation { node: node.into(), lnc: topology.lnc(), containers: given.collect() }
     }
 }
 
@@ -108,7 +110,7 @@ impl Placement {
 /// let mut occupancy = Occupancy::empty(Arc::new(Topology::of(inf1, 1, Policy::Documented)?));
 /// occupancy.hold("0".parse()?);
 ///
-/// let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices: 0, cores: 9 };
+/// let main = ContainerRequest { name: "main".into(), role: Role::App, devices: 0, cores: 9 };
 /// let placement = place(&PodRequest { containers: vec![main] }, &occupancy)?;
 /// assert_eq!(placement.containers[0].cores.to_string(), "1,2,3,4,5,6,7,8,9");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -165,7 +167,7 @@ fn place_within(
 ///
 /// let inf2 = Catalog::embedded().find("inf2.24xlarge").ok_or("no such type")?;
 /// let mut occupancy = Occupancy::empty(Arc::new(Topology::of(inf2, 1, Policy::Documented)?));
-/// let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices: 3, cores: 0 };
+/// let main = ContainerRequest { name: "main".into(), role: Role::App, devices: 3, cores: 0 };
 /// let request = PodRequest { containers: vec![main] };
 /// assert_eq!(fits(&request, &occupancy), Ok(()));
 ///
@@ -238,7 +240,7 @@ fn any_free_for_one(request: &PodRequest, occupancy: &Occupancy) -> Option<bool>
 }
 
 fn placement(request: &PodRequest, problem: &Problem<'_>, scorer: &mut Scorer, moves: &[Move]) -> Placement {
-    let named = |name: &String| PlacedContainer { name: name.clone(), ..PlacedContainer::default() };
+    let named = |name: &Arc<str>| PlacedContainer { name: Arc::clone(name), ..PlacedContainer::default() };
     let mut containers: Vec<_> = request.containers.iter().map(|requested| named(&requested.name)).collect();
     let mut placed = PartialPlacement::default();
     for (step, made) in problem.plan.steps.iter().zip(moves) {

@@ -36,7 +36,7 @@ impl Claim {
     pub fn beside(mut self, recorded: &Recorded) -> Option<Claim> {
         match recorded {
             Recorded::Ours(allocation) => self.claimed.retain(|(container, name)| {
-                let given = allocation.containers.get(container).copied().unwrap_or_default();
+                let given = allocation.containers.get(container.as_str()).copied().unwrap_or_default();
                 match Resource::named(name) {
                     Some(Resource::Device) => given.devices.is_empty(),
                     Some(Resource::Core) => given.cores.is_empty(),

@@ -3,7 +3,9 @@
 //! needs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded::{self, LABEL, Listed, QUALIFIED, SUBDOMAIN};
@@ -196,25 +198,24 @@ impl ContainerStatus {
     }
 }
 
-/// What [`crate::holders`] needs of a pod that is bound to the node in question.
+/// What [`crate::holders`] needs of a pod that is bound to the node in question. The extender keeps one for each pod with devices, so what
+/// few of them have is boxed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundPod {
     /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.namespace`.
-    pub namespace: String,
-    /// `metadata.name`.
-    pub name: String,
+    pub uid: Arc<str>,
+    /// `metadata.namespace` and `metadata.name`, as `namespace/name`: neither has a slash.
+    pub full_name: Box<str>,
     /// What it requests of the device plugin, or why that cannot be read.
-    pub request: Result<PodRequest, RequestError>,
+    pub request: Result<PodRequest, Box<RequestError>>,
     /// What it gets from a ResourceClaim instead.
-    pub claim: Option<Claim>,
+    pub claim: Option<Box<Claim>>,
     /// Its annotations of this project and of AWS' extension; others are not kept.
     pub annotations: BTreeMap<String, String>,
     /// What the annotations record, read once: who holds what is settled anew at every change of the node's pods.
-    pub record: Result<Option<Recorded>, RecordError>,
-    /// When it was bound: the last transition of PodScheduled, RFC 3339 in UTC.
-    pub scheduled_at: Option<String>,
+    pub record: Result<Option<Recorded>, Box<RecordError>>,
+    /// When it was bound: the last transition of PodScheduled.
+    pub scheduled_at: Option<Timestamp>,
     /// Whether its phase is `Succeeded` or `Failed`, so that it holds nothing.
     pub terminal: bool,
     /// How important it is; 0 without a PriorityClass.
@@ -224,9 +225,9 @@ pub struct BoundPod {
 impl BoundPod {
     /// Keeps what decides about a pod, of `annotations` only this project's and AWS'.
     pub fn new(
-        namespace: impl Into<String>,
-        name: impl Into<String>,
-        uid: impl Into<String>,
+        namespace: impl AsRef<str>,
+        name: impl AsRef<str>,
+        uid: impl AsRef<str>,
         mut annotations: BTreeMap<String, String>,
         spec: &PodSpec,
         status: Option<&PodStatus>,
@@ -245,22 +246,45 @@ impl BoundPod {
             Ok(Some(recorded)) if spec.node_name.is_some() => claim.beside(recorded),
             _ => Some(claim),
         });
+        let request = PodRequest::of(spec).map(|request| request.without(claim.as_ref()));
+        let record = record.map(|record| match &request {
+            Ok(request) => record.map(|record| record.sharing_names(request)),
+            Err(_) => record,
+        });
         BoundPod {
-            uid: uid.into(),
-            namespace: namespace.into(),
-            name: name.into(),
-            request: PodRequest::of(spec).map(|request| request.without(claim.as_ref())),
-            claim,
-            record,
+            uid: uid.as_ref().into(),
+            full_name: format!("{}/{}", namespace.as_ref(), name.as_ref()).into(),
+            request: request.map_err(Box::new),
+            claim: claim.map(Box::new),
+            record: record.map_err(Box::new),
             annotations,
-            scheduled_at: scheduled.and_then(|condition| condition.last_transition_time.clone()),
+            scheduled_at: scheduled
+                .and_then(|condition| condition.last_transition_time.as_deref()?.parse().ok()),
             terminal: matches!(phase, Some("Succeeded" | "Failed")),
             priority: spec.priority.unwrap_or_default(),
         }
     }
 
-    /// The pod as `namespace/name`.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        self.names().0
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.names().1
+    }
+
+    fn names(&self) -> (&str, &str) {
+        self.full_name.split_once('/').unwrap_or(("", &self.full_name))
+    }
+
+    /// Has a record that names this node share its name: of many pods of a node it is in memory once.
+    pub fn share_node(&mut self, node: &Arc<str>) {
+        if let Ok(Some(Recorded::Ours(allocation))) = &mut self.record
+            && allocation.node == *node
+        {
+            Arc::make_mut(allocation).node = Arc::clone(node);
+        }
     }
 }

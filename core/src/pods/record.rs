@@ -12,6 +12,7 @@ use crate::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
     NEURON_RESOURCE_TYPE, NEURONCORE, Resource,
 };
+use crate::request::PodRequest;
 use crate::topology::Topology;
 
 /// What one container was given under either name.
@@ -28,13 +29,13 @@ pub struct ContainerAllocation {
 
 /// What containers were given, by name. A sorted list: the extender keeps one for each pod with devices, most have a single container, and
 /// the smallest BTreeMap takes the room of eleven.
-pub type Containers = LiteMap<String, ContainerAllocation>;
+pub type Containers = LiteMap<Arc<str>, ContainerAllocation>;
 
 /// What a pod was given on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The node's name.
-    pub node: String,
+    pub node: Arc<str>,
     /// The node's LNC when the ids were chosen, 1 or 2.
     pub lnc: u8,
     /// Ids by container name; init containers and sidecars too.
@@ -50,8 +51,8 @@ pub enum Recorded {
     Aws {
         /// Whether the ids are devices or cores, where the pod says so.
         resource: Option<Resource>,
-        /// Device or core ids, 0 to 127.
-        ids: BTreeSet<u8>,
+        /// Device or core ids, 0 to 127. Boxed: nearly all records are the others.
+        ids: Box<BTreeSet<u8>>,
     },
 }
 
@@ -103,7 +104,8 @@ impl Allocation {
     /// to the containers; `alloc_time_nanos` is the time of the bind in nanoseconds since 1970.
     pub fn annotations(&self, allocated: bool, alloc_time_nanos: &str) -> BTreeMap<String, String> {
         let Allocation { node, lnc, containers } = self.clone();
-        let wire = Wire { v: VERSION, node, lnc, containers: containers.into_iter().collect() };
+        let containers = containers.into_iter().map(|(name, given)| (name.to_string(), given)).collect();
+        let wire = Wire { v: VERSION, node: node.to_string(), lnc, containers };
         // Text, numbers and a map with text keys: JSON can hold them, so this cannot fail.
         let record = serde_json::to_string(&wire).unwrap_or_default();
         let mut annotations = BTreeMap::from([(ALLOCATION.to_owned(), record)]);
@@ -157,7 +159,7 @@ impl Allocation {
         if ids.is_empty() {
             return Err(wrong("it names no id".to_owned()));
         }
-        Ok(Some(Recorded::Aws { resource: resource.transpose()?, ids: ids.iter().collect() }))
+        Ok(Some(Recorded::Aws { resource: resource.transpose()?, ids: Box::new(ids.iter().collect()) }))
     }
 
     /// Every device that a container was given as a device.
@@ -173,6 +175,26 @@ impl Allocation {
     /// Every core that the pod takes under either name.
     pub fn hardware(&self, topology: &Topology) -> CoreSet {
         self.union_cores().union(topology.cores_of(self.union_devices()))
+    }
+}
+
+/// The list, which takes no more room than it needs.
+fn list(containers: impl ExactSizeIterator<Item = (Arc<str>, ContainerAllocation)>) -> Containers {
+    let mut list = Containers::with_capacity(containers.len());
+    list.extend(containers);
+    list
+}
+
+impl Recorded {
+    /// Has a record of this project share the names of containers with the pod's request, so that each is in memory once.
+    pub fn sharing_names(self, request: &PodRequest) -> Self {
+        let Recorded::Ours(allocation) = self else { return self };
+        let mut allocation = Arc::unwrap_or_clone(allocation);
+        let names: BTreeSet<&Arc<str>> = request.containers.iter().map(|container| &container.name).collect();
+        let shared = |name: Arc<str>| names.get(&name).map(|name| Arc::clone(name)).unwrap_or(name);
+        let containers = std::mem::take(&mut allocation.containers).into_iter();
+        allocation.containers = list(containers.map(|(name, given)| (shared(name), given)));
+        Recorded::Ours(Arc::new(allocation))
     }
 }
 
@@ -201,9 +223,8 @@ fn ours(text: &str) -> Result<Allocation, RecordError> {
     if let Some((name, _)) = containers.iter().find(|(_, given)| **given == ContainerAllocation::default()) {
         return Err(wrong(format!("container {name} has neither devices nor cores")));
     }
-    let mut kept = Containers::with_capacity(containers.len());
-    kept.extend(containers);
-    Ok(Allocation { node, lnc, containers: kept })
+    let containers = list(containers.into_iter().map(|(name, given)| (name.into(), given)));
+    Ok(Allocation { node: node.into(), lnc, containers })
 }
 
 // serde hands over a reference where the sets are copied.

@@ -1,6 +1,8 @@
 //! What a pod's containers request, by kubelet's own rules. Read by [`crate::placement`], [`crate::holders`], the
 //! extender and the device plugin.
 
+use std::sync::Arc;
+
 use crate::claim::Claim;
 use crate::names::{NEURON, NEURONCORE, NEURONDEVICE, Resource};
 use crate::pod::{Container, PodSpec};
@@ -22,7 +24,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContainerRequest {
     /// The container's name.
-    pub name: String,
+    pub name: Arc<str>,
     /// How kubelet treats it.
     pub role: Role,
     /// Number of devices, at most [`crate::quantity::MAX_COUNT`].
@@ -99,7 +101,12 @@ impl PodRequest {
             }
             let devices = new_name.max(old_name);
             if devices > 0 || cores > 0 {
-                containers.push(ContainerRequest { name: container.name.clone(), role, devices, cores });
+                containers.push(ContainerRequest {
+                    name: container.name.as_str().into(),
+                    role,
+                    devices,
+                    cores,
+                });
             }
         }
         containers.shrink_to_fit();

@@ -37,7 +37,7 @@ fn node(instance_type: &str, lnc: u8, policy: Policy, held: &str) -> Occupancy {
 fn pod(groups: &[Containers]) -> PodRequest {
     let all = groups.iter().flat_map(|group| std::iter::repeat_n(group, group.0));
     let container = |(at, &(_, role, devices, cores)): (usize, &Containers)| ContainerRequest {
-        name: format!("c{at}"),
+        name: format!("c{at}").into(),
         role,
         devices,
         cores,

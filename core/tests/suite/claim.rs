@@ -7,7 +7,7 @@ use neuron_core::catalog::Catalog;
 use neuron_core::claim::Claim;
 use neuron_core::holders::{NodeFacts, settle};
 use neuron_core::pod::{BoundPod, PodSpec, PodStatus};
-use neuron_core::report::{HolderReport, NodeReport};
+use neuron_core::report::{HolderReport, NodeReport, Reported};
 use neuron_core::topology::{Policy, Topology};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -91,7 +91,8 @@ fn a_claim_names_its_resources_once_in_order() {
 fn held(pod: BoundPod, report: Option<&NodeReport>) -> (String, usize) {
     let inf2 = Catalog::embedded().find("inf2.24xlarge").unwrap();
     let topology = Arc::new(Topology::of(inf2, 1, Policy::Documented).unwrap());
-    let settled = settle(&NodeFacts { name: "n1", topology, report, pods: &[pod] });
+    let reported = report.map(Reported::from);
+    let settled = settle(&NodeFacts { name: "n1", topology, report: reported.as_ref(), pods: &[pod] });
     (settled.occupancy.held().to_string(), settled.unknown.len())
 }
 

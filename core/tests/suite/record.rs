@@ -14,9 +14,9 @@ use rstest::rstest;
 fn allocation(containers: &[(&str, &str, &str)]) -> Allocation {
     let given = |&(name, devices, cores): &(&str, &str, &str)| {
         let given = ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
-        (name.to_owned(), given)
+        (name.into(), given)
     };
-    Allocation { node: "n1".to_owned(), lnc: 1, containers: containers.iter().map(given).collect() }
+    Allocation { node: "n1".into(), lnc: 1, containers: containers.iter().map(given).collect() }
 }
 
 fn lines(annotations: &BTreeMap<String, String>) -> String {
@@ -70,7 +70,7 @@ fn a_pod_with_both_names_carries_no_aws_keys() {
 
 #[test]
 fn aws_keys_are_read_only_without_ours() {
-    let aws = |resource| Ok(Some(Recorded::Aws { resource, ids: [2, 3].into() }));
+    let aws = |resource| Ok(Some(Recorded::Aws { resource, ids: Box::new([2, 3].into()) }));
     assert_eq!(parse(&[("AWS_NEURON_IDS", "3, 2")]), aws(None));
     let typed = |name| parse(&[("AWS_NEURON_IDS", "2,3"), ("NEURON_RESOURCE_TYPE", name)]);
     assert_eq!(typed("aws.amazon.com/neuroncore"), aws(Some(Resource::Core)));
@@ -223,7 +223,7 @@ fn what_is_longer_than_any_record_is_not_read(#[case] key: &str, #[case] longest
 #[test]
 fn what_is_just_as_long_as_it_may_be_is_read() {
     let ids = format!("1{}", " ".repeat(1023));
-    let recorded = Recorded::Aws { resource: None, ids: [1].into() };
+    let recorded = Recorded::Aws { resource: None, ids: Box::new([1].into()) };
     assert_eq!(parse(&[(names::AWS_NEURON_IDS, &ids)]), Ok(Some(recorded)));
 }
 
@@ -231,9 +231,9 @@ fn what_is_just_as_long_as_it_may_be_is_read() {
 fn the_longest_record_that_can_be_placed_is_read() {
     let all = CoreSet::run(0, 128);
     let given = ContainerAllocation { devices: DeviceSet::EMPTY, cores: all };
-    let name = |at: usize| format!("{at:0>63}");
+    let name = |at: usize| format!("{at:0>63}").into();
     let containers = (0..MAX_CONTAINERS).map(|at| (name(at), given)).collect();
-    let longest = Allocation { node: "n".repeat(253), lnc: 1, containers };
+    let longest = Allocation { node: "n".repeat(253).into(), lnc: 1, containers };
     let annotations = longest.annotations(true, "1767225600000000000");
     assert_eq!(Allocation::parse(&annotations).unwrap(), Some(Recorded::Ours(Arc::new(longest))));
     assert!(annotations[names::NEURON_CORES].len() < 1024);
@@ -269,7 +269,8 @@ proptest! {
         lnc in 1u8..=2,
         containers in prop::collection::btree_map("[a-z]{1,6}", given(), 1..4),
     ) {
-        let written = Allocation { node, lnc, containers: containers.into_iter().collect() };
+        let containers = containers.into_iter().map(|(name, given)| (name.into(), given)).collect();
+        let written = Allocation { node: node.into(), lnc, containers };
         let read = Allocation::parse(&written.annotations(false, "1")).unwrap();
         prop_assert_eq!(read, Some(Recorded::Ours(Arc::new(written))));
     }

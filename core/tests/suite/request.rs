@@ -202,7 +202,7 @@ fn roles_and_order_are_kubelets() {
     })))
     .unwrap();
     let roles: Vec<_> =
-        request.containers.iter().map(|container| (container.name.as_str(), container.role)).collect();
+        request.containers.iter().map(|container| (&*container.name, container.role)).collect();
     assert_eq!(roles, [("prepare", Role::Init), ("side", Role::Sidecar), ("main", Role::App)]);
     assert!(request.requests(Resource::Device) && !request.requests(Resource::Core));
 }
@@ -252,8 +252,8 @@ fn a_bound_pod_keeps_what_decides() {
     let pod_with =
         |status| BoundPod::new("ns", "pod", "u1", annotations.clone(), &requesting(json!({})), status);
     let pod = pod_with(Some(&status));
-    assert_eq!(pod.full_name(), "ns/pod");
-    assert_eq!(pod.scheduled_at.as_deref(), Some("2026-01-01T00:00:01Z"));
+    assert_eq!(&*pod.full_name, "ns/pod");
+    assert_eq!(pod.scheduled_at.unwrap().to_string(), "2026-01-01T00:00:01Z");
     assert!(pod.terminal);
     assert!(!pod.annotations.contains_key("other") && pod.annotations.len() == 3);
 

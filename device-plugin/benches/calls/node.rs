@@ -130,8 +130,8 @@ async fn place(api: &ApiServer, core: u8) -> Pod {
     let pod: Pod = pods.create(&PostParams::default(), &pod).await.expect("a pod");
     let given =
         ContainerAllocation { devices: Default::default(), cores: core.to_string().parse().expect("a core") };
-    let containers = [("main".to_owned(), given)].into_iter().collect();
-    let allocation = Allocation { node: NODE.to_owned(), lnc: 1, containers };
+    let containers = [("main".into(), given)].into_iter().collect();
+    let allocation = Allocation { node: NODE.into(), lnc: 1, containers };
     let annotations = allocation.annotations(core < PODS, "1767225600000000000");
     let target = json!({"apiVersion": "v1", "kind": "Node", "name": NODE});
     let binding = json!({

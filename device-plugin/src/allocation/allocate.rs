@@ -257,7 +257,7 @@ impl Engine {
     fn only_pod(&self, asking: &[Slot]) -> Option<ObjectReference> {
         let uid = &only(asking)?.uid;
         let pods = self.pods.living().unwrap_or_default();
-        pods.iter().find(|pod| pod.pod.uid == *uid).map(|pod| pod_reference(&pod.pod))
+        pods.iter().find(|pod| *pod.pod.uid == **uid).map(|pod| pod_reference(&pod.pod))
     }
 }
 

@@ -157,8 +157,8 @@ impl Ledger {
         let (mut request, mut given, mut asking) = (PodRequest::default(), Vec::new(), None);
         let containers = &mut request.containers;
         for slot in slots.iter().filter(|slot| slot.uid == asks.uid) {
-            if containers.last().is_none_or(|last| last.name != slot.container) {
-                let (name, role) = (slot.container.clone(), slot.role);
+            if containers.last().is_none_or(|last| *last.name != *slot.container) {
+                let (name, role) = (slot.container.as_str().into(), slot.role);
                 containers.push(ContainerRequest { name, role, devices: 0, cores: 0 });
             }
             let container = containers.last_mut()?;

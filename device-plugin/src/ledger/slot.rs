@@ -8,7 +8,7 @@ use neuron_core::holders::{NodeFacts, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::names::{NEURON_ALLOC_TIME, Resource};
 use neuron_core::pod::BoundPod;
-use neuron_core::report::NodeReport;
+use neuron_core::report::{NodeReport, Reported};
 use neuron_core::request::Role;
 use neuron_core::topology::Topology;
 
@@ -33,7 +33,7 @@ pub struct NodePod {
 impl NodePod {
     /// A pod that kubelet has by the same UID, of which no container has started.
     pub(crate) fn of(pod: BoundPod, version: u64) -> Self {
-        let kubelet_uid = pod.uid.clone();
+        let kubelet_uid = pod.uid.to_string();
         NodePod {
             pod,
             version,
@@ -84,18 +84,20 @@ pub fn slots<'p>(
 ) -> Vec<Slot> {
     let mut live: Vec<&NodePod> = pods.into_iter().filter(|pod| !pod.pod.terminal).collect();
     let bound: Vec<&BoundPod> = live.iter().map(|pod| &pod.pod).collect();
-    let facts = NodeFacts { name: node, topology: Arc::clone(topology), report, pods: &bound };
-    let records: BTreeMap<String, _> = settle(&facts)
+    let reported = report.map(Reported::from);
+    let facts =
+        NodeFacts { name: node, topology: Arc::clone(topology), report: reported.as_ref(), pods: &bound };
+    let records: BTreeMap<&str, _> = settle(&facts)
         .holdings
         .into_iter()
-        .filter_map(|holding| Some((holding.uid, holding.allocation?)))
+        .filter_map(|holding| Some((&*holding.pod.uid, holding.allocation?)))
         .collect();
     live.sort_by_key(|node_pod| turn(&node_pod.pod));
     let mut slots = Vec::new();
     for node_pod in live {
-        let record = records.get(&node_pod.pod.uid);
+        let record = records.get(&*node_pod.pod.uid);
         slots.extend(unrecorded(node_pod).into_iter().map(|slot| {
-            let recorded = record.and_then(|record| record.containers.get(&slot.container));
+            let recorded = record.and_then(|record| record.containers.get(slot.container.as_str()));
             let recorded = recorded.map(|recorded| match slot.resource {
                 Resource::Device => topology.cores_of(recorded.devices),
                 Resource::Core => recorded.cores,
@@ -109,9 +111,10 @@ pub fn slots<'p>(
 /// Where a pod stands in the order of binding. The API's times have seconds only; within one the extender's note of when
 /// it chose comes near the order in which kubelet is told of the pods. A forged note gains nothing: which of two pods
 /// with equal requests is offered its ids first takes none of them from the other.
-fn turn(pod: &BoundPod) -> (Option<&str>, Option<u128>, &str) {
-    let chosen_at = pod.annotations.get(NEURON_ALLOC_TIME).and_then(|nanoseconds| nanoseconds.parse().ok());
-    (pod.scheduled_at.as_deref(), chosen_at, &pod.uid)
+fn turn(pod: &BoundPod) -> impl Ord {
+    let chosen_at = pod.annotations.get(NEURON_ALLOC_TIME);
+    let chosen_at = chosen_at.and_then(|nanoseconds| nanoseconds.parse::<u128>().ok());
+    (pod.scheduled_at, chosen_at, &pod.uid)
 }
 
 /// What a pod asks for, container by container, whatever its record says.
@@ -121,21 +124,21 @@ fn unrecorded(node_pod: &NodePod) -> Vec<Slot> {
     let slots = containers.flat_map(|container| {
         let asked = Resource::ALL.into_iter().filter(|resource| container.count(*resource) > 0);
         asked.map(|resource| Slot {
-            uid: pod.uid.clone(),
+            uid: pod.uid.to_string(),
             kubelet_uid: node_pod.kubelet_uid.clone(),
-            pod: pod.full_name(),
-            container: container.name.clone(),
+            pod: pod.full_name.to_string(),
+            container: container.name.to_string(),
             role: container.role,
             resource,
             count: container.count(resource),
             recorded: None,
-            started: node_pod.started.contains(&container.name),
+            started: node_pod.started.contains(&*container.name),
             may_be_asked_for: true,
             may_run: match container.role {
-                Role::Init => node_pod.running.contains_key(&container.name),
-                Role::Sidecar | Role::App => node_pod.started.contains(&container.name),
+                Role::Init => node_pod.running.contains_key(&*container.name),
+                Role::Sidecar | Role::App => node_pod.started.contains(&*container.name),
             },
-            run: node_pod.running.get(&container.name).filter(|id| !id.is_empty()).cloned(),
+            run: node_pod.running.get(&*container.name).filter(|id| !id.is_empty()).cloned(),
         })
     });
     slots.collect()

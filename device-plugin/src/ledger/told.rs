@@ -84,8 +84,7 @@ mod tests {
     use super::*;
 
     fn pod(uid: &str, terminal: bool) -> NodePod {
-        let (namespace, name) = ("d".to_owned(), uid.to_owned());
-        let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &PodSpec::default(), None);
+        let pod = BoundPod::new("d", uid, uid, BTreeMap::new(), &PodSpec::default(), None);
         let pod = BoundPod { terminal, ..pod };
         NodePod::of(pod, 1)
     }
@@ -100,7 +99,7 @@ mod tests {
         assert_eq!(life("not told", Life::Lives), Life::Lives, "it may not have heard of it yet");
         let shown = BTreeMap::from(["ended", "other"].map(|uid| (uid.to_owned(), Arc::new(pod(uid, false)))));
         let beside = told.beside(Some(&shown), |uid| uid == "gone");
-        let said: Vec<_> = beside.iter().map(|pod| (pod.pod.uid.as_str(), pod.pod.terminal)).collect();
+        let said: Vec<_> = beside.iter().map(|pod| (&*pod.pod.uid, pod.pod.terminal)).collect();
         assert_eq!(said, [("ended", true), ("other", false), ("new", false)]);
     }
 

@@ -73,15 +73,16 @@ impl State {
     /// Keeps a pod unless it is gone or a newer version of it is known.
     pub(super) fn keep(&mut self, pod: Arc<NodePod>) {
         let Some(known) = &mut self.known else { return };
-        let before = known.get(&pod.pod.uid);
-        if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&pod.pod.uid) {
+        let uid = pod.pod.uid.to_string();
+        let before = known.get(&uid);
+        if before.is_some_and(|before| before.version > pod.version) || self.gone.contains(&uid) {
             return;
         }
         let has_failed = pod.failed_admission && !before.is_some_and(|before| before.failed_admission);
         if has_failed && matches!(pod.pod.record, Ok(Some(_))) {
             self.failed_admissions += 1;
         }
-        known.insert(pod.pod.uid.clone(), pod);
+        known.insert(uid, pod);
         self.version += 1;
     }
 
@@ -152,8 +153,8 @@ impl State {
 
 /// Keeps a pod unless a newer version of it is there.
 pub(super) fn keep_newer(pods: &mut BTreeMap<String, Arc<NodePod>>, pod: Arc<NodePod>) {
-    if pods.get(&pod.pod.uid).is_none_or(|known| known.version <= pod.version) {
-        pods.insert(pod.pod.uid.clone(), pod);
+    if pods.get(&*pod.pod.uid).is_none_or(|known| known.version <= pod.version) {
+        pods.insert(pod.pod.uid.to_string(), pod);
     }
 }
 
@@ -165,13 +166,12 @@ mod tests {
 
     fn pod(uid: &str, version: u64) -> Arc<NodePod> {
         let spec = PodSpec::default();
-        let (namespace, name) = ("d".to_owned(), "p".to_owned());
-        let pod = BoundPod::new(namespace, name, uid.to_owned(), BTreeMap::new(), &spec, None);
+        let pod = BoundPod::new("d", "p", uid, BTreeMap::new(), &spec, None);
         Arc::new(NodePod::of(pod, version))
     }
 
     fn list(pods: &[Arc<NodePod>]) -> BTreeMap<String, Arc<NodePod>> {
-        pods.iter().map(|pod| (pod.pod.uid.clone(), pod.clone())).collect()
+        pods.iter().map(|pod| (pod.pod.uid.to_string(), pod.clone())).collect()
     }
 
     #[test]

@@ -68,21 +68,21 @@ pub fn correction(
         // What a container has had that kubelet has lost, only the record says. AWS' keys do not say which container has which ids.
         let kept = || recorded_of(topology, slot, recorded.as_deref()).filter(|_| ours && slot.started);
         let cores = given(slot).or_else(kept)?;
-        let allocation = containers.entry(slot.container.clone()).or_default();
+        let allocation = containers.entry(slot.container.as_str().into()).or_default();
         match slot.resource {
             Resource::Device => allocation.devices = topology.devices_of(cores),
             Resource::Core => allocation.cores = cores,
         }
         changes.extend(change(topology, slot, recorded.as_deref(), cores));
     }
-    let real = Allocation { node: node.to_owned(), lnc: topology.lnc(), containers };
+    let real = Allocation { node: node.into(), lnc: topology.lnc(), containers };
     // One container has what the record says of another that kubelet has lost: such a record would not count.
     if lost > 0 && !can_count(&pod.pod, node, &real, topology) {
         return None;
     }
     let same = match &pod.pod.record {
         Ok(Some(Recorded::Ours(recorded))) => **recorded == real,
-        Ok(Some(Recorded::Aws { ids, .. })) => *ids == aws_ids(&real),
+        Ok(Some(Recorded::Aws { ids, .. })) => **ids == aws_ids(&real),
         Ok(None) | Err(_) => false,
     };
     let time = now.get(NEURON_ALLOC_TIME).cloned();
@@ -132,7 +132,7 @@ fn can_count(pod: &BoundPod, node: &str, real: &Allocation, topology: &Topology)
 }
 
 fn recorded_of(topology: &Topology, slot: &Slot, recorded: Option<&Allocation>) -> Option<CoreSet> {
-    let recorded = recorded?.containers.get(&slot.container)?;
+    let recorded = recorded?.containers.get(slot.container.as_str())?;
     Some(match slot.resource {
         Resource::Device => topology.cores_of(recorded.devices),
         Resource::Core => recorded.cores,

@@ -39,10 +39,10 @@ fn wrong(engine: &Engine, node: &str, machine: &Machine) -> Vec<String> {
         .filter_map(|own| Some((own.first()?.uid.as_str(), own)))
         .collect();
     let is_wrong = |pod: &&Arc<NodePod>| {
-        let own = own.get(pod.pod.uid.as_str()).copied().unwrap_or_default();
+        let own = own.get(&*pod.pod.uid).copied().unwrap_or_default();
         correction(node, &machine.topology, &state.ledger, pod, &own.iter().collect::<Vec<_>>()).is_some()
     };
-    let wrong: Vec<String> = pods.iter().filter(is_wrong).map(|pod| pod.pod.uid.clone()).collect();
+    let wrong: Vec<String> = pods.iter().filter(is_wrong).map(|pod| pod.pod.uid.to_string()).collect();
     state.right = wrong.is_empty().then(|| (Arc::clone(&slots), version));
     wrong
 }
@@ -52,14 +52,14 @@ async fn correct_pod(engine: &Engine, node: &str, machine: &Machine, uid: &str) 
     let mut last = None;
     for _ in 0..ATTEMPTS {
         let pods = engine.pods.living().unwrap_or_default();
-        let Some(pod) = pods.iter().find(|pod| pod.pod.uid == uid) else { return Ok(()) };
+        let Some(pod) = pods.iter().find(|pod| *pod.pod.uid == *uid) else { return Ok(()) };
         let correction = {
             let (state, slots) = engine.current(machine);
             let own: Vec<&Slot> = slots.iter().filter(|slot| slot.uid == uid).collect();
             correction(node, &machine.topology, &state.ledger, pod, &own)
         };
         let Some(correction) = correction else { return Ok(()) };
-        let name = pod.pod.full_name();
+        let name = pod.pod.full_name.to_string();
         match engine.pods.annotate(pod, &correction.annotations).await {
             Ok(()) => {
                 if let Some(note) = correction.note {

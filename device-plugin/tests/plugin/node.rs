@@ -164,9 +164,9 @@ impl Node {
         let containers = containers.iter().map(|(name, devices, cores)| {
             let given =
                 ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
-            ((*name).to_owned(), given)
+            ((*name).into(), given)
         });
-        Allocation { node: NODE.to_owned(), lnc: self.lnc, containers: containers.collect() }
+        Allocation { node: NODE.into(), lnc: self.lnc, containers: containers.collect() }
             .annotations(false, "1767225600000000000")
     }
 

@@ -167,7 +167,7 @@ mod tests {
     fn outcome(recorded: &str, seen: &[&str]) -> PodOutcome {
         let sets =
             ContainerAllocation { devices: recorded.parse().unwrap(), ..ContainerAllocation::default() };
-        let containers = [(MAIN.to_owned(), sets)].into_iter().collect();
+        let containers = [(MAIN.into(), sets)].into_iter().collect();
         let allocation = Allocation { node: "n1".into(), lnc: 1, containers };
         let report = Report::of([].into(), seen.iter().map(|path| (*path).to_owned()));
         PodOutcome {

@@ -15,7 +15,7 @@ use neuron_core::ids::{CoreSet, DeviceSet};
 use neuron_core::names;
 use neuron_core::occupancy::Occupancy;
 use neuron_core::pod::BoundPod;
-use neuron_core::report::{Health, NodeReport};
+use neuron_core::report::{Health, NodeReport, Reported};
 use neuron_core::topology::{NodeTopologyError, Policy, Topology};
 use serde::Serialize;
 
@@ -155,7 +155,8 @@ impl NodeView {
             view.notes.push("No device plugin has reported yet: the node advertises nothing".to_owned());
         }
         let bound: Vec<BoundPod> = pods.iter().map(|pod| pods::bound(pod)).collect();
-        let facts = NodeFacts { name, topology, report: report.as_ref(), pods: &bound };
+        let reported = report.as_ref().map(Reported::from);
+        let facts = NodeFacts { name, topology, report: reported.as_ref(), pods: &bound };
         view.take(settle(&facts), pods);
         Some(view)
     }
@@ -171,9 +172,9 @@ impl NodeView {
                  plugin reports it"
             )
         }));
-        settled.holdings.sort_by_key(|holding| (holding.cores.first(), holding.pod.clone()));
+        settled.holdings.sort_by_key(|holding| (holding.cores.first(), holding.pod.full_name.clone()));
         let of = |holding: &Holding| {
-            let pod = pods.iter().find(|pod| pod.metadata.uid.as_ref() == Some(&holding.uid));
+            let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(holding.uid()));
             HolderView::of(holding, pod.map(|pod| pods::state(pod)).unwrap_or_default())
         };
         self.holders = settled.holdings.iter().map(of).collect();
@@ -206,8 +207,8 @@ impl HolderView {
     fn of(holding: &Holding, state: String) -> Self {
         let record = holding.allocation.as_deref();
         Self {
-            pod: holding.pod.clone(),
-            uid: holding.uid.clone(),
+            pod: holding.full_name().to_owned(),
+            uid: holding.uid().to_owned(),
             devices: record.map(|record| record.union_devices()).unwrap_or_default(),
             cores: record.map(|record| record.union_cores()).unwrap_or_default(),
             held_cores: holding.cores,

@@ -102,8 +102,8 @@ fn pod(name: &str, node: &str, device: Option<u8>) -> Value {
     if let Some(device) = device {
         let given =
             ContainerAllocation { devices: DeviceSet::single(device), ..ContainerAllocation::default() };
-        let containers = [("main".to_owned(), given)].into_iter().collect();
-        let record = Allocation { node: node.to_owned(), lnc: 1, containers };
+        let containers = [("main".into(), given)].into_iter().collect();
+        let record = Allocation { node: node.into(), lnc: 1, containers };
         annotations.extend(record.annotations(true, "1795342800000000000"));
         limits[NEURON] = json!("1");
     }

@@ -49,7 +49,7 @@ impl Trace {
                 })
                 .expect("the weights make a hundred");
             if devices <= self.largest {
-                let main = ContainerRequest { name: "main".to_owned(), role: Role::App, devices, cores };
+                let main = ContainerRequest { name: "main".into(), role: Role::App, devices, cores };
                 return PodRequest { containers: vec![main] };
             }
         }

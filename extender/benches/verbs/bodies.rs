@@ -74,7 +74,7 @@ pub(crate) fn request(pod: Pod) -> PodRequest {
     let containers = |asks: &'static [(&str, u32)], role: Role| {
         asks.iter().enumerate().map(move |(at, (resource, count))| {
             let (devices, cores) = if *resource == NEURON { (*count, 0) } else { (0, *count) };
-            ContainerRequest { name: format!("{role:?}{at}"), role, devices, cores }
+            ContainerRequest { name: format!("{role:?}{at}").into(), role, devices, cores }
         })
     };
     PodRequest {

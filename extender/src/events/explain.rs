@@ -1,6 +1,8 @@
 //! What users are told about bound pods without asking: records that do not count, unknown holders, and devices that two pods have.
 //! Pure; called by the loop of [`super`]. Why pods wait is told by [`super::waiting`].
 
+use std::sync::Arc;
+
 use neuron_core::holders::{Settled, Shared, Source};
 use neuron_core::pod::BoundPod;
 use runtime::reached;
@@ -35,8 +37,7 @@ const DEVICES_SHARED: &str = "NeuronDevicesShared";
 impl Explanation {
     /// An event on this pod.
     pub(super) fn of(pod: &BoundPod, reason: &'static str, note: String) -> Self {
-        let BoundPod { uid, namespace, name, .. } = pod;
-        let (uid, namespace, name) = (uid.clone(), namespace.clone(), name.clone());
+        let [uid, namespace, name] = [&pod.uid, pod.namespace(), pod.name()].map(str::to_owned);
         Self { uid, namespace, name, node: None, reason, note }
     }
 
@@ -77,13 +78,13 @@ pub(super) fn explain_node(index: &Index, node: &str) -> Vec<Explanation> {
 }
 
 /// Whether the plugin will correct the record, as kubelet gave the pod something else than it says: nobody has to act.
-fn plugin_corrects(view: &NodeView, settled: &Settled, pod: &BoundPod) -> bool {
+fn plugin_corrects(view: &NodeView, settled: &Settled<Arc<BoundPod>>, pod: &BoundPod) -> bool {
     if !view.reads_record_of(pod) {
         reached("extender: record of a pod cannot count");
         return false;
     }
     let reported =
-        settled.holdings.iter().any(|holding| holding.uid == pod.uid && holding.source == Source::Report);
+        settled.holdings.iter().any(|holding| *holding.uid() == *pod.uid && holding.source == Source::Report);
     if reported {
         reached("extender: record left to be corrected");
     } else {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use neuron_core::holders::Holding;
 use neuron_core::ids::CoreSet;
 use neuron_core::names::Resource;
 use neuron_core::placement::EqualNodes;
+use neuron_core::pod::BoundPod;
 use neuron_core::request::{ContainerRequest, PodRequest};
 
 use crate::index::Index;
@@ -161,11 +163,11 @@ fn few<'i>(index: &'i Index, nodes: &'i [String], pod: &mut EqualNodes) -> Optio
 fn holders<'i>(index: &'i Index, node: &str) -> Vec<Holder<'i>> {
     let settled = index.view(node).and_then(|view| view.settled());
     let holdings = settled.map(|settled| settled.holdings.as_slice()).unwrap_or_default();
-    let holder = |holding: &'i Holding| Holder {
-        uid: &holding.uid,
-        pod: &holding.pod,
+    let holder = |holding: &'i Holding<Arc<BoundPod>>| Holder {
+        uid: holding.uid(),
+        pod: holding.full_name(),
         cores: holding.cores,
-        priority: index.priority(node, &holding.uid),
+        priority: index.priority(node, holding.uid()),
     };
     let mut holders: Vec<Holder<'i>> = holdings.iter().map(holder).collect();
     holders.sort_by_key(|holder| (holder.priority, holder.pod));
@@ -230,7 +232,7 @@ mod tests {
         let spec = spec(&[devices.len().try_into().unwrap()]);
         let pod = BoundPod { priority, ..BoundPod::new("default", name, name, annotations, &spec, None) };
         ObservedPod {
-            node: Some(node.to_owned()),
+            node: Some(node.into()),
             unschedulable: false,
             device_model: None,
             owner: None,

@@ -42,7 +42,7 @@ fn waiting(name: &str, devices: u32) -> ObservedPod {
 fn owned(name: &str, devices: u32, owner: &str) -> ObservedPod {
     let kind = "ReplicaSet".to_owned();
     let owner = Owner { kind, name: format!("{owner}-5d"), uid: owner.to_owned() };
-    ObservedPod { owner: Some(owner), ..waiting(name, devices) }
+    ObservedPod { owner: Some(Box::new(owner)), ..waiting(name, devices) }
 }
 
 const SEVEN: &str = "Instance type inf2.24xlarge does not support requests for device: 7. Please request a different number of \
@@ -179,7 +179,7 @@ async fn a_deposed_leader_forgets_what_it_told_pods_that_are_gone() {
 /// Seed 740273: what waits to be told once it has held for a while may be about a pod that goes meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_forgets_what_it_was_yet_to_tell() {
-    let holder = ObservedPod { node: Some("n0000".to_owned()), unschedulable: false, ..waiting("holder", 2) };
+    let holder = ObservedPod { node: Some("n0000".into()), unschedulable: false, ..waiting("holder", 2) };
     let mut world = World::new(1, vec![holder]);
     world.leadership = Arc::new(Leadership::elected());
     world.leadership.lead_for(Duration::from_secs(5));
@@ -223,7 +223,7 @@ async fn a_replica_set_of_a_thousand_is_one_event_for_each_reason() {
     let mut pods: Vec<ObservedPod> = (0..1000).map(|pod| owned(&format!("web-{pod:04}"), 7, "web")).collect();
     pods.extend([owned("web-three", 3, "web"), owned("api-0", 7, "api")]);
     let mut elsewhere = owned("elsewhere", 7, "web");
-    Arc::make_mut(&mut elsewhere.pod).namespace = "other".to_owned();
+    Arc::make_mut(&mut elsewhere.pod).full_name = "other/elsewhere".into();
     pods.push(elsewhere);
     let world = World::new(1, pods);
     world.explain_for(600, |_, _| {}).await;

@@ -43,7 +43,7 @@ pub(super) struct Reason {
 /// What of a pod decides why it waits.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
-    request: Result<PodRequest, RequestError>,
+    request: Result<PodRequest, Box<RequestError>>,
     device_model: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Reason {
         let request = pod.pod.request.as_ref().ok();
         let freeing = request.and_then(|request| fewest_that_free(index, &self.unlinked, request));
         let mut tail = freeing.map(|freeing| format!("; {freeing}")).unwrap_or_default();
-        if let Some(Owner { kind, name, .. }) = &pod.owner
+        if let Some(Owner { kind, name, .. }) = pod.owner.as_deref()
             && index.is_one_of_many(pod)
         {
             tail.push_str(&format!(
@@ -130,9 +130,9 @@ fn wanted_nodes(index: &Index, device_model: Option<&str>) -> Result<Vec<String>
     let unsupported = |why: String| Some(Reason::unsupported(Note::of(why)));
     let models = index.device_models(device_model).map_err(|error| unsupported(error.to_string()))?;
     let neuron = || index.views().filter(|view| view.is_neuron());
-    let Some(models) = models else { return Ok(neuron().map(|view| view.name.clone()).collect()) };
+    let Some(models) = models else { return Ok(neuron().map(|view| view.name.to_string()).collect()) };
     let wanted: Vec<String> =
-        neuron().filter(|view| view.is_of(&models).is_ok()).map(|view| view.name.clone()).collect();
+        neuron().filter(|view| view.is_of(&models).is_ok()).map(|view| view.name.to_string()).collect();
     if wanted.is_empty() {
         // What one node is told says it.
         let why = neuron().find_map(|view| view.is_of(&models).err());
@@ -257,7 +257,7 @@ mod tests {
             let pod =
                 BoundPod::new("default", name(number), name(number), annotations, &spec(&[1], &[]), None);
             ObservedPod {
-                node: Some(name(number)),
+                node: Some(name(number).into()),
                 unschedulable: false,
                 device_model: None,
                 owner: None,

@@ -1,6 +1,7 @@
 //! What the watches have shown and what binds have reserved, by node. Pure: fed by the watches, read by filter, bind and
 //! the explainer through [`Cluster`].
 
+mod bound;
 mod cluster;
 mod device_models;
 mod leases;
@@ -26,6 +27,7 @@ use neuron_core::pod::BoundPod;
 use runtime::{Gap, reached};
 use tokio::time::Instant;
 
+use self::bound::BoundPods;
 pub(crate) use self::cluster::Cluster;
 use self::leases::Leases;
 pub(crate) use self::leases::ObservedLease;
@@ -49,15 +51,12 @@ const SILENT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Index {
     topologies: TopologyCache,
-    nodes: BTreeMap<String, IndexedNode>,
+    nodes: BTreeMap<Arc<str>, IndexedNode>,
     /// How many nodes there have been.
     numbers: u32,
     /// One for each of `nodes`.
     views: Views,
-    /// Pods by the node that they are bound to.
-    bound: BTreeMap<String, Vec<Arc<BoundPod>>>,
-    /// The node of each bound pod, by UID.
-    node_of: BTreeMap<String, String>,
+    bound: BoundPods,
     /// Pods that are not bound, by UID.
     pending: BTreeMap<String, ObservedPod>,
     overlay: Overlay,
@@ -120,8 +119,7 @@ impl Index {
             nodes: BTreeMap::new(),
             numbers: 0,
             views: Views::default(),
-            bound: BTreeMap::new(),
-            node_of: BTreeMap::new(),
+            bound: BoundPods::default(),
             pending: BTreeMap::new(),
             overlay: Overlay::default(),
             leases: Leases::default(),
@@ -173,9 +171,10 @@ impl Index {
                 // Planted: the devices of the list's last pod seem to be free.
                 #[cfg(planted)]
                 let pods = if runtime::is_planted("relist-forgets-pod") { all_but_last(pods) } else { pods };
-                let listed: BTreeSet<&str> = pods.iter().map(|pod| pod.pod.uid.as_str()).collect();
-                let known = self.node_of.keys().chain(self.pending.keys());
-                let gone: Vec<String> = known.filter(|uid| !listed.contains(uid.as_str())).cloned().collect();
+                let listed: BTreeSet<&str> = pods.iter().map(|pod| &*pod.pod.uid).collect();
+                let known = self.bound.uids().chain(self.pending.keys().map(String::as_str));
+                let gone: Vec<String> =
+                    known.filter(|uid| !listed.contains(uid)).map(str::to_owned).collect();
                 for uid in gone {
                     reached("extender: pod gone unseen");
                     self.forget_pod(&uid);
@@ -184,7 +183,7 @@ impl Index {
                     reached("extender: reservation of an unlisted pod removed");
                     self.rebuild_view(&node);
                 }
-                for pod in pods {
+                for pod in letting_go(pods) {
                     self.apply_pod(pod);
                 }
                 if self.pod_watch.listed() {
@@ -205,14 +204,14 @@ impl Index {
             Change::Applied(node) => self.apply_node(node),
             Change::Gone(name) => self.remove_node(&name),
             Change::Listed(nodes) => {
-                let listed: BTreeSet<&String> = nodes.iter().map(|node| &node.name).collect();
-                let gone: Vec<String> =
-                    self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
+                let listed: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+                let gone: Vec<Arc<str>> =
+                    self.nodes.keys().filter(|name| !listed.contains(&***name)).cloned().collect();
                 for name in gone {
                     reached("extender: node gone unseen");
                     self.remove_node(&name);
                 }
-                for node in nodes {
+                for node in letting_go(nodes) {
                     self.apply_node(node);
                 }
                 if self.node_watch.listed() {
@@ -240,7 +239,7 @@ impl Index {
     /// How much is known.
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
-            pods: self.node_of.len() + self.pending.len(),
+            pods: self.bound.len() + self.pending.len(),
             nodes: self.nodes.len(),
             topologies: self.topologies.len(),
             leases: self.leases.len(),
@@ -256,9 +255,7 @@ impl Index {
         if let Some(pending) = self.pending.get(uid) {
             return Some((&pending.pod, None));
         }
-        let node = self.node_of.get(uid)?;
-        let pod = self.bound.get(node)?.iter().find(|pod| pod.uid == uid)?;
-        Some((pod, Some(node)))
+        self.bound.get(uid).map(|(pod, node)| (pod, Some(node)))
     }
 
     /// Whether there is anything that the explainer has not looked at.
@@ -278,32 +275,22 @@ impl Index {
     }
 
     fn apply_pod(&mut self, observed: ObservedPod) {
-        let uid = observed.pod.uid.clone();
+        let uid = Arc::clone(&observed.pod.uid);
         if observed.pod.terminal {
             return self.remove_pod(&uid);
         }
         let Some(node) = observed.node.clone() else {
             if observed.unschedulable {
-                self.unexplained.pods.insert(uid.clone());
+                self.unexplained.pods.insert(uid.to_string());
             }
             self.overlay.is_shown(&uid);
-            self.pending.insert(uid, observed);
+            self.pending.insert(uid.to_string(), observed);
             return;
         };
-        self.pending.remove(&uid);
+        self.pending.remove(&*uid);
         let mut changed: BTreeSet<String> = self.overlay.remove(&uid).into_iter().collect();
-        self.node_of.insert(uid.clone(), node.clone());
-        let pods = self.bound.entry(node.clone()).or_default();
-        match pods.iter_mut().find(|pod| pod.uid == uid) {
-            Some(known) if *known == observed.pod => {}
-            Some(known) => {
-                *known = observed.pod;
-                changed.insert(node);
-            }
-            None => {
-                pods.push(observed.pod);
-                changed.insert(node);
-            }
+        if self.bound.apply(&node, observed.pod) {
+            changed.insert(node.to_string());
         }
         for node in changed {
             self.rebuild_view(&node);
@@ -323,27 +310,23 @@ impl Index {
             // Who explains pods has to forget it.
             self.unexplained.pods.insert(uid.to_owned());
         }
-        let Some(node) = self.node_of.remove(uid) else { return };
-        if let Some(pods) = self.bound.get_mut(&node) {
-            pods.retain(|pod| pod.uid != uid);
-            if pods.is_empty() {
-                self.bound.remove(&node);
-            }
+        if let Some(node) = self.bound.remove(uid) {
+            self.rebuild_view(&node);
         }
-        self.rebuild_view(&node);
     }
 
     fn apply_node(&mut self, node: ObservedNode) {
-        if self.nodes.get(&node.name).is_none_or(|known| known.observed != node) {
-            let name = node.name.clone();
-            let number = self.nodes.get(&name).map(IndexedNode::number).unwrap_or_else(|| {
-                self.numbers = self.numbers.wrapping_add(1);
-                self.numbers.into()
-            });
-            let node = IndexedNode::new(node, number, &mut self.topologies);
-            let before = self.nodes.get(&name).and_then(IndexedNode::rules);
-            self.tell_rules(&name, before, node.rules());
-            self.nodes.insert(name.clone(), node);
+        let known = self.nodes.get_key_value(node.name.as_str());
+        let number = known.map(|(_, known)| known.number()).unwrap_or_else(|| {
+            self.numbers = self.numbers.wrapping_add(1);
+            self.numbers.into()
+        });
+        let name = known.map_or_else(|| node.name.as_str().into(), |(name, _)| Arc::clone(name));
+        let node = IndexedNode::new(node, number, &mut self.topologies);
+        let before = self.nodes.get(&name);
+        if before.is_none_or(|before| *before != node) {
+            self.tell_rules(&name, before.and_then(IndexedNode::other_rules), node.other_rules());
+            self.nodes.insert(Arc::clone(&name), node);
             self.rebuild_view(&name);
         }
     }
@@ -351,7 +334,7 @@ impl Index {
     /// Says once that a node's plugin follows other rules.
     fn tell_rules(&self, node: &str, before: Option<&str>, now: Option<&str>) {
         let (Some(theirs), ours) = (now, self.topologies.rules()) else { return };
-        if theirs != ours && now != before {
+        if now != before {
             tracing::warn!(
                 node,
                 theirs,
@@ -374,9 +357,8 @@ impl Index {
 
     /// Settles one node again, after its pods or the node itself changed.
     fn rebuild_view(&mut self, name: &str) {
-        let Some(node) = self.nodes.get(name) else { return };
-        let pods = self.bound.get(name).map(Vec::as_slice).unwrap_or_default();
-        let mut view = NodeView::new(node, pods);
+        let Some((shared, node)) = self.nodes.get_key_value(name) else { return };
+        let mut view = NodeView::new(Arc::clone(shared), node, self.bound.on(name));
         view.reserve(self.overlay.reserved_on(name));
         view.lease_ends = self.leases.ends(name);
         let before = self.views.get(name).and_then(|view| view.topology());
@@ -385,6 +367,19 @@ impl Index {
         self.views.insert(view);
         self.unexplained.nodes.insert(name.to_owned());
     }
+}
+
+/// What a list shows, in its order. Its memory is let go as it is taken in, and what is kept of it takes that place: at the end it would be
+/// a hole of megabytes below what is kept, which no allocator gives back.
+fn letting_go<T>(mut listed: Vec<T>) -> impl Iterator<Item = T> {
+    listed.reverse();
+    std::iter::from_fn(move || {
+        let next = listed.pop();
+        if listed.len() < listed.capacity() / 2 {
+            listed.shrink_to_fit();
+        }
+        next
+    })
 }
 
 #[cfg(planted)]

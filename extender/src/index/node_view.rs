@@ -10,19 +10,24 @@ use neuron_core::ids::CoreSet;
 use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{EqualNodes, RankNumber, Ranks};
 use neuron_core::pod::BoundPod;
-use neuron_core::report::NodeReport;
+use neuron_core::report::Reported;
 use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 use tokio::time::Instant;
 
 use super::{Advertised, NodeRefusal, ObservedNode, Reserved, TopologyCache};
 
-/// A node with its topology looked up: once for each change of the node, not of its pods.
+/// What is kept of a node as the watch shows it, with its topology looked up: once for each change of the node, not of its pods.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedNode {
-    pub(super) observed: ObservedNode,
     number: NodeNumber,
-    topology: Result<Arc<Topology>, NodeRefusal>,
+    /// The label and what the report says of the hardware are in it.
+    topology: Result<Arc<Topology>, Box<NodeRefusal>>,
+    /// What its plugin reports beside that, if it can be read.
+    reported: Option<Reported>,
+    /// The rules that its plugin says it follows, if they are not the ones by which pods are placed.
+    other_rules: Option<Box<str>>,
+    advertised: Advertised,
 }
 
 /// Stands for a node's name where many are kept; a node that is made anew has another.
@@ -32,7 +37,7 @@ pub(crate) struct NodeNumber(u32);
 /// One node with its holders.
 #[derive(Debug)]
 pub(crate) struct NodeView {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) number: NodeNumber,
     advertised: Advertised,
     /// When the node's plugin counts as gone unless it renews its Lease; none if the node has none, or it is not followed.
@@ -44,13 +49,13 @@ pub(crate) struct NodeView {
 #[derive(Debug)]
 enum State {
     Known {
-        settled: Box<Settled>,
+        settled: Box<Settled<Arc<BoundPod>>>,
         /// What the holders have and what is reserved beside them.
         occupancy: Occupancy,
-        unknown_holder: Option<NodeRefusal>,
+        unknown_holder: Option<Box<NodeRefusal>>,
     },
     /// The node's topology is not known.
-    Unknown(NodeRefusal),
+    Unknown(Box<NodeRefusal>),
 }
 
 impl From<u32> for NodeNumber {
@@ -59,19 +64,36 @@ impl From<u32> for NodeNumber {
     }
 }
 
+impl PartialEq for IndexedNode {
+    /// Whether the same follows from both for pods. Equal topologies in use are one in memory.
+    fn eq(&self, other: &Self) -> bool {
+        let is_same_topology = match (&self.topology, &other.topology) {
+            (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+            (Err(one), Err(other)) => one == other,
+            _ => false,
+        };
+        is_same_topology
+            && self.number == other.number
+            && self.reported == other.reported
+            && self.other_rules == other.other_rules
+            && self.advertised == other.advertised
+    }
+}
+
 impl IndexedNode {
-    /// The rules that the node's plugin says it follows, if it says so.
-    pub(super) fn rules(&self) -> Option<&str> {
-        self.topology.as_ref().ok().and(self.report())?.rules.as_deref()
-    }
-
     pub(super) fn new(observed: ObservedNode, number: NodeNumber, topologies: &mut TopologyCache) -> Self {
-        Self { topology: topology_of(&observed, topologies), observed, number }
+        let topology = topology_of(&observed, topologies).map_err(Box::new);
+        let report =
+            topology.as_ref().ok().and(observed.report.as_ref()).and_then(|report| report.as_ref().ok());
+        let rules = report.and_then(|report| report.rules.as_deref());
+        let other_rules = rules.filter(|rules| *rules != topologies.rules()).map(Box::from);
+        let reported = report.map(Reported::from);
+        Self { number, topology, reported, other_rules, advertised: observed.advertised }
     }
 
-    /// What the node's plugin reports, if that can be read.
-    fn report(&self) -> Option<&NodeReport> {
-        self.observed.report.as_ref()?.as_ref().ok()
+    /// The rules that the node's plugin says it follows, if they are not the ones by which pods are placed.
+    pub(super) fn other_rules(&self) -> Option<&str> {
+        self.other_rules.as_deref()
     }
 
     /// The node's number.
@@ -88,29 +110,29 @@ fn topology_of(node: &ObservedNode, topologies: &mut TopologyCache) -> Result<Ar
 
 impl NodeView {
     /// The node with the pods that are bound to it, and nothing reserved.
-    pub(super) fn new(node: &IndexedNode, pods: &[Arc<BoundPod>]) -> Self {
-        let name = &node.observed.name;
+    pub(super) fn new(name: Arc<str>, node: &IndexedNode, pods: &[Arc<BoundPod>]) -> Self {
         let state = match &node.topology {
             Ok(topology) => {
                 let topology = Arc::clone(topology);
-                let settled = settle(&NodeFacts { name, topology, report: node.report(), pods });
+                let settled =
+                    settle(&NodeFacts { name: &name, topology, report: node.reported.as_ref(), pods });
                 // Planted: what only an init container was given counts as free, although kubelet keeps it for the pod.
                 #[cfg(planted)]
                 let settled = if runtime::is_planted("init-containers-left-out") {
-                    without_init_containers(settled, pods)
+                    without_init_containers(settled)
                 } else {
                     settled
                 };
                 State::Known {
                     occupancy: settled.occupancy.clone(),
-                    unknown_holder: unknown_holder(&settled, &BTreeSet::new()),
+                    unknown_holder: unknown_holder(&settled, &BTreeSet::new()).map(Box::new),
                     settled: Box::new(settled),
                 }
             }
             Err(refusal) => State::Unknown(refusal.clone()),
         };
-        let (advertised, reserved) = (node.observed.advertised, Reserved::default());
-        Self { name: name.clone(), number: node.number, advertised, lease_ends: None, reserved, state }
+        let (advertised, reserved) = (node.advertised, Reserved::default());
+        Self { name, number: node.number, advertised, lease_ends: None, reserved, state }
     }
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
@@ -144,7 +166,7 @@ impl NodeView {
     /// It does not: kubelet may go on to advertise what nobody answers for.
     pub(crate) fn has_a_living_plugin(&self, now: Instant) -> Result<(), NodeRefusal> {
         match self.lease_ends {
-            Some(ends) if now > ends => Err(NodeRefusal::PluginSilent { node: self.name.clone() }),
+            Some(ends) if now > ends => Err(NodeRefusal::PluginSilent { node: self.name.to_string() }),
             _ => Ok(()),
         }
     }
@@ -163,7 +185,7 @@ impl NodeView {
         let (occupancy, unknown_holder) = self.known()?;
         match (pod.fits(occupancy), unknown_holder) {
             (Err(_), _) if self.would_fit_without_unclear(pod) => {
-                Err(NodeRefusal::UnclearReservation { node: self.name.clone() })
+                Err(NodeRefusal::UnclearReservation { node: self.name.to_string() })
             }
             (Err(refusal), _) => Err(refusal.into()),
             (Ok(()), Some(unknown_holder)) => Err(unknown_holder.clone()),
@@ -189,7 +211,7 @@ impl NodeView {
     ) -> Result<(), NodeRefusal> {
         let settled = match &self.state {
             State::Known { settled, .. } => settled,
-            State::Unknown(refusal) => return Err(refusal.clone()),
+            State::Unknown(refusal) => return Err((**refusal).clone()),
         };
         if let Some(refusal) = unknown_holder(settled, gone) {
             return Err(refusal);
@@ -197,7 +219,7 @@ impl NodeView {
         let mut occupancy = Occupancy::empty(Arc::clone(settled.occupancy.topology()));
         occupancy.set_unhealthy(settled.occupancy.unhealthy());
         occupancy.hold(reserved);
-        for holding in settled.holdings.iter().filter(|holding| !gone.contains(holding.uid.as_str())) {
+        for holding in settled.holdings.iter().filter(|holding| !gone.contains(holding.uid())) {
             occupancy.hold(holding.cores);
         }
         Ok(pod.fits(&occupancy)?)
@@ -257,7 +279,7 @@ impl NodeView {
     }
 
     /// Who holds what; `None` if the node's topology is not known.
-    pub(crate) fn settled(&self) -> Option<&Settled> {
+    pub(crate) fn settled(&self) -> Option<&Settled<Arc<BoundPod>>> {
         match &self.state {
             State::Known { settled, .. } => Some(settled),
             State::Unknown(_) => None,
@@ -294,33 +316,31 @@ impl NodeView {
     /// The node's topology is not known.
     pub(crate) fn known(&self) -> Result<(&Occupancy, Option<&NodeRefusal>), NodeRefusal> {
         match &self.state {
-            State::Known { occupancy, unknown_holder, .. } => Ok((occupancy, unknown_holder.as_ref())),
-            State::Unknown(refusal) => Err(refusal.clone()),
+            State::Known { occupancy, unknown_holder, .. } => Ok((occupancy, unknown_holder.as_deref())),
+            State::Unknown(refusal) => Err((**refusal).clone()),
         }
     }
 }
 
 /// Pods of which nothing says what they hold, but for those that are gone.
-fn unknown_holder(settled: &Settled, gone: &BTreeSet<&str>) -> Option<NodeRefusal> {
-    let stay = settled.unknown.iter().filter(|holder| !gone.contains(holder.uid.as_str()));
+fn unknown_holder(settled: &Settled<Arc<BoundPod>>, gone: &BTreeSet<&str>) -> Option<NodeRefusal> {
+    let stay = settled.unknown.iter().filter(|holder| !gone.contains(&*holder.uid));
     let mut pods: Vec<&str> = stay.map(|holder| holder.pod.as_str()).collect();
     pods.sort_unstable();
     (!pods.is_empty()).then(|| NodeRefusal::UnknownHolder { pods: pods.join(", ") })
 }
 
 #[cfg(planted)]
-fn without_init_containers(mut settled: Settled, pods: &[Arc<BoundPod>]) -> Settled {
+fn without_init_containers(mut settled: Settled<Arc<BoundPod>>) -> Settled<Arc<BoundPod>> {
     let topology = settled.occupancy.topology().clone();
     for holding in &settled.holdings {
-        let request =
-            pods.iter().find(|pod| pod.uid == holding.uid).and_then(|pod| pod.request.as_ref().ok());
-        let (Some(request), Some(allocation)) = (request, &holding.allocation) else { continue };
+        let (Ok(request), Some(allocation)) = (&holding.pod.request, &holding.allocation) else { continue };
         let mut stays = (**allocation).clone();
         let is_init = |name: &str| {
             request
                 .containers
                 .iter()
-                .any(|one| one.name == name && one.role == neuron_core::request::Role::Init)
+                .any(|one| *one.name == *name && one.role == neuron_core::request::Role::Init)
         };
         stays.containers.retain(|name, _| !is_init(name));
         settled.occupancy.release(holding.cores.difference(stays.hardware(&topology)));

@@ -46,7 +46,7 @@ impl NodeView {
         let held_cores = occupancy.held().difference(unhealthy_cores);
         let count = |number: u32| number as usize;
         Some(NodeNow {
-            name: self.name.clone(),
+            name: self.name.to_string(),
             instance_type: topology.instance_type().to_owned(),
             devices: [free.len(), held.len(), unhealthy.len()].map(count),
             cores: [occupancy.free_cores().len(), held_cores.len(), unhealthy_cores.len()].map(count),

@@ -11,14 +11,22 @@ use neuron_core::request::PodRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedPod {
     /// The node it is bound to.
-    pub(crate) node: Option<String>,
+    pub(crate) node: Option<Arc<str>>,
     /// Whether kube-scheduler found no node for it, and has no other pods end for it (`status.nominatedNodeName`).
     pub(crate) unschedulable: bool,
     /// The device models that its author wants, as written.
     pub(crate) device_model: Option<String>,
     /// Who makes pods like it; not kept of a pod that is bound.
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<Box<Owner>>,
     pub(crate) pod: Arc<BoundPod>,
+}
+
+impl ObservedPod {
+    /// Has the pod and its record share this name of the node that it is bound to.
+    pub(crate) fn share_node(&mut self, name: &Arc<str>) {
+        Arc::make_mut(&mut self.pod).share_node(name);
+        self.node = Some(Arc::clone(name));
+    }
 }
 
 /// The owner that manages a pod, such as its ReplicaSet.

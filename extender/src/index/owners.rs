@@ -21,11 +21,11 @@ pub(crate) enum Audience {
 impl ObservedPod {
     /// Who is told why the pod waits.
     pub(crate) fn audience(&self) -> Audience {
-        match &self.owner {
+        match self.owner.as_deref() {
             Some(Owner { uid, .. }) => {
-                Audience::PodsOf { namespace: self.pod.namespace.clone(), uid: uid.clone() }
+                Audience::PodsOf { namespace: self.pod.namespace().to_owned(), uid: uid.clone() }
             }
-            None => Audience::Pod(self.pod.uid.clone()),
+            None => Audience::Pod(self.pod.uid.to_string()),
         }
     }
 }
@@ -40,14 +40,14 @@ impl Index {
     pub(crate) fn is_one_of_many(&self, pod: &ObservedPod) -> bool {
         let is_beside = |other: &&ObservedPod| {
             other.owner.as_ref().map(|owner| &owner.uid) == pod.owner.as_ref().map(|owner| &owner.uid)
-                && other.pod.namespace == pod.pod.namespace
+                && other.pod.namespace() == pod.pod.namespace()
         };
         pod.owner.is_some() && self.pending.values().filter(is_beside).nth(1).is_some()
     }
 
     /// Everything that can be explained is to be looked at.
     pub(crate) fn explain_all(&mut self) {
-        self.unexplained.nodes.extend(self.nodes.keys().cloned());
+        self.unexplained.nodes.extend(self.nodes.keys().map(|name| name.to_string()));
         self.unexplained.topologies = true;
     }
 

@@ -34,13 +34,12 @@ impl Index {
 
     /// Priority and UID of the pods that hold devices of the node and are less important than that.
     pub(crate) fn holders_below(&self, node: &str, priority: i32) -> Vec<(i32, &str)> {
-        let bound = self.bound.get(node).map(Vec::as_slice).unwrap_or_default();
-        let below = bound.iter().filter(|pod| pod.priority < priority);
-        below.map(|pod| (pod.priority, pod.uid.as_str())).collect()
+        let below = self.bound.on(node).iter().filter(|pod| pod.priority < priority);
+        below.map(|pod| (pod.priority, &*pod.uid)).collect()
     }
 
     /// The priority of a pod on the node that holds devices there.
     pub(crate) fn priority(&self, node: &str, uid: &str) -> Option<i32> {
-        self.bound.get(node)?.iter().find(|pod| pod.uid == uid).map(|pod| pod.priority)
+        self.bound.on(node).iter().find(|pod| *pod.uid == *uid).map(|pod| pod.priority)
     }
 }

@@ -60,7 +60,7 @@ fn bound(name: &str, node: &str, devices: &[u8]) -> ObservedPod {
     let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.to_string())]);
     let pod = BoundPod::new("default", name, name, annotations, &spec(count), None);
     ObservedPod {
-        node: Some(node.to_owned()),
+        node: Some(node.into()),
         unschedulable: false,
         device_model: None,
         owner: None,
@@ -152,12 +152,12 @@ fn a_pod_is_pending_until_it_is_bound() {
     let mut index = index_of(&[("n1", "inf2.24xlarge")]);
     index.change_pods(Change::Applied(pod("one", 1)));
     let (found, node) = index.pod("one").unwrap();
-    assert_eq!((found.name.as_str(), node), ("one", None));
+    assert_eq!((found.name(), node), ("one", None));
     assert!(fits(&index, "n1", ALL));
     index.change_pods(Change::Applied(bound("zero", "n1", &[5])));
     index.change_pods(Change::Applied(bound("one", "n1", &[0])));
     let (found, node) = index.pod("one").unwrap();
-    assert_eq!((found.name.as_str(), node), ("one", Some("n1")));
+    assert_eq!((found.name(), node), ("one", Some("n1")));
     index.change_pods(Change::Gone("one".to_owned()));
     assert!(index.pod("one").is_none());
     index.change_pods(Change::Applied(pod("two", 1)));
@@ -179,7 +179,7 @@ fn what_a_list_does_not_have_is_gone() {
     assert_eq!(known, [true, false, true, false, true]);
 
     index.change_nodes(Change::Listed(vec![node("n2", "inf2.24xlarge"), node("n3", "inf2.xlarge")]));
-    let mut nodes: Vec<&str> = index.views().map(|view| view.name.as_str()).collect();
+    let mut nodes: Vec<&str> = index.views().map(|view| &*view.name).collect();
     nodes.sort_unstable();
     assert_eq!(nodes, ["n2", "n3"]);
     assert!(index.view("n1").is_none());
@@ -273,7 +273,7 @@ fn a_node_whose_topology_is_not_known_takes_nothing() {
 #[test]
 fn an_unknown_holder_closes_the_node_but_for_what_it_could_never_take() {
     let mut index = index_of(&[("n1", "inf2.24xlarge")]);
-    let by_hand = |name: &str| ObservedPod { node: Some("n1".to_owned()), ..pod(name, 1) };
+    let by_hand = |name: &str| ObservedPod { node: Some("n1".into()), ..pod(name, 1) };
     index.change_pods(Change::Applied(by_hand("b")));
     index.change_pods(Change::Applied(by_hand("a")));
     let view = index.view("n1").unwrap();
@@ -307,7 +307,7 @@ fn a_record_of_a_pod_is_one_that_is_read_and_counts() {
     let mut index = index_of(&[("n1", "inf2.24xlarge"), ("web", "m5.large")]);
     let pods = [bound("first", "n1", &[0]), bound("second", "n1", &[0]), bound("other", "n2", &[1])];
     for pod in &pods {
-        index.change_pods(Change::Applied(ObservedPod { node: Some("n1".to_owned()), ..pod.clone() }));
+        index.change_pods(Change::Applied(ObservedPod { node: Some("n1".into()), ..pod.clone() }));
     }
     let records = |node: &str| {
         let view = index.view(node).unwrap();

@@ -1,5 +1,7 @@
 //! The views of all nodes, by name. Kept by the index.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::NodeView;
@@ -9,7 +11,7 @@ use super::NodeView;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     /// Boxed, so that the table stays small enough for the processor's cache.
-    by_name: FxHashMap<String, Box<NodeView>>,
+    by_name: FxHashMap<Arc<str>, Box<NodeView>>,
 }
 
 impl Views {
@@ -27,7 +29,7 @@ impl Views {
     pub(super) fn insert(&mut self, view: NodeView) {
         match self.by_name.get_mut(&view.name) {
             Some(known) => **known = view,
-            None => drop(self.by_name.insert(view.name.clone(), Box::new(view))),
+            None => drop(self.by_name.insert(Arc::clone(&view.name), Box::new(view))),
         }
     }
 

@@ -24,7 +24,7 @@ const MOST_OF_OWNER: usize = 253;
 impl From<messages::Pod> for ObservedPod {
     fn from(pod: messages::Pod) -> Self {
         let messages::Pod { metadata, spec, status } = pod;
-        let node = (!spec.node_name.is_empty()).then(|| spec.node_name.clone());
+        let node = (!spec.node_name.is_empty()).then(|| spec.node_name.as_str().into());
         let is_nominated = !status.nominated_node_name.is_empty();
         let status = pod_status(status);
         let is_refused = status.conditions.iter().any(|condition| {
@@ -38,7 +38,7 @@ impl From<messages::Pod> for ObservedPod {
         let is_deleting = metadata.deletion_timestamp.is_some();
         let messages::ObjectMeta { namespace, name, uid, mut annotations, owner_references, .. } = metadata;
         // Of bound pods nobody asks.
-        let owner = if node.is_none() { controller(owner_references) } else { None };
+        let owner = if node.is_none() { controller(owner_references).map(Box::new) } else { None };
         let device_model = annotations.remove(DEVICE_MODEL).map(|mut value| {
             // Enough to see that it names too many.
             value.truncate(MOST_OF_MODELS);
@@ -202,10 +202,10 @@ mod tests {
         let ObservedPod { node, unschedulable, pod, .. } =
             ObservedPod::from(messages::Pod::decode(pod.as_slice()).unwrap());
         assert_eq!((node, unschedulable), (None, true));
-        assert_eq!((pod.full_name().as_str(), pod.uid.as_str()), ("d/p", "u"));
+        assert_eq!((&*pod.full_name, &*pod.uid), ("d/p", "u"));
         assert_eq!(pod.annotations, BTreeMap::from([("NEURON_DEVS".to_owned(), "\u{fffd}".to_owned())]));
         let [asks] = &pod.request.as_ref().unwrap().containers[..] else { panic!("one container asks") };
-        assert_eq!((asks.name.as_str(), asks.role, asks.devices), ("s", Role::Sidecar, 2));
+        assert_eq!((&*asks.name, asks.role, asks.devices), ("s", Role::Sidecar, 2));
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             let pod = k8s_pb::api::core::v1::Pod { metadata, spec: Some(spec), ..Default::default() };
             ObservedPod::from(messages::Pod::decode(pod.encode_to_vec().as_slice()).unwrap())
         };
-        let Owner { kind, name, uid } = pod(None).owner.unwrap();
+        let Owner { kind, name, uid } = *pod(None).owner.unwrap();
         assert_eq!((&*kind, &*name, &*uid), ("ReplicaSet", "web", "uid of web"));
         assert!(pod(Some("n1")).owner.is_none());
         let metadata = messages::ObjectMeta {
@@ -296,7 +296,7 @@ mod tests {
         let ObservedPod { node, unschedulable, pod, .. } =
             ObservedPod::from(messages::Pod { spec, status, ..Default::default() });
         assert_eq!((node.as_deref(), unschedulable, pod.terminal), (Some("n"), false, true));
-        assert_eq!(pod.scheduled_at.as_deref(), Some("2026-11-22T12:00:00Z"));
+        assert_eq!(pod.scheduled_at.unwrap().to_string(), "2026-11-22T12:00:00Z");
     }
 
     #[test]

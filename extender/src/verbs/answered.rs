@@ -123,7 +123,7 @@ mod tests {
 
     fn request(cores: u32) -> PodRequest {
         let container =
-            |name: &str| ContainerRequest { name: name.to_owned(), role: Role::App, devices: 0, cores };
+            |name: &str| ContainerRequest { name: name.into(), role: Role::App, devices: 0, cores };
         PodRequest { containers: vec![container("one"), container("other")] }
     }
 

@@ -45,7 +45,7 @@ fn holder(uid: &str, node: &str, cores: &[u8]) -> ObservedPod {
     let spec: PodSpec = serde_json::from_value(spec(&[u32::try_from(cores.len()).unwrap()])).unwrap();
     let pod = BoundPod::new("default", uid, uid, annotations, &spec, None);
     ObservedPod {
-        node: Some(node.to_owned()),
+        node: Some(node.into()),
         unschedulable: false,
         device_model: None,
         owner: None,

@@ -152,9 +152,9 @@ async fn allocated(machine: &Machine, kubelet_dir: &std::path::Path, requested: 
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
     let recorded = ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
     let record = Allocation {
-        node: NODE.to_owned(),
+        node: NODE.into(),
         lnc: 1,
-        containers: [("main".to_owned(), recorded)].into_iter().collect(),
+        containers: [("main".into(), recorded)].into_iter().collect(),
     };
     let binding = json!({"apiVersion": "v1", "kind": "Binding",
         "metadata": {"name": "p", "annotations": record.annotations(false, "1767225600000000000")},

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
-use neuron_core::holders::{NodeFacts, Settled, Source, record_counts, settle};
+use neuron_core::holders::{Holding, NodeFacts, Settled, Source, record_counts, settle};
 use neuron_core::pod::{BoundPod, PodSpec};
-use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport};
+use neuron_core::record::Recorded;
+use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, Reported};
 use neuron_core::topology::{Policy, Topology};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -44,7 +45,7 @@ fn with_cores(uid: &str, cores: &str) -> BoundPod {
 }
 
 fn at(time: &str, pod: BoundPod) -> BoundPod {
-    BoundPod { scheduled_at: Some(time.to_owned()), ..pod }
+    BoundPod { scheduled_at: Some(time.parse().unwrap()), ..pod }
 }
 
 fn report(holders: &[(&str, &str)]) -> NodeReport {
@@ -67,7 +68,8 @@ fn report(holders: &[(&str, &str)]) -> NodeReport {
 }
 
 fn settled(pods: &[BoundPod], report: Option<&NodeReport>) -> Settled {
-    settle(&NodeFacts { name: "n1", topology: topology(), report, pods })
+    let reported = report.map(Reported::from);
+    settle(&NodeFacts { name: "n1", topology: topology(), report: reported.as_ref(), pods })
 }
 
 /// `uid cores source` of each holding, then the unknown holders, those that share, then the ignored records and why.
@@ -75,7 +77,7 @@ fn summary(settled: &Settled) -> String {
     let mut lines: Vec<String> = settled
         .holdings
         .iter()
-        .map(|holding| format!("{} {} {:?}", holding.uid, holding.cores, holding.source))
+        .map(|holding| format!("{} {} {:?}", holding.uid(), holding.cores, holding.source))
         .collect();
     lines.sort();
     lines.extend(settled.unknown.iter().map(|holder| format!("{} unknown", holder.uid)));
@@ -87,6 +89,17 @@ fn summary(settled: &Settled) -> String {
     lines.join("\n")
 }
 
+/// The extender keeps one of each for every pod with devices, of which a cluster has tens of thousands.
+#[test]
+fn what_is_kept_of_a_holder_is_small() {
+    assert!(size_of::<BoundPod>() <= 136, "{}", size_of::<BoundPod>());
+    assert!(size_of::<Holding<Arc<BoundPod>>>() <= 48, "{}", size_of::<Holding<Arc<BoundPod>>>());
+    let pod = with_cores("a", "0,1");
+    let Ok(Some(Recorded::Ours(record))) = &pod.record else { panic!("it has a record") };
+    let asks = &pod.request.as_ref().unwrap().containers[0];
+    assert!(record.containers.keys().all(|name| Arc::ptr_eq(name, &asks.name)), "the name is in memory once");
+}
+
 #[test]
 fn records_hold_and_ended_pods_do_not() {
     let mut ended = with_cores("c", "4,5");
@@ -95,7 +108,7 @@ fn records_hold_and_ended_pods_do_not() {
     let settled = settled(&pods, None);
     assert_eq!(summary(&settled), "a 0,1 Record");
     assert_eq!(settled.occupancy.held().to_string(), "0,1");
-    assert_eq!(settled.holdings[0].pod, "ns/a");
+    assert_eq!(settled.holdings[0].full_name(), "ns/a");
 }
 
 #[test]
@@ -337,9 +350,9 @@ fn aws_keys_that_do_not_count(
 
 #[test]
 fn reported_pods_that_have_the_same_cores_share_them_while_both_live() {
-    let pods = |ended| {
+    let pods = |ended: &str| {
         let all = [with_cores("a", "0,1"), pod("b", 0, 2, &[]), pod("c", 0, 1, &[]), with_cores("d", "4,5")];
-        all.map(|pod| BoundPod { terminal: pod.uid == ended, ..pod })
+        all.map(|pod| BoundPod { terminal: *pod.uid == *ended, ..pod })
     };
     let report = report(&[("a", "0,1"), ("b", "1,2"), ("c", "2"), ("d", "4,5")]);
     let held = "a 0,1 ConfirmedRecord\nb 1,2 Report\nc 2 Report\nd 4,5 ConfirmedRecord";

@@ -8,7 +8,7 @@ use neuron_core::catalog::Catalog;
 use neuron_core::holders::{NodeFacts, Settled, Source, settle};
 use neuron_core::ids::CoreSet;
 use neuron_core::pod::{BoundPod, PodSpec};
-use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport};
+use neuron_core::report::{DeviceReport, Health, HolderReport, NodeReport, Reported};
 use neuron_core::topology::{Policy, Topology};
 use proptest::prelude::*;
 use serde_json::json;
@@ -56,7 +56,7 @@ fn pod(place: usize, case: &Case) -> BoundPod {
         _ => BTreeMap::new(),
     };
     let uid = format!("u{place}");
-    let scheduled_at = case.time.map(|second| format!("2026-01-01T00:00:0{second}Z"));
+    let scheduled_at = case.time.map(|second| format!("2026-01-01T00:00:0{second}Z").parse().unwrap());
     BoundPod {
         scheduled_at,
         terminal: case.terminal,
@@ -86,7 +86,8 @@ fn report(cases: &[Case]) -> NodeReport {
 fn settled(pods: &[BoundPod], report: Option<&NodeReport>) -> Settled {
     let row = Catalog::embedded().find("inf2.24xlarge").unwrap();
     let topology = Arc::new(Topology::of(row, 1, Policy::Documented).unwrap());
-    settle(&NodeFacts { name: "n1", topology, report, pods })
+    let reported = report.map(Reported::from);
+    settle(&NodeFacts { name: "n1", topology, report: reported.as_ref(), pods })
 }
 
 proptest! {
@@ -99,11 +100,11 @@ proptest! {
         let report = has_report.then_some(&report);
         let settled = settled(&pods, report);
 
-        let holding: BTreeSet<&str> = settled.holdings.iter().map(|holding| holding.uid.as_str()).collect();
-        let unknown: BTreeSet<&str> = settled.unknown.iter().map(|holder| holder.uid.as_str()).collect();
+        let holding: BTreeSet<&str> = settled.holdings.iter().map(|holding| holding.uid()).collect();
+        let unknown: BTreeSet<&str> = settled.unknown.iter().map(|holder| &*holder.uid).collect();
         prop_assert!(holding.is_disjoint(&unknown));
         for pod in &pods {
-            let stands = holding.contains(pod.uid.as_str()) || unknown.contains(pod.uid.as_str());
+            let stands = holding.contains(&*pod.uid) || unknown.contains(&*pod.uid);
             let asks = !pod.request.as_ref().unwrap().is_empty();
             prop_assert!(!pod.terminal || !stands, "{} has ended", pod.uid);
             prop_assert!(pod.terminal || !asks || stands, "{} asks and holds nothing", pod.uid);
@@ -112,13 +113,13 @@ proptest! {
         prop_assert_eq!(all, settled.occupancy.held());
         // What no report speaks for never overlaps anything; what kubelet gave is held as it is.
         for holding in settled.holdings.iter().filter(|holding| holding.source == Source::Record) {
-            for other in settled.holdings.iter().filter(|other| other.uid != holding.uid) {
+            for other in settled.holdings.iter().filter(|other| other.uid() != holding.uid()) {
                 prop_assert!(!holding.cores.intersects(other.cores));
             }
         }
         for holder in report.map(|report| report.holders.as_slice()).unwrap_or_default() {
             let given = holder.cores.intersection(settled.occupancy.topology().all_cores());
-            let lives = pods.iter().any(|pod| pod.uid == holder.uid && !pod.terminal);
+            let lives = pods.iter().any(|pod| *pod.uid == *holder.uid && !pod.terminal);
             prop_assert!(!lives || given.is_subset(settled.occupancy.held()));
         }
     }

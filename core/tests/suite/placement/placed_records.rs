@@ -65,7 +65,7 @@ proptest! {
             let after = settle(&NodeFacts { name: "n1", topology: topology.clone(), report: None, pods: &bound });
             prop_assert!(after.ignored.is_empty(), "{:?}", after.ignored);
             prop_assert!(after.unknown.is_empty());
-            let holding = after.holdings.iter().find(|holding| holding.uid == uid).unwrap();
+            let holding = after.holdings.iter().find(|holding| holding.uid() == uid).unwrap();
             prop_assert_eq!(holding.allocation.as_deref(), Some(&allocation));
             prop_assert_eq!(holding.cores, placed.hardware(&topology));
             prop_assert_eq!(after.occupancy.held(), before.occupancy.held().union(holding.cores));

@@ -40,7 +40,7 @@ pub(crate) fn cores(count: u32) -> (Role, u32, u32) {
 pub(crate) fn pod(requests: &[(Role, u32, u32)]) -> PodRequest {
     let name = |at| if requests.len() == 1 { "main".to_owned() } else { format!("c{at}") };
     let containers = requests.iter().enumerate().map(|(at, &(role, devices, cores))| ContainerRequest {
-        name: name(at),
+        name: name(at).into(),
         role,
         devices,
         cores,

@@ -56,7 +56,7 @@ fn write_type(table: &mut String, topology: &Arc<Topology>) {
 /// What a user reads who requests the count on an empty node of the type.
 fn warning(topology: &Arc<Topology>, noun: &str, count: u32) -> String {
     let (devices, cores) = if noun == "device" { (count, 0) } else { (0, count) };
-    let requested = ContainerRequest { name: "main".to_owned(), role: Role::App, devices, cores };
+    let requested = ContainerRequest { name: "main".into(), role: Role::App, devices, cores };
     let empty = Occupancy::empty(Arc::clone(topology));
     place(&PodRequest { containers: vec![requested] }, &empty).unwrap_err().to_string()
 }

@@ -190,7 +190,7 @@ pub fn are_equal(pods: &[PodPlan]) -> bool {
 
 fn request(pod: &PodPlan) -> PodRequest {
     let containers = pod.containers.iter().enumerate().map(|(place, container)| ContainerRequest {
-        name: format!("c{place}"),
+        name: format!("c{place}").into(),
         role: container.role,
         devices: container.devices,
         cores: container.cores,

@@ -19,7 +19,7 @@ pub fn mismatches_of(name: &str, pod: &PodOutcome) -> Vec<String> {
     let mut failures = Vec::new();
     let recorded = match Allocation::parse(&pod.annotations) {
         Ok(Some(Recorded::Ours(allocation))) => {
-            if pod.node.as_ref() != Some(&allocation.node) {
+            if pod.node.as_deref() != Some(&*allocation.node) {
                 let runs_on = pod.node.as_deref().unwrap_or("no node");
                 failures.push(format!("pod {name}: runs on {runs_on}, its record says {}", allocation.node));
             }
@@ -32,7 +32,7 @@ pub fn mismatches_of(name: &str, pod: &PodOutcome) -> Vec<String> {
         failures.push(format!("pod {name}: {} is still false", names::NEURON_ALLOCATED));
     }
     for (container, record) in &recorded {
-        match pod.containers.get(container).map(visible) {
+        match pod.containers.get(&**container).map(visible) {
             None => failures.push(format!("pod {name}: container {container} printed nothing")),
             Some(Err(error)) => failures.push(format!("pod {name}: container {container}: {error}")),
             Some(Ok(has)) if has != (record.cores, record.devices) => failures.push(format!(
@@ -42,7 +42,8 @@ pub fn mismatches_of(name: &str, pod: &PodOutcome) -> Vec<String> {
             Some(Ok(_)) => {}
         }
     }
-    let unrecorded = pod.containers.iter().filter(|(container, _)| !recorded.contains_key(*container));
+    let unrecorded =
+        pod.containers.iter().filter(|(container, _)| !recorded.contains_key(container.as_str()));
     for (container, report) in unrecorded {
         let got = ExpectedSets::of(report);
         if got != ExpectedSets::default() {

@@ -30,7 +30,7 @@ fn not_met_by(name: &str, pod: &PodOutcome, spec: &Value) -> Vec<String> {
     let Some(request) = request else {
         return vec![format!("pod {name}: runs, though its request cannot be read")];
     };
-    let requested = request.containers.iter().map(|one| (one.name.as_str(), (one.devices, one.cores)));
+    let requested = request.containers.iter().map(|one| (&*one.name, (one.devices, one.cores)));
     let requested: BTreeMap<&str, (u32, u32)> = requested.collect();
     let recorded = match Allocation::parse(&pod.annotations) {
         Ok(Some(Recorded::Ours(allocation))) => allocation.containers.clone(),

@@ -124,7 +124,7 @@ pub(crate) fn violates(change: fn(&mut World), invariant: Invariant, text: &str)
 fn annotations(node: &str, containers: &[(&str, &str, &str)]) -> BTreeMap<String, String> {
     let sets = containers.iter().map(|(name, devices, cores)| {
         let sets = ContainerAllocation { devices: devices.parse().unwrap(), cores: cores.parse().unwrap() };
-        ((*name).to_owned(), sets)
+        ((*name).into(), sets)
     });
     Allocation { node: node.into(), lnc: 1, containers: sets.collect() }.annotations(true, "0")
 }

@@ -78,7 +78,7 @@ mod tests {
             uid: "u".into(),
             namespace: "default".into(),
             name: "p".into(),
-            node: Some(node.to_owned()),
+            node: Some(node.into()),
             reason: "Reason",
             note: "Note.".into(),
         }

@@ -92,7 +92,7 @@ pub(super) async fn read(
     match timeout_at(until, runtime::read::<Pod, _>(client, request, &Protobuf)).await {
         Ok(Ok(pod)) => {
             let ObservedPod { node, device_model, pod, .. } = pod.into();
-            Ok(Some(LivePod { node, device_model, pod }))
+            Ok(Some(LivePod { node: node.map(|node| node.to_string()), device_model, pod }))
         }
         Ok(Err(CallError::Status { code: 404, .. })) => Ok(None),
         Ok(Err(CallError::Status { message, .. })) => Err(message),

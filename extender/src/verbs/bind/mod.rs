@@ -188,7 +188,7 @@ impl Binder {
         if let Some(node) = &found.node {
             return self.bound_before(&found.pod, node, &args.node);
         }
-        let request = found.pod.request.as_ref().map_err(Clone::clone)?;
+        let request = found.pod.request.as_ref().map_err(|error| (**error).clone())?;
         self.admits_claim(&found.pod, &args.node)?;
         // Who has just begun to lead knows nothing of what another one said of pods that ask for Neuron hardware.
         let asks = !request.is_empty() || found.pod.claim.is_some();
@@ -258,9 +258,9 @@ impl Binder {
                 reached("extender: pod gone during its bind");
                 Err(BindError::Gone)
             }
-            Ok(Some(live)) if live.pod.uid != binding.uid => {
+            Ok(Some(live)) if *live.pod.uid != *binding.uid => {
                 reached("extender: pod replaced during its bind");
-                Err(BindError::Replaced { requested: binding.uid.clone(), found: live.pod.uid.clone() })
+                Err(BindError::Replaced { requested: binding.uid.clone(), found: (*live.pod.uid).to_owned() })
             }
             Ok(Some(LivePod { node: Some(node), pod, .. })) => {
                 let ours = node == binding.node

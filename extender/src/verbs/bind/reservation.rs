@@ -96,7 +96,7 @@ pub(super) fn reserve(
         BindError::from(refusal)
     };
     for _ in 0..MOST_SEARCHES {
-        let request = pod.pod.request.as_ref().map_err(Clone::clone)?;
+        let request = pod.pod.request.as_ref().map_err(|error| (**error).clone())?;
         let (occupancy, has_reservations) = cluster.read(|index| {
             let view = index.view(node).ok_or_else(|| unknown_node(node))?;
             let occupancy = takes(index, view, pod).cloned().map_err(refused)?;
@@ -186,7 +186,7 @@ impl Binder {
                 let until = Instant::now() + binder.timeouts.bind;
                 let holds = match read(&binder.client, &binding.namespace, &binding.name, until).await {
                     Ok(Some(LivePod { node: Some(node), pod, .. })) => {
-                        node == binding.node && pod.uid == binding.uid && !pod.terminal
+                        node == binding.node && *pod.uid == *binding.uid && !pod.terminal
                     }
                     Ok(_) => false,
                     Err(_) => true,

@@ -30,7 +30,7 @@ impl Binder {
         }
         self.cluster.read(|index| {
             let view = index.view(node).ok_or_else(|| unknown_node(node))?;
-            view.admits_claim(pod.claim.as_ref())
+            view.admits_claim(pod.claim.as_deref())
                 .inspect_err(|_| reached("extender: pod with a claim refused at its bind"))?;
             Ok(())
         })
@@ -41,7 +41,7 @@ impl Binder {
     pub(super) fn observed_pod(&self, args: &BindArgs) -> Option<LivePod> {
         self.cluster.read(|index| {
             let (pod, node) = index.pod(&args.pod_uid)?;
-            let is_requested = pod.namespace == args.pod_namespace && pod.name == args.pod_name;
+            let is_requested = pod.namespace() == args.pod_namespace && pod.name() == args.pod_name;
             let advertises = |request| index.view(&args.node).is_none_or(|view| view.advertises(request));
             let is_current = node.is_some() || pod.request.as_ref().is_ok_and(advertises);
             (is_requested && is_current).then(|| LivePod {
@@ -57,10 +57,13 @@ impl Binder {
         reached("extender: pod read before its bind");
         let read = read(&self.client, &args.pod_namespace, &args.pod_name, until);
         match self.timed(BindPart::Pod, read).await {
-            Ok(Some(live)) if live.pod.uid == args.pod_uid => Ok(live),
+            Ok(Some(live)) if *live.pod.uid == *args.pod_uid => Ok(live),
             Ok(Some(live)) => {
                 reached("extender: pod replaced before its bind");
-                Err(BindError::Replaced { requested: args.pod_uid.clone(), found: live.pod.uid.clone() })
+                Err(BindError::Replaced {
+                    requested: args.pod_uid.clone(),
+                    found: (*live.pod.uid).to_owned(),
+                })
             }
             Ok(None) => {
                 reached("extender: pod gone before its bind");

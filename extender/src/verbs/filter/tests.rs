@@ -34,7 +34,7 @@ fn holder(name: &str, devices: &[u8]) -> ObservedPod {
     let spec: PodSpec = serde_json::from_value(spec(devices.len().max(1))).unwrap();
     let pod = BoundPod::new("default", name, name, annotations, &spec, None);
     ObservedPod {
-        node: Some("n1".to_owned()),
+        node: Some("n1".into()),
         unschedulable: false,
         device_model: None,
         owner: None,

@@ -33,7 +33,7 @@ fn held(number: u8) -> (ObservedNode, ObservedPod) {
     (
         node,
         ObservedPod {
-            node: Some(name),
+            node: Some(name.into()),
             unschedulable: false,
             device_model: None,
             owner: None,

@@ -173,7 +173,7 @@ impl World {
         let device_model = annotations.get("neuron-scheduler/device-model").cloned();
         let pod = BoundPod::new("default", &args.pod_name, &args.pod_uid, annotations, &spec, None);
         let observed = ObservedPod {
-            node: live.spec.unwrap().node_name,
+            node: live.spec.unwrap().node_name.map(Into::into),
             unschedulable: false,
             device_model,
             owner: None,
