@@ -137,7 +137,7 @@ impl Server {
         connection: Connection,
         calls: Calls,
         shutdown: CancellationToken,
-    ) -> impl Future<Output = ()> + Send + use<> {
+    ) -> BoxFuture<'static, ()> {
         let (is_exposed, executor) = (self.is_exposed, self.system.executor());
         let mut replaced = self.replaced.clone();
         replaced.mark_unchanged();
@@ -159,6 +159,7 @@ impl Server {
             };
             connection::serve(prepared, calls, executor, is_exposed, close).await;
         }
+        .boxed()
     }
 }
 

@@ -33,8 +33,7 @@ pub(crate) const PREFIX: &str = "/apis/neuron-scheduler/v1/schedule";
 /// What metrics call the result of a call that could not be answered.
 const FAILED: &str = "failed";
 
-/// What the handlers share.
-#[derive(Clone)]
+/// What the handlers share. Each call gets it as one, for it has a client of the API server and much else to be cloned.
 pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) filter: Filter,
@@ -70,7 +69,7 @@ pub(crate) fn router(shared: Shared, certificate_required: bool) -> Router {
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(prometheus))
-        .with_state(shared)
+        .with_state(Arc::new(shared))
 }
 
 /// Refuses calls without a client certificate before their body is read, which may have 256 MB.
@@ -85,7 +84,7 @@ async fn require_certificate(request: Request, next: Next) -> Response {
     (StatusCode::FORBIDDEN, Json(BindResult { error: error.to_owned() })).into_response()
 }
 
-async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
+async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     if shared.binder.is_stopping() {
         (StatusCode::SERVICE_UNAVAILABLE, "the extender is stopping".to_owned())
     } else if let Some((watch, silent)) = shared.cluster.read(Index::too_long_silent) {
@@ -101,14 +100,14 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, String) {
     }
 }
 
-async fn prometheus(State(shared): State<Shared>) -> impl IntoResponse {
+async fn prometheus(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     let mut now = shared.cluster.now();
     now.leads = shared.leadership.leads();
     runtime::metrics::answer(shared.metrics.text(now))
 }
 
-fn verb(verb: Verb) -> MethodRouter<Shared> {
-    post(move |State(shared): State<Shared>, request: Request| async move {
+fn verb(verb: Verb) -> MethodRouter<Arc<Shared>> {
+    post(move |State(shared): State<Arc<Shared>>, request: Request| async move {
         let client = request.extensions().get::<Peer>().and_then(|peer| peer.name.clone());
         let span = client.map_or_else(Span::none, |client| info_span!("call", client = &*client));
         call(verb, &shared, request).instrument(span).await

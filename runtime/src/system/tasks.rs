@@ -68,7 +68,8 @@ where
     F::Output: Send + 'static,
 {
     let (report, ended) = oneshot::channel();
-    let (body, abort) = abortable(AssertUnwindSafe(future).catch_unwind());
+    // Boxed first: a future may have many kilobytes, and would be copied into each that has it.
+    let (body, abort) = abortable(AssertUnwindSafe(future.boxed()).catch_unwind());
     let body = async move {
         let result = match body.await {
             Ok(Ok(output)) => Ok(output),

@@ -13,6 +13,7 @@ mod which_pod;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use kube::Client;
 use neuron_core::names::{ALLOCATION, NEURON_CORES, NEURON_DEVS};
 use runtime::system::TaskEnded;
@@ -128,7 +129,8 @@ impl Binder {
                 classic.bound(bound, &binder.cluster);
             }
             bound
-        };
+        }
+        .boxed();
         let run = self.end.clone().run_until_cancelled_owned(run.instrument(span));
         match self.system.spawn(self.binds.track_future(run)).await {
             Ok(Some(bound)) => bound,
