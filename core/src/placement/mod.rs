@@ -145,10 +145,12 @@ fn place_within(
     let problem = Problem::new(request, occupancy, KubeletsChoice::Any).ok_or_else(|| refused(of_good))?;
     let mut scorer = Scorer::new(occupancy);
     let good = depth_first::find(&problem, Some(&mut scorer), of_good);
+    // Of one set alone the best by the keys is tried first.
+    let is_best = good.is_some() && problem.plan.steps.len() == 1;
     // What `fits` has found is found again, though perhaps not a good one.
     let any = || depth_first::find(&problem, None, of_any);
     let mut moves = good.or_else(any).ok_or_else(|| refused(of_any))?;
-    if request.containers.len() <= MAX_CONTAINERS_FOR_BEST {
+    if !is_best && request.containers.len() <= MAX_CONTAINERS_FOR_BEST {
         moves = branch_and_bound::best(&problem, &mut scorer, moves, of_best);
     }
     Ok(placement(request, &problem, &mut scorer, &moves))
