@@ -22,6 +22,7 @@
 
 mod certificate;
 mod garbage;
+mod https;
 mod machine;
 mod measure;
 mod nodes;
@@ -29,6 +30,7 @@ mod pace;
 mod passing;
 mod pods;
 mod program;
+mod programs;
 mod report;
 mod rounds;
 mod running;

@@ -1,5 +1,7 @@
 //! What was measured, and the ratios that it is measured for: a table for people, JSON for programs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -9,7 +11,7 @@ use super::rounds::Size;
 use super::variant::Variant;
 
 /// One run of one variant.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Measured {
     /// The round, from 1.
@@ -33,6 +35,8 @@ pub(super) struct Measured {
     /// prioritize; none where it does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) algorithm_ms_per_pod: Option<f64>,
+    /// Processor time of other programs in milliseconds for each pod, from kube-scheduler's start until all pods are bound.
+    pub(super) program_ms_per_pod: BTreeMap<&'static str, f64>,
 }
 
 /// Everything that was measured.
@@ -59,6 +63,7 @@ struct Rate {
     extender_ms_per_pod: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm_ms_per_pod: Option<Spread>,
+    program_ms_per_pod: BTreeMap<&'static str, Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pace_ms: Option<Spread>,
 }
@@ -89,11 +94,13 @@ struct Spread {
 }
 
 /// What is compared with what: each extender with none, then ours with the one that does nothing.
-const RATIOS: [(Variant, Variant); 8] = [
+const RATIOS: [(Variant, Variant); 10] = [
     (Variant::PassingNames, Variant::NoExtender),
     (Variant::OursNames, Variant::NoExtender),
     (Variant::OursNames, Variant::PassingNames),
+    (Variant::PassingNamesHttps, Variant::PassingNames),
     (Variant::OursNamesHttps, Variant::PassingNames),
+    (Variant::OursNamesHttps, Variant::PassingNamesHttps),
     (Variant::OursNamesLogs, Variant::OursNames),
     (Variant::PassingNodes, Variant::NoExtender),
     (Variant::OursNodes, Variant::NoExtender),
@@ -114,13 +121,14 @@ impl Report {
                 algorithm_ms_per_pod: Spread::of(
                     of(variant).filter_map(|one| one.algorithm_ms_per_pod).collect(),
                 ),
+                program_ms_per_pod: programs_of(&of(variant).collect::<Vec<_>>()),
                 pace_ms: Spread::of(of(variant).filter_map(|one| one.pace_ms).collect()),
             })
         };
         let ratio = |(above, below): (Variant, Variant)| {
-            let in_round = |one: &Measured| of(below).find(|other| other.round == one.round).copied();
-            let pairs = || of(above).filter_map(|one| Some((*one, in_round(one)?)));
-            let paced = |one: Measured| Some(one.pods_per_second * one.pace_ms?);
+            let in_round = |one: &Measured| of(below).find(|other| other.round == one.round);
+            let pairs = || of(above).filter_map(|one| Some((one, in_round(one)?)));
+            let paced = |one: &Measured| Some(one.pods_per_second * one.pace_ms?);
             Some(Ratio {
                 of: above,
                 to: below,
@@ -148,6 +156,20 @@ impl Report {
             let figures = [median, min, max].map(|figure| format!("{figure:.0}"));
             rates.add_row([vec![rate.variant.name().to_owned()], figures.to_vec(), spent.to_vec()].concat());
         }
+        let programs: BTreeSet<&str> =
+            self.rates.iter().flat_map(|rate| rate.program_ms_per_pod.keys().copied()).collect();
+        let mut spent = Table::new();
+        let header = ["processor ms/pod", "extender"].into_iter().chain(programs.iter().copied());
+        spent.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+        align(&mut spent);
+        for rate in &self.rates {
+            let others = programs.iter().map(|program| rate.program_ms_per_pod.get(program));
+            let mean = |spread: Option<&Spread>| {
+                spread.map_or(String::new(), |spread| format!("{:.2}", spread.mean))
+            };
+            let figures = [rate.extender_ms_per_pod.as_ref()].into_iter().chain(others).map(mean);
+            spent.add_row([rate.variant.name().to_owned()].into_iter().chain(figures));
+        }
         let mut ratios = table(["", "ratio", "min", "max", "mean", "mean at equal pace"]);
         for Ratio { of, to, ratio, at_equal_pace } in &self.ratios {
             let names = format!("{} / {}", of.name(), to.name());
@@ -159,7 +181,7 @@ impl Report {
         format!(
             "{} waiting pods, {} nodes of {}, {} rounds; medians of the rounds, ratios round by round, the means' \
              standard errors; at equal pace: for as much work as the processors get done meanwhile, worth something where the \
-             variants' paces are alike\n{}\n{rates}\n\n{ratios}\n",
+             variants' paces are alike\n{}\n{rates}\n\n{spent}\n\n{ratios}\n",
             self.pods,
             self.nodes,
             self.instance_type,
@@ -193,10 +215,22 @@ impl Spread {
 fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
+    align(&mut table);
+    table
+}
+
+fn align(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table
+}
+
+/// What each program used for a pod, over these runs.
+fn programs_of(runs: &[&Measured]) -> BTreeMap<&'static str, Spread> {
+    let programs: BTreeSet<&'static str> =
+        runs.iter().flat_map(|run| run.program_ms_per_pod.keys().copied()).collect();
+    let of = |program| runs.iter().filter_map(|run| run.program_ms_per_pod.get(program).copied()).collect();
+    programs.into_iter().filter_map(|program| Some((program, Spread::of(of(program))?))).collect()
 }
 
 #[cfg(test)]
@@ -212,6 +246,7 @@ mod tests {
             pace_ms: None,
             extender_ms_per_pod: None,
             algorithm_ms_per_pod: None,
+            program_ms_per_pod: BTreeMap::from([("etcd", 1000.0 / pods_per_second)]),
         }
     }
 
@@ -241,6 +276,7 @@ mod tests {
         assert_eq!([median, min, max, mean], [300.0, 200.0, 400.0, 300.0]);
         assert_eq!(standard_error, Some(100.0));
         assert!(report.text().contains("0.95 ± 0.05"), "{}", report.text());
+        assert!(report.text().contains("etcd") && report.text().contains("3.75"), "{}", report.text());
     }
 
     #[test]

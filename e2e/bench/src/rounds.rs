@@ -1,5 +1,6 @@
 //! The measurement: rounds, each trying every variant once on the same nodes with the same number of waiting pods.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use super::machine::Machine;
 use super::nodes::Kwok;
 use super::pods::{Pods, Took};
 use super::program::Scheduler;
+use super::programs::ProgramTimes;
 use super::report::{Measured, Report};
 use super::serve::Process;
 use super::variant::{Extender, Form, Variant};
@@ -106,6 +108,7 @@ struct RunResult {
     pods: usize,
     extender_seconds: Option<f64>,
     algorithm_seconds: Option<f64>,
+    program_seconds: BTreeMap<&'static str, f64>,
 }
 
 impl Bench<'_> {
@@ -136,6 +139,7 @@ impl Bench<'_> {
         let watch = self.pods.watch().await?;
         garbage::collect(&self.cluster.client()).await?;
         let configuration = variant.configuration(&self.address.to_string(), self.certificate.pem())?;
+        let programs = ProgramTimes::now();
         self.scheduler.start(&configuration, variant.logs_as_deployed()).await?;
         let took = match watch.all_bound().await {
             Ok(took) => took,
@@ -145,6 +149,7 @@ impl Bench<'_> {
             }
         };
         let after = extender.as_ref().and_then(Process::processor_seconds);
+        let program_seconds = ProgramTimes::now().since(&programs);
         if variant.extender() == Some(Extender::Ours) {
             self.pods.check_records().await.context("what the extender recorded")?;
         }
@@ -157,7 +162,7 @@ impl Bench<'_> {
         }
         self.pods.remove().await?;
         let extender_seconds = before.zip(after).map(|(before, after)| after - before);
-        Ok(RunResult { took, pods: self.size.pods, extender_seconds, algorithm_seconds })
+        Ok(RunResult { took, pods: self.size.pods, extender_seconds, algorithm_seconds, program_seconds })
     }
 
     /// Goes with the cluster's folder.
@@ -178,6 +183,9 @@ impl RunResult {
             pace_ms: self.took.pace.map(|pace| pace.as_secs_f64() * 1000.0),
             extender_ms_per_pod: self.extender_seconds.map(|seconds| seconds * 1000.0 / pods),
             algorithm_ms_per_pod: self.algorithm_seconds.map(|seconds| seconds * 1000.0 / pods),
+            program_ms_per_pod: (self.program_seconds.iter())
+                .map(|(program, seconds)| (*program, seconds * 1000.0 / pods))
+                .collect(),
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate::Certificate;
+use super::https::Https;
 use super::passing;
 use super::running::Running;
 use super::variant::{Extender, Variant};
@@ -36,7 +37,7 @@ pub struct Arguments {
     /// Kubeconfig file.
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Folder with a certificate and its key, over which ours serves HTTPS; HTTP without one.
+    /// Folder with a certificate and its key, over which it serves HTTPS; HTTP without one.
     #[arg(long)]
     tls: Option<PathBuf>,
     /// Have ours log AWS' lines, too.
@@ -58,7 +59,13 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let client = runtime::client(Some(&arguments.kubeconfig)).await?;
     let listener = TcpListener::bind(arguments.listen).await?;
     match arguments.extender {
-        Extender::Passing => Ok(axum::serve(listener, passing::router(client)).await?),
+        Extender::Passing => {
+            let routes = passing::router(client);
+            match arguments.tls {
+                None => Ok(axum::serve(listener, routes).await?),
+                Some(folder) => Ok(axum::serve(Https::of(listener, &folder)?, routes).await?),
+            }
+        }
         Extender::Ours => {
             let tls = arguments.tls.as_deref().map(Certificate::files);
             let config = neuron_extender::Config { tls, ..neuron_extender::Config::default() };
@@ -107,17 +114,21 @@ impl Process {
 
     /// Seconds of processor time it has used so far; none where the system does not say.
     pub(super) fn processor_seconds(&self) -> Option<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id()?)).ok()?;
-        // The second field, the program's name, may hold spaces; the 14th and 15th are hundredths of seconds.
-        let (_, fields) = text.rsplit_once(')')?;
-        let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
-        Some((ticks.next()?.ok()? + ticks.next()?.ok()?) / 100.0)
+        processor_seconds(&std::fs::read_to_string(format!("/proc/{}/stat", self.program.id()?)).ok()?)
     }
 
     /// Ends it and waits until it has ended, so that its port is free.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.program.stop().await
     }
+}
+
+/// Seconds of processor time by a process' `/proc/PID/stat`.
+pub(super) fn processor_seconds(stat: &str) -> Option<f64> {
+    // The second field, the program's name, may hold spaces; the 14th and 15th are hundredths of seconds.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<f64>);
+    Some((ticks.next()?.ok()? + ticks.next()?.ok()?) / 100.0)
 }
 
 /// Who asks the extender whether it is ready.

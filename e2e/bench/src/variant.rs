@@ -14,6 +14,8 @@ pub enum Variant {
     NoExtender,
     /// The passing extender, given node names.
     PassingNames,
+    /// The passing extender, given node names, over HTTPS.
+    PassingNamesHttps,
     /// Ours, given node names.
     OursNames,
     /// Ours, given node names, over HTTPS.
@@ -49,9 +51,10 @@ const QPS: u32 = 10_000;
 
 impl Variant {
     /// Every variant, those that are compared with each other side by side.
-    pub(super) const ALL: [Variant; 7] = [
+    pub(super) const ALL: [Variant; 8] = [
         Variant::NoExtender,
         Variant::PassingNames,
+        Variant::PassingNamesHttps,
         Variant::OursNames,
         Variant::OursNamesHttps,
         Variant::OursNamesLogs,
@@ -78,6 +81,7 @@ impl Variant {
         match self {
             Variant::NoExtender => "no extender",
             Variant::PassingNames => "passing, names",
+            Variant::PassingNamesHttps => "passing, names, HTTPS",
             Variant::OursNames => "ours, names",
             Variant::OursNamesHttps => "ours, names, HTTPS",
             Variant::OursNamesLogs => "ours, names, logs as deployed",
@@ -90,7 +94,9 @@ impl Variant {
     pub(super) fn extender(self) -> Option<Extender> {
         match self {
             Variant::NoExtender => None,
-            Variant::PassingNames | Variant::PassingNodes => Some(Extender::Passing),
+            Variant::PassingNames | Variant::PassingNamesHttps | Variant::PassingNodes => {
+                Some(Extender::Passing)
+            }
             Variant::OursNames | Variant::OursNamesHttps | Variant::OursNamesLogs | Variant::OursNodes => {
                 Some(Extender::Ours)
             }
@@ -99,7 +105,7 @@ impl Variant {
 
     /// Whether it is asked over HTTPS.
     pub(super) fn is_https(self) -> bool {
-        self == Variant::OursNamesHttps
+        matches!(self, Variant::PassingNamesHttps | Variant::OursNamesHttps)
     }
 
     /// Whether extender and kube-scheduler log as much as `deploy/` has them log.
@@ -111,9 +117,11 @@ impl Variant {
     fn form(self) -> Option<Form> {
         match self {
             Variant::NoExtender => None,
-            Variant::PassingNames | Variant::OursNames | Variant::OursNamesHttps | Variant::OursNamesLogs => {
-                Some(Form::Names)
-            }
+            Variant::PassingNames
+            | Variant::PassingNamesHttps
+            | Variant::OursNames
+            | Variant::OursNamesHttps
+            | Variant::OursNamesLogs => Some(Form::Names),
             Variant::PassingNodes | Variant::OursNodes => Some(Form::Nodes),
         }
     }
@@ -151,6 +159,7 @@ mod tests {
         assert!(names.node_cache_capable && !nodes.node_cache_capable);
         assert_eq!(names.with_whole_nodes(), nodes);
         assert_eq!(extenders(Variant::NoExtender), []);
+        assert_eq!(extenders(Variant::PassingNamesHttps), extenders(Variant::OursNamesHttps));
         let https = extenders(Variant::OursNamesHttps).remove(0);
         assert_eq!(https, ExtenderEntry::deployed_at("https://10.0.0.1:1").unwrap().over_https("pem"));
     }
@@ -165,9 +174,10 @@ mod tests {
     #[test]
     fn one_form_is_compared_with_no_extender_alone() {
         use Variant::{
-            NoExtender, OursNames, OursNamesHttps, OursNamesLogs, OursNodes, PassingNames, PassingNodes,
+            NoExtender, OursNames, OursNamesHttps, OursNamesLogs, OursNodes, PassingNames, PassingNamesHttps,
+            PassingNodes,
         };
-        let names = [NoExtender, PassingNames, OursNames, OursNamesHttps, OursNamesLogs];
+        let names = [NoExtender, PassingNames, PassingNamesHttps, OursNames, OursNamesHttps, OursNamesLogs];
         assert_eq!(Variant::order(0, Some(Form::Names), &[]), names);
         assert_eq!(Variant::order(1, Some(Form::Nodes), &[]), [OursNodes, PassingNodes, NoExtender]);
         assert_eq!(Variant::order(1, None, &[PassingNames, OursNames]), [OursNames, PassingNames]);
