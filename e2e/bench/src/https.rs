@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use axum::serve::Listener;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -29,8 +30,10 @@ impl Https {
     /// Its files cannot be read.
     pub(super) fn of(listener: TcpListener, folder: &Path) -> anyhow::Result<Self> {
         let files = Certificate::files(folder);
-        let certificate = CertificateDer::from_pem_file(&files.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&files.key)?;
+        let reading = |path: &Path| format!("reading {}", path.display());
+        let certificate = CertificateDer::from_pem_file(&files.certificate);
+        let certificate = certificate.with_context(|| reading(&files.certificate))?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).with_context(|| reading(&files.key))?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
@@ -38,9 +41,7 @@ impl Https {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
-}
 
-impl Https {
     async fn secured(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         // An answer is more than one frame of HTTP/2, and the second is not to wait until the first has been acknowledged.
         stream.set_nodelay(true)?;

@@ -14,7 +14,7 @@ const PROGRAMS: [(&str, &str); 4] = [
 ];
 
 /// Seconds that each process of these programs has used so far, by its number.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ProgramTimes(BTreeMap<String, (&'static str, f64)>);
 
 impl ProgramTimes {

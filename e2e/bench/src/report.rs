@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
 use super::machine::Machine;
@@ -156,20 +156,7 @@ impl Report {
             let figures = [median, min, max].map(|figure| format!("{figure:.0}"));
             rates.add_row([vec![rate.variant.name().to_owned()], figures.to_vec(), spent.to_vec()].concat());
         }
-        let programs: BTreeSet<&str> =
-            self.rates.iter().flat_map(|rate| rate.program_ms_per_pod.keys().copied()).collect();
-        let mut spent = Table::new();
-        let header = ["processor ms/pod", "extender"].into_iter().chain(programs.iter().copied());
-        spent.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
-        align(&mut spent);
-        for rate in &self.rates {
-            let others = programs.iter().map(|program| rate.program_ms_per_pod.get(program));
-            let mean = |spread: Option<&Spread>| {
-                spread.map_or(String::new(), |spread| format!("{:.2}", spread.mean))
-            };
-            let figures = [rate.extender_ms_per_pod.as_ref()].into_iter().chain(others).map(mean);
-            spent.add_row([rate.variant.name().to_owned()].into_iter().chain(figures));
-        }
+        let spent = self.processor_time();
         let mut ratios = table(["", "ratio", "min", "max", "mean", "mean at equal pace"]);
         for Ratio { of, to, ratio, at_equal_pace } in &self.ratios {
             let names = format!("{} / {}", of.name(), to.name());
@@ -188,6 +175,25 @@ impl Report {
             self.rounds,
             self.machine.text(),
         )
+    }
+}
+
+impl Report {
+    /// Which program spends how much for a pod.
+    fn processor_time(&self) -> Table {
+        let programs: BTreeSet<&str> =
+            self.rates.iter().flat_map(|rate| rate.program_ms_per_pod.keys().copied()).collect();
+        let names = ["processor ms/pod, mean", "extender"].into_iter().chain(programs.iter().copied());
+        let mut spent = table(names.collect::<Vec<_>>());
+        for rate in &self.rates {
+            let others = programs.iter().map(|program| rate.program_ms_per_pod.get(program));
+            let mean = |spread: Option<&Spread>| {
+                spread.map_or(String::new(), |spread| format!("{:.2}", spread.mean))
+            };
+            let figures = [rate.extender_ms_per_pod.as_ref()].into_iter().chain(others).map(mean);
+            spent.add_row([rate.variant.name().to_owned()].into_iter().chain(figures));
+        }
+        spent
     }
 }
 
@@ -212,17 +218,13 @@ impl Spread {
     }
 }
 
-fn table<const N: usize>(header: [&str; N]) -> Table {
+fn table(header: impl Into<Row>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
-    align(&mut table);
-    table
-}
-
-fn align(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    table
 }
 
 /// What each program used for a pod, over these runs.

@@ -357,8 +357,8 @@ impl Index {
 
     /// Settles one node again, after its pods or the node itself changed.
     fn rebuild_view(&mut self, name: &str) {
-        let Some((shared, node)) = self.nodes.get_key_value(name) else { return };
-        let mut view = NodeView::new(Arc::clone(shared), node, self.bound.on(name));
+        let Some((known_name, node)) = self.nodes.get_key_value(name) else { return };
+        let mut view = NodeView::new(Arc::clone(known_name), node, self.bound.on(name));
         view.reserve(self.overlay.reserved_on(name));
         view.lease_ends = self.leases.ends(name);
         let before = self.views.get(name).and_then(|view| view.topology());
