@@ -26,8 +26,14 @@ macro_rules! id_set {
             }
 
             /// `count` consecutive ids from `first`; ids out of range are left out.
-            pub fn run(first: u8, count: u8) -> Self {
-                (first..first.saturating_add(count)).collect()
+            pub const fn run(first: u8, count: u8) -> Self {
+                let first = first as usize;
+                Self::below(first + count as usize).difference(Self::below(first))
+            }
+
+            /// The ids from 0 to `end`, which is none of them.
+            const fn below(end: usize) -> Self {
+                if end < $max { Self((1 << end) - 1) } else { Self(<$bits>::MAX) }
             }
 
             /// The set whose members are the one bits, bit 0 first.
@@ -269,6 +275,25 @@ mod tests {
         );
         assert_eq!("64".parse::<DeviceSet>().unwrap_err().to_string(), "id 64 is out of range 0 to 63");
         assert_eq!("1,1".parse::<CoreSet>().unwrap_err().to_string(), "id 1 stands twice");
+    }
+
+    #[test]
+    fn a_run_has_the_ids_that_it_counts_and_none_out_of_range() {
+        for first in 0..=u8::MAX {
+            for count in 0..=u8::MAX {
+                let ids = u16::from(first)..u16::from(first) + u16::from(count);
+                let of = |most: usize| {
+                    let ids = ids.clone().map(usize::from).filter(move |id| *id < most);
+                    ids.map(|id| id as u8).collect::<Vec<u8>>()
+                };
+                assert_eq!(
+                    DeviceSet::run(first, count).iter().collect::<Vec<_>>(),
+                    of(64),
+                    "{first} {count}"
+                );
+                assert_eq!(CoreSet::run(first, count).iter().collect::<Vec<_>>(), of(128), "{first} {count}");
+            }
+        }
     }
 
     #[test]

@@ -203,3 +203,39 @@ impl<K, T, S: Default> Changes<K, T, S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::protobuf::messages::{ObjectMeta, PodSpec};
+
+    /// A pod that was given devices on this node.
+    fn pod(uid: &str, node: &str) -> Pod {
+        let record =
+            format!(r#"{{"v":1,"node":"{node}","lnc":1,"containers":{{"main":{{"devices":[0]}}}}}}"#);
+        let annotations = BTreeMap::from([("neuron-scheduler/allocation".to_owned(), record.into_bytes())]);
+        let metadata = ObjectMeta { uid: uid.to_owned(), annotations, ..ObjectMeta::default() };
+        let spec = PodSpec { node_name: node.to_owned(), ..PodSpec::default() };
+        Pod { metadata, spec, ..Pod::default() }
+    }
+
+    #[test]
+    fn of_a_list_only_what_decides_is_kept_and_each_nodes_name_once() {
+        let mut changes = Changes::new(
+            |pod: &Pod| pod.metadata.uid.clone(),
+            |pod, names| kept(ObservedPod::from(pod), names),
+        );
+        assert!(matches!(changes.of(Ok(Event::Init)), Some(Change::ListBegins)));
+        for pod in [pod("u", "n1"), pod("v", "n2"), Pod::default(), pod("w", "n1")] {
+            assert!(changes.of(Ok(Event::InitApply(pod))).is_none(), "the list is not complete");
+        }
+        let Some(Change::Listed(pods)) = changes.of(Ok(Event::InitDone)) else { panic!("a complete list") };
+        assert_eq!(pods.iter().map(|pod| &*pod.pod.uid).collect::<Vec<_>>(), ["u", "v", "w"]);
+        let nodes: Vec<_> = pods.iter().filter_map(|pod| pod.node.as_ref()).collect();
+        assert_eq!(nodes.iter().map(|node| &***node).collect::<Vec<_>>(), ["n1", "n2", "n1"]);
+        assert!(Arc::ptr_eq(nodes[0], nodes[2]));
+        assert!(pods.iter().all(|pod| pod.pod.annotations.is_empty()), "their records were read");
+    }
+}

@@ -137,15 +137,23 @@ pub fn record_counts(
         return Err(IgnoreReason::Lnc { record: allocation.lnc, node: topology.lnc() });
     }
     check_counts(request, &allocation)?;
-    let devices = allocation.union_devices().difference(topology.all_devices());
-    check_range(Resource::Device, &devices.to_string(), topology)?;
-    let cores = allocation.union_cores().difference(topology.all_cores());
-    check_range(Resource::Core, &cores.to_string(), topology)?;
+    let beyond = allocation.union_devices().difference(topology.all_devices());
+    if !beyond.is_empty() {
+        return Err(out_of_range(Resource::Device, beyond.to_string(), topology.devices()));
+    }
+    let beyond = allocation.union_cores().difference(topology.all_cores());
+    if !beyond.is_empty() {
+        return Err(out_of_range(Resource::Core, beyond.to_string(), topology.cores()));
+    }
     check_sharing(request, &allocation, topology)?;
     Ok(Some(allocation))
 }
 
 fn check_counts(request: &PodRequest, allocation: &Allocation) -> Result<(), IgnoreReason> {
+    // Nearly every record is right, and each is looked at again whenever a pod of its node changes.
+    if gives_what_is_requested(request, allocation) {
+        return Ok(());
+    }
     let requested: BTreeMap<&str, &ContainerRequest> =
         request.containers.iter().map(|container| (&*container.name, container)).collect();
     let recorded = allocation.containers.keys().map(|name| &**name);
@@ -168,20 +176,18 @@ fn check_counts(request: &PodRequest, allocation: &Allocation) -> Result<(), Ign
     Ok(())
 }
 
-/// `beyond` is the comma list of ids that the node does not have.
-fn check_range(resource: Resource, beyond: &str, topology: &Topology) -> Result<(), IgnoreReason> {
-    let last = match resource {
-        Resource::Device => topology.devices(),
-        Resource::Core => topology.cores(),
-    };
-    if beyond.is_empty() {
-        return Ok(());
-    }
-    Err(IgnoreReason::OutOfRange {
-        noun: resource.noun(),
-        ids: beyond.to_owned(),
-        last: last.saturating_sub(1),
-    })
+/// Whether the containers with devices or cores are those that request some, each with as many.
+fn gives_what_is_requested(request: &PodRequest, allocation: &Allocation) -> bool {
+    request.containers.len() == allocation.containers.len()
+        && request.containers.iter().all(|container| {
+            let given = allocation.containers.get(&container.name).copied().unwrap_or_default();
+            (given.devices.len(), given.cores.len()) == (container.devices, container.cores)
+        })
+}
+
+/// `ids`, a comma list, are those that the node does not have, which has so many of the resource.
+fn out_of_range(resource: Resource, ids: String, count: u8) -> IgnoreReason {
+    IgnoreReason::OutOfRange { noun: resource.noun(), ids, last: count.saturating_sub(1) }
 }
 
 /// Containers that run at the same time share nothing. An init container ends before the next one starts, so its
@@ -226,7 +232,10 @@ fn deal(
     }
     let all: CoreSet = ids.iter().copied().collect();
     if resource == Resource::Device {
-        check_range(resource, &all.difference(CoreSet::run(0, topology.devices())).to_string(), topology)?;
+        let beyond = all.difference(CoreSet::run(0, topology.devices()));
+        if !beyond.is_empty() {
+            return Err(out_of_range(resource, beyond.to_string(), topology.devices()));
+        }
     }
     let mut rest = ids.clone();
     let mut containers = Containers::default();

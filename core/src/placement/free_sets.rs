@@ -42,13 +42,16 @@ impl FreeSets {
         let free_set = |cores| FreeSet::new(topology, resource, cores);
         match resource {
             Resource::Device => {
-                let sets = topology.device_sets(count).iter().map(|set| topology.cores_of(*set));
-                let cores_per_id = u32::from(topology.cores_per_device());
-                FreeSets { sets: sets.filter(inside).map(free_set).collect(), cores_per_id }
+                let all = topology.device_sets(count);
+                let mut sets = Vec::with_capacity(all.len());
+                sets.extend(all.iter().map(|set| topology.cores_of(*set)).filter(inside).map(free_set));
+                FreeSets { sets, cores_per_id: u32::from(topology.cores_per_device()) }
             }
             Resource::Core => {
-                let sets = topology.core_sets(count).iter().copied();
-                FreeSets { sets: sets.filter(inside).map(free_set).collect(), cores_per_id: 1 }
+                let all = topology.core_sets(count);
+                let mut sets = Vec::with_capacity(all.len());
+                sets.extend(all.iter().copied().filter(inside).map(free_set));
+                FreeSets { sets, cores_per_id: 1 }
             }
         }
     }

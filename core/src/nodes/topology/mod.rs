@@ -172,7 +172,14 @@ impl Topology {
 
     /// The devices that have any of the cores; ids that the node does not have are left out.
     pub fn devices_of(&self, cores: CoreSet) -> DeviceSet {
-        cores.intersection(self.all_cores()).iter().map(|core| core / self.cores_per_device).collect()
+        let mut rest = cores.intersection(self.all_cores());
+        let mut devices = DeviceSet::EMPTY;
+        while let Some(core) = rest.first() {
+            let device = DeviceSet::single(core / self.cores_per_device);
+            devices = devices.union(device);
+            rest = rest.difference(self.cores_of(device));
+        }
+        devices
     }
 
     /// Device counts with at least one candidate set, ascending.
