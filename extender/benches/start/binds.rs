@@ -1,5 +1,6 @@
 //! Forty binds to one node at once, beside as many raw Bindings: no bind waits for another one's Binding. Used by the bench `start`.
 
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -30,9 +31,9 @@ const API_SERVERS: [(&str, Duration); 2] = [
 ];
 
 /// The variable that names the kubeconfig file of a cluster to throw away, in which forty pods are bound, too, to a node that is made for it.
-const KUBECONFIG: &str = "NEURON_BENCH_KUBECONFIG";
+pub(crate) const KUBECONFIG: &str = "NEURON_BENCH_KUBECONFIG";
 
-/// Adds what binding takes.
+/// Adds what binding takes at API servers in memory.
 pub(crate) fn add_to(figures: &mut Figures, thread: &Runtime) {
     for (name, takes) in API_SERVERS {
         // One is followed by the extender, the other only takes raw Bindings.
@@ -44,10 +45,15 @@ pub(crate) fn add_to(figures: &mut Figures, thread: &Runtime) {
         let [apart_at, api_at] = [&apart, &api].map(|served| served.address.to_string());
         measure(figures, name, &apart_at, &api_at);
     }
-    let Some(kubeconfig) = std::env::var_os(KUBECONFIG).filter(|path| !path.is_empty()) else {
-        eprintln!("no real API server: {KUBECONFIG} names no kubeconfig file");
-        return;
-    };
+}
+
+/// The kubeconfig file of the cluster, if one is named.
+pub(crate) fn kubeconfig() -> Option<OsString> {
+    std::env::var_os(KUBECONFIG).filter(|path| !path.is_empty())
+}
+
+/// Adds what binding takes at the API server of the cluster that this kubeconfig file is for.
+pub(crate) fn add_of_cluster(figures: &mut Figures, thread: &Runtime, kubeconfig: &OsStr) {
     let kubeconfig = std::path::absolute(kubeconfig).expect("the path of the kubeconfig file");
     let kubeconfig = kubeconfig.to_str().expect("a path in UTF-8");
     let nodes = || async { anyhow::Ok(Api::<Node>::all(client_of(kubeconfig).await?)) };
@@ -83,8 +89,24 @@ fn measure(figures: &mut Figures, name: &str, apart: &str, api: &str) {
     scheduler.ended();
     let rounds = || rounds.iter().skip(WARM_UP);
     let of = |what: &str| format!("{PODS} {what} at once, {name}");
-    let ratio = median(rounds().map(|[raw, binds]| raw / binds));
-    figures.add(of("binds per second / raw Bindings"), (ratio, ""), Some(LEAST..=f64::INFINITY));
+    let ratios: Vec<f64> = rounds().map(|[raw, binds]| raw / binds).collect();
+    let ratio = (median(ratios.iter().copied()), "");
+    figures.add(of("binds per second / raw Bindings"), ratio, Some(LEAST..=f64::INFINITY));
+    let (mean, standard_error) = mean_of(&ratios);
+    figures.add(of("binds per second / raw Bindings (mean)"), (mean, ""), None);
+    figures.add(
+        of("binds per second / raw Bindings (standard error of the mean)"),
+        (standard_error, ""),
+        None,
+    );
     figures.add(of("raw Bindings"), (median(rounds().map(|[raw, _]| raw * 1e3)), "ms"), None);
     figures.add(of("binds"), (median(rounds().map(|[_, binds]| binds * 1e3)), "ms"), None);
+}
+
+/// The mean and its standard error.
+fn mean_of(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, (variance / count).sqrt())
 }
