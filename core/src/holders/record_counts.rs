@@ -2,6 +2,7 @@
 //! device plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::ids::CoreSet;
@@ -137,14 +138,10 @@ pub fn record_counts(
         return Err(IgnoreReason::Lnc { record: allocation.lnc, node: topology.lnc() });
     }
     check_counts(request, &allocation)?;
-    let beyond = allocation.union_devices().difference(topology.all_devices());
-    if !beyond.is_empty() {
-        return Err(out_of_range(Resource::Device, beyond.to_string(), topology.devices()));
-    }
-    let beyond = allocation.union_cores().difference(topology.all_cores());
-    if !beyond.is_empty() {
-        return Err(out_of_range(Resource::Core, beyond.to_string(), topology.cores()));
-    }
+    let devices = allocation.union_devices().difference(topology.all_devices());
+    check_range(Resource::Device, devices, topology)?;
+    let cores = allocation.union_cores().difference(topology.all_cores());
+    check_range(Resource::Core, cores, topology)?;
     check_sharing(request, &allocation, topology)?;
     Ok(Some(allocation))
 }
@@ -185,9 +182,22 @@ fn gives_what_is_requested(request: &PodRequest, allocation: &Allocation) -> boo
         })
 }
 
-/// `ids`, a comma list, are those that the node does not have, which has so many of the resource.
-fn out_of_range(resource: Resource, ids: String, count: u8) -> IgnoreReason {
-    IgnoreReason::OutOfRange { noun: resource.noun(), ids, last: count.saturating_sub(1) }
+/// `beyond` is the set of ids that the node does not have.
+fn check_range<Ids: Default + PartialEq + Display>(
+    resource: Resource,
+    beyond: Ids,
+    topology: &Topology,
+) -> Result<(), IgnoreReason> {
+    // Before the text is made: nearly always there are none.
+    if beyond == Ids::default() {
+        return Ok(());
+    }
+    let last = match resource {
+        Resource::Device => topology.devices(),
+        Resource::Core => topology.cores(),
+    };
+    let (noun, ids) = (resource.noun(), beyond.to_string());
+    Err(IgnoreReason::OutOfRange { noun, ids, last: last.saturating_sub(1) })
 }
 
 /// Containers that run at the same time share nothing. An init container ends before the next one starts, so its
@@ -232,10 +242,7 @@ fn deal(
     }
     let all: CoreSet = ids.iter().copied().collect();
     if resource == Resource::Device {
-        let beyond = all.difference(CoreSet::run(0, topology.devices()));
-        if !beyond.is_empty() {
-            return Err(out_of_range(resource, beyond.to_string(), topology.devices()));
-        }
+        check_range(resource, all.difference(CoreSet::run(0, topology.devices())), topology)?;
     }
     let mut rest = ids.clone();
     let mut containers = Containers::default();

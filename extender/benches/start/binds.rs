@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, PostParams};
 use tokio::runtime::Runtime;
 
 use crate::api_server::{Served, with_slow_bindings};
-use crate::figures::{Figures, median};
+use crate::figures::{Figures, mean, median, standard_error};
 use crate::objects::{self, create_node};
 use crate::process::{Process, until_ready};
 use crate::scheduler::{NODE, PODS, TYPE};
@@ -90,23 +90,12 @@ fn measure(figures: &mut Figures, name: &str, apart: &str, api: &str) {
     let rounds = || rounds.iter().skip(WARM_UP);
     let of = |what: &str| format!("{PODS} {what} at once, {name}");
     let ratios: Vec<f64> = rounds().map(|[raw, binds]| raw / binds).collect();
-    let ratio = (median(ratios.iter().copied()), "");
-    figures.add(of("binds per second / raw Bindings"), ratio, Some(LEAST..=f64::INFINITY));
-    let (mean, standard_error) = mean_of(&ratios);
-    figures.add(of("binds per second / raw Bindings (mean)"), (mean, ""), None);
-    figures.add(
-        of("binds per second / raw Bindings (standard error of the mean)"),
-        (standard_error, ""),
-        None,
-    );
+    let mut add = |what: &str, ratio, may_be| {
+        figures.add(of(&format!("binds per second / raw Bindings{what}")), (ratio, ""), may_be);
+    };
+    add("", median(ratios.iter().copied()), Some(LEAST..=f64::INFINITY));
+    add(" (mean)", mean(&ratios), None);
+    add(" (standard error of the mean)", standard_error(&ratios), None);
     figures.add(of("raw Bindings"), (median(rounds().map(|[raw, _]| raw * 1e3)), "ms"), None);
     figures.add(of("binds"), (median(rounds().map(|[_, binds]| binds * 1e3)), "ms"), None);
-}
-
-/// The mean and its standard error.
-fn mean_of(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    (mean, (variance / count).sqrt())
 }

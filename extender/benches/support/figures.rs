@@ -1,4 +1,4 @@
-//! What a bench has found: for people, for programs and for CI. Used by the benches `verbs` and `start`.
+//! What a bench has found: for people, for programs and for CI. Used by the benches `verbs`, `start` and `traces`.
 //!
 //! With `NEURON_BENCH_JSON=FILE` the figures are written there, too. With `NEURON_BENCH_CHECK=1` the exit code is 1 where one of them is
 //! not as it has to be. Both are variables, since what stands behind `--` is the benches' own.
@@ -82,6 +82,18 @@ impl Figure {
         let most = finite(may_be.as_ref().map(RangeInclusive::end));
         json!({"name": name, "value": value, "unit": unit, "atLeast": least, "atMost": most})
     }
+}
+
+/// Their mean; not a number where there is none.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The standard error of their mean; not a number where there are not two.
+pub(crate) fn standard_error(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() as f64 - 1.0)).sqrt() / (values.len() as f64).sqrt()
 }
 
 /// The middle one; not a number where there is none.

@@ -18,7 +18,7 @@ mod trace;
 use std::process::ExitCode;
 
 use self::choice::{CHOICES, Choice};
-use self::figures::Figures;
+use self::figures::{Figures, mean, standard_error};
 use self::trace::{Nodes, Trace, allocated_at_first_refusal};
 
 /// Traces, each with its own seed.
@@ -55,14 +55,4 @@ fn main() -> ExitCode {
 fn shares(nodes: Nodes, choice: Choice, largest: u32) -> Vec<f64> {
     let share = |seed| allocated_at_first_refusal(nodes, Trace::new(seed, largest), choice);
     (0..TRACES).map(share).collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn standard_error(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (values.len() as f64 - 1.0)).sqrt() / (values.len() as f64).sqrt()
 }

@@ -14,6 +14,7 @@
 mod bodies;
 mod cases;
 mod clusters;
+#[allow(dead_code, reason = "other benches use more of it")]
 #[path = "../support/figures.rs"]
 mod figures;
 mod latency;
