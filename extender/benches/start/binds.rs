@@ -1,4 +1,5 @@
-//! Forty binds to one node at once, beside as many raw Bindings: no bind waits for another one's Binding. Used by the bench `start`.
+//! Forty binds to one node at once, beside as many raw Bindings, and as many that an extender only passes on: no bind waits for another
+//! one's Binding. Used by the bench `start`.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(crate) const KUBECONFIG: &str = "NEURON_BENCH_KUBECONFIG";
 /// Adds what binding takes at API servers in memory.
 pub(crate) fn add_to(figures: &mut Figures, thread: &Runtime) {
     for (name, takes) in API_SERVERS {
-        // One is followed by the extender, the other only takes raw Bindings.
+        // One is followed by our extender, the other only takes raw Bindings and those that are passed on.
         let [apart, api] = [(); 2].map(|()| {
             let api = ApiServer::default().router();
             thread.block_on(create_node(&api, NODE, TYPE, 0, Vec::new()));
@@ -73,29 +74,39 @@ pub(crate) fn add_of_cluster(figures: &mut Figures, thread: &Runtime, kubeconfig
     thread.block_on(delete()).expect("the node of the bench can be deleted");
 }
 
-/// Adds what binding takes with this API server, and the one apart that takes the raw Bindings.
+/// Adds what binding takes with this API server, and the one apart that takes the Bindings that are raw or only passed on.
 fn measure(figures: &mut Figures, name: &str, apart: &str, api: &str) {
     let mut extender = Process::start(&[ways::EXTENDER, api]);
     let extender_at = extender.line();
     until_ready(extender_at.parse().expect("where the extender listens"));
+    let mut passing = Process::start(&[ways::PASSING, apart]);
+    let passing_at = passing.line();
 
-    let mut scheduler = Process::start(&[ways::SCHEDULER, apart, api, &extender_at]);
-    let mut rounds = Vec::new();
+    let mut scheduler = Process::start(&[ways::SCHEDULER, apart, api, &passing_at, &extender_at]);
+    let mut rounds: Vec<[f64; 3]> = Vec::new();
     loop {
         let line = scheduler.line();
-        let Some((raw, binds)) = line.split_once(' ') else { break };
-        rounds.push([raw, binds].map(|seconds| seconds.parse::<f64>().expect("seconds")));
+        if line.is_empty() {
+            break;
+        }
+        let seconds: Vec<f64> = line.split(' ').map(|way| way.parse().expect("seconds")).collect();
+        rounds.push(seconds.try_into().expect("a time for each way"));
     }
     scheduler.ended();
-    let rounds = || rounds.iter().skip(WARM_UP);
+    let rounds = rounds.get(WARM_UP..).expect("rounds that count");
     let of = |what: &str| format!("{PODS} {what} at once, {name}");
-    let ratios: Vec<f64> = rounds().map(|[raw, binds]| raw / binds).collect();
-    let mut add = |what: &str, ratio, may_be| {
-        figures.add(of(&format!("binds per second / raw Bindings{what}")), (ratio, ""), may_be);
+    let mut add = |what: &str, ratio: fn(&[f64; 3]) -> f64, may_be| {
+        let ratios: Vec<f64> = rounds.iter().map(ratio).collect();
+        figures.add(of(what), (median(ratios.iter().copied()), ""), may_be);
+        figures.add(of(&format!("{what} (mean)")), (mean(&ratios), ""), None);
+        let error = standard_error(&ratios);
+        figures.add(of(&format!("{what} (standard error of the mean)")), (error, ""), None);
     };
-    add("", median(ratios.iter().copied()), Some(LEAST..=f64::INFINITY));
-    add(" (mean)", mean(&ratios), None);
-    add(" (standard error of the mean)", standard_error(&ratios), None);
-    figures.add(of("raw Bindings"), (median(rounds().map(|[raw, _]| raw * 1e3)), "ms"), None);
-    figures.add(of("binds"), (median(rounds().map(|[_, binds]| binds * 1e3)), "ms"), None);
+    let demanded = Some(LEAST..=f64::INFINITY);
+    add("binds per second / raw Bindings", |[raw, _, binds]| raw / binds, demanded);
+    add("passed on per second / raw Bindings", |[raw, passed, _]| raw / passed, None);
+    add("binds per second / passed on", |[_, passed, binds]| passed / binds, None);
+    for (way, what) in ["raw Bindings", "Bindings that are passed on", "binds"].into_iter().enumerate() {
+        figures.add(of(what), (median(rounds.iter().map(|round| round[way] * 1e3)), "ms"), None);
+    }
 }

@@ -10,8 +10,8 @@
 //! kubeconfig file is of a cluster to throw away: a node and pods are made in it, and stay where the bench fails.
 //!
 //! The API server in memory is in this process and is reached over loopback. Each way runs in a process of its own on one thread, as the extender
-//! does: the extender alone, who lists without it, and who binds. Absolute figures are the machine's; what counts is the ratios, taken
-//! round by round, and the memory.
+//! does: the extender alone, one that only passes Bindings on, who lists without it, and who binds. Absolute figures are the machine's; what
+//! counts is the ratios, taken round by round, and the memory.
 #![expect(clippy::expect_used, reason = "a measurement that cannot be made has nothing else to say")]
 #![expect(clippy::disallowed_methods, reason = "what is measured is this machine's time")]
 
@@ -21,6 +21,7 @@ mod binds;
 mod figures;
 mod objects;
 mod pages;
+mod passing;
 mod process;
 mod ready;
 mod scheduler;
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
     match arguments.as_slice() {
         [ways::EXTENDER, api] => ways::extender(api),
         [ways::LIST, api] => ways::list(api),
-        [ways::SCHEDULER, apart, api, extender] => scheduler::run(apart, api, extender),
+        [ways::PASSING, api] => passing::run(api),
+        [ways::SCHEDULER, apart, api, passing, extender] => scheduler::run(apart, api, passing, extender),
         parts => measure(parts),
     }
 }

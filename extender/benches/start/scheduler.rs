@@ -1,5 +1,5 @@
-//! Who binds, as a process of its own: pods to one node, at once, by raw Bindings as kube-scheduler does by itself, and by the extender
-//! as it does with one. Says for each round how many seconds both took.
+//! Who binds, as a process of its own: pods to one node, at once, by raw Bindings as kube-scheduler does by itself, by an extender that
+//! only passes them on, and by ours. Says for each round how many seconds each took.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -36,37 +36,75 @@ const JSON: &str = "application/json";
 /// Longest wait until the extender has seen something.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The addresses, or the kubeconfig files, of an API server apart and of the extender's, and the address of the extender.
-pub(crate) fn run(apart: &str, api: &str, extender: &str) -> ExitCode {
+/// The ways to bind, in the order in which their times are said.
+#[derive(Clone, Copy)]
+enum Way {
+    Raw,
+    Passing,
+    Ours,
+}
+
+impl Way {
+    const ALL: [Way; 3] = [Way::Raw, Way::Passing, Way::Ours];
+}
+
+/// The servers, by their clients.
+struct Servers {
+    /// An API server that the extender does not follow, or the same.
+    apart: Client,
+    /// The one that the extender follows.
+    api: Client,
+    /// Binds at the one apart.
+    passing: Client,
+    extender: Client,
+}
+
+/// The addresses, or the kubeconfig files, of an API server apart and of the extender's, and the addresses of the passing extender and of
+/// ours.
+pub(crate) fn run(apart: &str, api: &str, passing: &str, extender: &str) -> ExitCode {
     runtime::log(runtime::LogFormat::Text);
     runtime::run_program("scheduler", async {
-        let (apart, api) = (client_of(apart).await?, client_of(api).await?);
-        let extender = client_of(extender).await?;
+        let servers = Servers {
+            apart: client_of(apart).await?,
+            api: client_of(api).await?,
+            passing: client_of(passing).await?,
+            extender: client_of(extender).await?,
+        };
         for round in 0..ROUNDS {
-            // Every second time the other way round, so that none always finds what the other has left behind.
-            let (raw, binds) = if round.is_multiple_of(2) {
-                let raw = raw_bindings(&apart, round).await?;
-                (raw, binds(&api, &extender, round).await?)
-            } else {
-                let binds = binds(&api, &extender, round).await?;
-                (raw_bindings(&apart, round).await?, binds)
-            };
-            println!("{} {}", raw.as_secs_f64(), binds.as_secs_f64());
+            let mut seconds = [0.0; Way::ALL.len()];
+            let mut order = Way::ALL;
+            // Every second time the other way round, so that none always finds what another one has left behind.
+            if !round.is_multiple_of(2) {
+                order.reverse();
+            }
+            for way in order {
+                seconds[way as usize] = servers.bind(way, round).await?.as_secs_f64();
+            }
+            println!("{}", seconds.map(|seconds| seconds.to_string()).join(" "));
         }
         Ok(())
     })
 }
 
-/// How long it takes to bind pods that are made for it by raw Bindings.
-async fn raw_bindings(api: &Client, round: usize) -> anyhow::Result<Duration> {
-    let pods = create(api, round).await?;
-    let took = at_once(&pods, |pod| post(api, pod)).await?;
-    delete(api, &pods).await?;
-    Ok(took)
+impl Servers {
+    /// How long it takes to bind pods that are made for it.
+    async fn bind(&self, way: Way, round: usize) -> anyhow::Result<Duration> {
+        let Self { apart, api, passing, extender } = self;
+        if let Way::Ours = way {
+            return ours(api, extender, round).await;
+        }
+        let pods = create(apart, round).await?;
+        let took = match way {
+            Way::Passing => at_once(&pods, |pod| bind(passing, pod)).await?,
+            _ => at_once(&pods, |pod| post_binding(apart, &pod.name, &pod.uid)).await?,
+        };
+        delete(apart, &pods).await?;
+        Ok(took)
+    }
 }
 
-/// How long it takes the extender to bind pods that are made for it, and that it has admitted.
-async fn binds(api: &Client, extender: &Client, round: usize) -> anyhow::Result<Duration> {
+/// How long it takes our extender to bind pods that are made for it, and that it has admitted.
+async fn ours(api: &Client, extender: &Client, round: usize) -> anyhow::Result<Duration> {
     let pods = create(api, round).await?;
     shows(extender, &format!("neuron_extender_pods_waiting {PODS}")).await?;
     for pod in &pods {
@@ -119,14 +157,14 @@ where
     Ok(began.elapsed())
 }
 
-/// The Binding as kube-scheduler sends it by itself.
-async fn post(api: &Client, pod: &Pod) -> anyhow::Result<()> {
+/// Posts the Binding of the pod with this name and UID as kube-scheduler does by itself.
+pub(crate) async fn post_binding(api: &Client, name: &str, uid: &str) -> anyhow::Result<()> {
     let text = |text: &str| Some(text.to_owned());
-    let (name, uid) = (text(&pod.name), text(&pod.uid));
-    let metadata = ObjectMeta { name, uid, namespace: text("default"), ..ObjectMeta::default() };
+    let metadata =
+        ObjectMeta { name: text(name), uid: text(uid), namespace: text("default"), ..ObjectMeta::default() };
     let target = ObjectReference { kind: text("Node"), name: text(NODE), ..ObjectReference::default() };
     let binding = wrap("Binding", &Binding { metadata: Some(metadata), target: Some(target) });
-    let request = Request::post(format!("{COLLECTION}/{}/binding", pod.name));
+    let request = Request::post(format!("{COLLECTION}/{name}/binding"));
     let request = request.header(CONTENT_TYPE, MEDIA_TYPE).body(binding)?;
     Ok(runtime::write(api, request, MEDIA_TYPE).await?)
 }

@@ -1,5 +1,5 @@
-//! What runs in a process of its own: the extender as its program runs it, and a list of the same objects without it. The third, who
-//! binds, is the [`super::scheduler`].
+//! What runs in a process of its own: the extender as its program runs it, and a list of the same objects without it. Two more are the
+//! [`super::passing`] extender and who binds, the [`super::scheduler`].
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,6 +24,7 @@ use crate::pages::continue_token;
 
 /// The arguments by which the ways are asked for; addresses follow.
 pub(crate) const EXTENDER: &str = "extender";
+pub(crate) const PASSING: &str = "passing";
 pub(crate) const LIST: &str = "list";
 pub(crate) const SCHEDULER: &str = "scheduler";
 
