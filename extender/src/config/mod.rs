@@ -139,7 +139,6 @@ pub struct Arguments {
         require_equals = true,
         default_value_t = false,
         default_missing_value = "true",
-        requires_ifs = [("true", "pod_name"), ("true", "pod_namespace")],
         value_name = "true|false"
     )]
     pub leader_elect: bool,
@@ -147,13 +146,19 @@ pub struct Arguments {
     #[arg(long, env = "NEURON_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = seconds, value_name = "DURATION")]
     pub leader_elect_lease_duration: Duration,
     /// Name of the leader's Lease, which is in the namespace of the pod
-    #[arg(long, env = "NEURON_LEADER_ELECT_RESOURCE_NAME", default_value = LEADER_LEASE, value_name = "NAME")]
+    #[arg(
+        long,
+        env = "NEURON_LEADER_ELECT_RESOURCE_NAME",
+        default_value = LEADER_LEASE,
+        value_parser = NonEmptyStringValueParser::new(),
+        value_name = "NAME"
+    )]
     pub leader_elect_resource_name: String,
     /// Name of the pod that this runs in, which gets the leader's label
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    #[arg(long, env = "POD_NAME", value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     pub pod_name: Option<String>,
     /// Namespace of the pod that this runs in
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    #[arg(long, env = "POD_NAMESPACE", value_parser = NonEmptyStringValueParser::new(), value_name = "NAMESPACE")]
     pub pod_namespace: Option<String>,
     /// Certificate of the server for HTTPS, PEM, with its chain; followed when it changes
     #[arg(long, env = "TLS_CERT", requires = "tls_key", value_name = "FILE")]

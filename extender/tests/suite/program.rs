@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::system::{Address, Task};
@@ -20,6 +20,11 @@ use crate::http_client::{call, plain_client};
 /// The program with these words behind its name and these variables; it ends by itself.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Output {
     command(words, variables).output().unwrap()
+}
+
+/// The same, with its log written there.
+pub(crate) fn run_with_log(words: &[&str], log: Stdio) -> ExitStatus {
+    command(words, &[]).stderr(log).status().unwrap()
 }
 
 fn command(words: &[&str], variables: &[(&str, &str)]) -> Command {

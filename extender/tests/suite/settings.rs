@@ -153,6 +153,9 @@ fn a_file_that_is_not_there_is_named() {
 #[case::long_bind(&["--bind-deadline", "60s"], "too long: devices of a bind whose outcome is not known are kept for 60s; give less")]
 #[case::grace_below_zero(&["--lease-grace=-1s"], "not a time above zero; write it like 4s or 500ms, or off")]
 #[case::no_namespace(&["--plugin-namespace="], "a value is required for '--plugin-namespace <NAMESPACE>'")]
+#[case::no_pod(&["--leader-elect"], "set POD_NAME and POD_NAMESPACE by a fieldRef to metadata.name and metadata.namespace")]
+#[case::no_pod_name(&["--leader-elect", "--pod-namespace=a", "--pod-name="], "a value is required for '--pod-name <NAME>'")]
+#[case::no_lease(&["--leader-elect-resource-name="], "a value is required for '--leader-elect-resource-name <NAME>'")]
 fn contradictions_are_refused_with_the_way_out(#[case] words: &[&str], #[case] refusal: &str) {
     let shown = read(words).unwrap_err();
     assert!(shown.contains(refusal), "{shown}");
@@ -171,4 +174,15 @@ fn the_program_ends_with_2_on_a_contradiction() {
     let shown = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{shown}");
     assert!(shown.contains("two ports to listen on"), "{shown}");
+}
+
+/// As where a volume is full, or who read the log has gone.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    for format in ["text", "json", "classic"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let words = ["--kubeconfig=/nowhere/kubeconfig", "--log-format", format];
+        let ended = program::run_with_log(&words, full.into());
+        assert_eq!(ended.code(), Some(1), "{format}: it ends for want of an API server alone");
+    }
 }

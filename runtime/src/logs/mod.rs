@@ -49,6 +49,8 @@ impl FromStr for LogFormat {
 /// Sends logs to standard error: what `RUST_LOG` asks for, else `info` and above. Text has colours on a terminal.
 pub fn log(format: LogFormat) {
     let logs = tracing_subscriber::fmt().with_env_filter(asked_for()).with_writer(std::io::stderr);
+    // A line that cannot be written would be told of where it could not, and that ends the program.
+    let logs = logs.log_internal_errors(false);
     match format {
         LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => logs.json().flatten_event(true).init(),
@@ -58,10 +60,11 @@ pub fn log(format: LogFormat) {
 /// The same in text, and in the same stream all that is logged under this target, whatever its level: each line of the message by
 /// itself, behind the time to the second, as Go's `log` package prints it.
 pub fn log_with_plain_lines(target: &'static str) {
-    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let text = text.with_ansi(std::io::stderr().is_terminal());
     let text = text.with_filter(asked_for().and(filter_fn(move |metadata| metadata.target() != target)));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).event_format(PlainLines);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = lines.event_format(PlainLines);
     let lines = lines.with_filter(filter_fn(move |metadata| metadata.target() == target));
     tracing_subscriber::registry().with(text).with(lines).init();
 }
