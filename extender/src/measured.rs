@@ -2,7 +2,7 @@
 //! nodes that are told instead of watched, and beside them what serde_json alone takes for the same bodies. No program calls it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use neuron_core::catalog::Catalog;
@@ -59,7 +59,7 @@ impl Measured {
         let leases = nodes.iter().map(|node| lease(&node.name)).collect();
         cluster.write(|index| index.change_nodes(Change::Listed(nodes.iter().map(observed).collect())));
         cluster.write(|index| index.change_pods(Change::Listed(nodes.iter().filter_map(holder).collect())));
-        cluster.write(|index| index.change_leases(Change::Listed(leases), Instant::now()));
+        cluster.write(|index| index.change_leases(Change::Listed(leases), Instant::now(), UNIX_EPOCH));
         cluster.lease_gap.heard();
         let metrics = Arc::<Metrics>::default();
         let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::clone(&metrics));
@@ -72,7 +72,7 @@ impl Measured {
     pub fn renew(&self) {
         let renewed = self.renewed.clone();
         self.cluster.lease_gap.heard();
-        self.cluster.write(|index| index.change_leases(Change::Applied(renewed), Instant::now()));
+        self.cluster.write(|index| index.change_leases(Change::Applied(renewed), Instant::now(), UNIX_EPOCH));
     }
 
     /// What `/filter` answers to the body.

@@ -105,7 +105,7 @@ pub(crate) async fn watch_leases(system: System, client: Client, cluster: Arc<Cl
     let mut events = runtime::watch_with_gap(&system, client, leases, Json, gap);
     while let Some(event) = events.next().await {
         if let Some(change) = changes.of(event) {
-            cluster.write(|index| index.change_leases(change, Instant::now()));
+            cluster.write(|index| index.change_leases(change, Instant::now(), system.now()));
         }
     }
 }

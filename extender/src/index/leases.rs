@@ -1,10 +1,12 @@
 //! Which device plugins live, by the Leases that they renew. Kept by the index, fed by the watch of Leases.
 //!
-//! A Lease's times are its plugin's clock, which may differ from this machine's: what counts is when a change of it was seen.
+//! A Lease's times are its plugin's clock, which may differ from this machine's: what counts is when a change of it was seen. Only of one
+//! that nobody has looked at before the clocks say whether it is long over.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use runtime::reached;
 use tokio::time::Instant;
 
@@ -14,6 +16,10 @@ use super::{Change, Index, Watched};
 /// ([`crate::watches`]), and a plugin renews its Lease of 40 s every 10 s: that its renewals are not seen is noticed before the last one
 /// that was is over.
 const SILENCE: Duration = Duration::from_secs(25);
+
+/// How far a plugin's clock may be from this machine's before a Lease counts as over that is not. Its next renewal, within ten seconds, ends
+/// that in any case.
+const CLOCKS_APART: Duration = Duration::from_secs(300);
 
 /// What the watch shows of the Lease of a node's plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,16 +48,23 @@ struct Seen {
     lease: ObservedLease,
     /// When this renewal was seen first.
     at: Instant,
+    /// Whether it was over long before.
+    is_over: bool,
 }
 
 impl Leases {
-    /// Takes in what the watch shows; the nodes whose plugin counts as gone at another time now.
-    pub(super) fn change(&mut self, change: Change<ObservedLease>, now: Instant) -> Vec<String> {
+    /// Takes in what the watch shows, at this time; the nodes whose plugin counts as gone at another time now.
+    pub(super) fn change(
+        &mut self,
+        change: Change<ObservedLease>,
+        now: Instant,
+        time: SystemTime,
+    ) -> Vec<String> {
         match change {
             Change::ListBegins => Vec::new(),
             Change::Applied(lease) => {
                 let node = lease.node.clone();
-                self.apply(lease, now);
+                self.apply(lease, now, false);
                 vec![node]
             }
             Change::Gone(node) => {
@@ -66,10 +79,12 @@ impl Leases {
                     before.values_mut().for_each(|seen| seen.at = now);
                 }
                 for lease in leases {
-                    if let Some(seen) = before.remove(&lease.node) {
-                        self.by_node.insert(lease.node.clone(), seen);
+                    let mut is_over = false;
+                    match before.remove(&lease.node) {
+                        Some(seen) => drop(self.by_node.insert(lease.node.clone(), seen)),
+                        None => is_over = lease.is_long_over(self.grace, time),
                     }
-                    self.apply(lease, now);
+                    self.apply(lease, now, is_over);
                 }
                 self.by_node.keys().cloned().chain(before.into_keys()).collect()
             }
@@ -84,6 +99,9 @@ impl Leases {
     /// When the plugin of the node counts as gone unless a renewal is seen; none without a Lease.
     pub(super) fn ends(&self, node: &str) -> Option<Instant> {
         let seen = self.by_node.get(node)?;
+        if seen.is_over {
+            return Some(seen.at);
+        }
         seen.at.checked_add(seen.lease.lasts.checked_add(self.grace)?)
     }
 
@@ -98,11 +116,21 @@ impl Leases {
         self.by_node.len()
     }
 
-    fn apply(&mut self, lease: ObservedLease, now: Instant) {
+    fn apply(&mut self, lease: ObservedLease, now: Instant, is_over: bool) {
         match self.by_node.get_mut(&lease.node) {
             Some(known) if known.lease.renewed == lease.renewed => known.lease = lease,
-            _ => drop(self.by_node.insert(lease.node.clone(), Seen { lease, at: now })),
+            _ => drop(self.by_node.insert(lease.node.clone(), Seen { lease, at: now, is_over })),
         }
+    }
+}
+
+impl ObservedLease {
+    /// Whether it was over, and the grace after it, long before this time, even if the plugin's clock is behind.
+    fn is_long_over(&self, grace: Duration, time: SystemTime) -> bool {
+        let Ok(renewed) = self.renewed.parse::<Timestamp>() else { return false };
+        let end = self.lasts.checked_add(grace).and_then(|lasts| lasts.checked_add(CLOCKS_APART));
+        let end = end.and_then(|lasts| SystemTime::from(renewed).checked_add(lasts));
+        end.is_some_and(|end| end < time)
     }
 }
 
@@ -114,9 +142,9 @@ impl Index {
         self
     }
 
-    /// Takes in what the watch of the plugins' Leases shows.
-    pub(crate) fn change_leases(&mut self, change: Change<ObservedLease>, now: Instant) {
-        for node in self.leases.change(change, now) {
+    /// Takes in what the watch of the plugins' Leases shows, at this time.
+    pub(crate) fn change_leases(&mut self, change: Change<ObservedLease>, now: Instant, time: SystemTime) {
+        for node in self.leases.change(change, now, time) {
             let ends = self.leases.ends(&node);
             if let Some(view) = self.views.get_mut(&node) {
                 view.lease_ends = ends;
@@ -139,15 +167,19 @@ mod tests {
         ObservedLease { node, renewed, lasts: Duration::from_secs(40) }
     }
 
+    fn change(leases: &mut Leases, change: Change<ObservedLease>, now: Instant) -> Vec<String> {
+        leases.change(change, now, "2025-01-01T01:00:00Z".parse::<Timestamp>().unwrap().into())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_lease_lasts_from_when_its_renewal_was_seen_first() {
         let (mut leases, begin) = (Leases::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(leases.ends("n1"), None, "a node that never had one");
         // A clock that is a year behind renews all the same.
-        leases.change(Change::Listed(vec![lease("n1", "2025"), lease("n2", "2025")]), at(0));
-        leases.change(Change::Applied(lease("n1", "2025.1")), at(10));
-        leases.change(Change::Applied(lease("n2", "2025")), at(10));
+        change(&mut leases, Change::Listed(vec![lease("n1", "2025"), lease("n2", "2025")]), at(0));
+        change(&mut leases, Change::Applied(lease("n1", "2025.1")), at(10));
+        change(&mut leases, Change::Applied(lease("n2", "2025")), at(10));
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(50)), Some(at(40))));
         leases.grace = Duration::from_secs(5);
         assert_eq!(leases.ends("n1"), Some(at(55)));
@@ -155,10 +187,31 @@ mod tests {
         assert_eq!(leases.ends("n1"), None, "never");
         leases.grace = Duration::ZERO;
         // A list that follows a watch which has just ended is one more look.
-        leases.change(Change::Listed(vec![lease("n1", "2025.1"), lease("n2", "2025")]), at(15));
+        change(&mut leases, Change::Listed(vec![lease("n1", "2025.1"), lease("n2", "2025")]), at(15));
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(50)), Some(at(40))));
-        leases.change(Change::Gone("n2".to_owned()), at(20));
+        change(&mut leases, Change::Gone("n2".to_owned()), at(20));
         assert_eq!(leases.ends("n2"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_long_over_when_it_was_seen_first_is_over_until_it_is_renewed() {
+        let (mut leases, begin) = (Leases::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        leases.grace = Duration::from_secs(20);
+        // Over for six minutes; and for less than clocks may be apart.
+        let listed = vec![lease("n1", "2025-01-01T00:53:00Z"), lease("n2", "2025-01-01T00:54:30Z")];
+        change(&mut leases, Change::Listed(listed.clone()), at(0));
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(0)), Some(at(60))));
+        // A list after the watch was cut says no more of it.
+        change(&mut leases, Change::Disconnected, at(10));
+        change(&mut leases, Change::Listed(listed), at(20));
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(20)), Some(at(80))));
+        // By a clock that is behind.
+        change(&mut leases, Change::Applied(lease("n1", "2025-01-01T00:53:10Z")), at(30));
+        assert_eq!(leases.ends("n1"), Some(at(90)));
+        leases.grace = Duration::MAX;
+        change(&mut leases, Change::Listed(vec![lease("n3", "2001-01-01T00:00:00Z")]), at(40));
+        assert_eq!(leases.ends("n3"), None, "never");
     }
 
     #[tokio::test(start_paused = true)]
@@ -167,7 +220,7 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         leases.watch.gap.heard();
         assert!(!leases.are_seen(at(0)), "they have not been listed");
-        leases.change(Change::Listed(vec![lease("n1", "a")]), at(0));
+        change(&mut leases, Change::Listed(vec![lease("n1", "a")]), at(0));
         assert_eq!((leases.are_seen(at(24)), leases.are_seen(at(25))), (true, false), "it may lead nowhere");
         // A bookmark, after a minute in which nobody renewed anything.
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -180,12 +233,16 @@ mod tests {
         let (mut leases, begin) = (Leases::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         leases.watch.gap.heard();
-        leases.change(Change::Listed(vec![lease("n1", "a"), lease("n2", "a"), lease("n3", "a")]), at(0));
+        change(
+            &mut leases,
+            Change::Listed(vec![lease("n1", "a"), lease("n2", "a"), lease("n3", "a")]),
+            at(0),
+        );
         assert!(leases.are_seen(at(10)));
-        leases.change(Change::Disconnected, at(10));
+        change(&mut leases, Change::Disconnected, at(10));
         assert!(!leases.are_seen(at(10)));
         // n3 is gone; that n2 has not renewed its own may be for the same reason for which nothing was seen.
-        let changed = leases.change(Change::Listed(vec![lease("n1", "b"), lease("n2", "a")]), at(100));
+        let changed = change(&mut leases, Change::Listed(vec![lease("n1", "b"), lease("n2", "a")]), at(100));
         assert!(["n1", "n2", "n3"].iter().all(|node| changed.iter().any(|one| one == node)), "{changed:?}");
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(140)), Some(at(140))));
         assert_eq!(leases.ends("n3"), None);

@@ -173,11 +173,40 @@ fn leases(api: &ApiServer, namespace: &str) -> Api<Lease> {
 /// The plugin of each node has a Lease of 40 s, as plugins have.
 async fn create_leases(api: &ApiServer, namespace: &str) {
     for node in ["n1", "n2"] {
-        let spec = json!({"leaseDurationSeconds": 40, "renewTime": "2024-10-04T00:00:00.000000Z"});
-        let lease = json!({"metadata": {"name": format!("neuron-device-plugin-{node}")}, "spec": spec});
-        let lease = serde_json::from_value(lease).unwrap();
-        leases(api, namespace).create(&PostParams::default(), &lease).await.unwrap();
+        create_lease(api, namespace, node, "2024-10-04T00:00:00.000000Z").await;
     }
+}
+
+async fn create_lease(api: &ApiServer, namespace: &str, node: &str, renewed: &str) {
+    let spec = json!({"leaseDurationSeconds": 40, "renewTime": renewed});
+    let lease = json!({"metadata": {"name": format!("neuron-device-plugin-{node}")}, "spec": spec});
+    let lease = serde_json::from_value(lease).unwrap();
+    leases(api, namespace).create(&PostParams::default(), &lease).await.unwrap();
+}
+
+/// As after a rollout of the extender: nobody has seen before that n1's plugin does not renew its Lease.
+#[test]
+fn a_node_whose_plugin_was_dead_before_the_extender_began_takes_no_pods() {
+    run(async {
+        let (api, mute) = (ApiServer::new(Clock::new()), Mute::default());
+        let renewed = "2024-10-03T00:00:00.000000Z";
+        create_lease(&api, "kube-system", "n1", renewed).await;
+        create_lease(&api, "kube-system", "n2", "2024-10-04T00:00:00.000000Z").await;
+        let (machine, _serving) = started(&api, &mute, Config::default()).await;
+        sleep(Duration::from_secs(1)).await;
+        let answer = filter(&machine, 1, &["n1", "n2"]).await;
+        assert_eq!(answer["NodeNames"], json!(["n2"]), "{answer}");
+        assert!(
+            answer["FailedNodes"]["n1"].as_str().unwrap().contains("has not renewed its Lease"),
+            "{answer}"
+        );
+        // It lives, and its clock is a day behind.
+        let patch = Patch::Merge(json!({"spec": {"renewTime": "2024-10-03T00:00:10.000000Z"}}));
+        let parameters = PatchParams::default();
+        leases(&api, "kube-system").patch("neuron-device-plugin-n1", &parameters, &patch).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert!(takes_pods(&machine, "n1").await);
+    });
 }
 
 /// Nothing is renewed in the plugins' namespace then, and the API server sends bookmarks alone.

@@ -1,6 +1,6 @@
 //! A refusal for a plugin that counts as silent while the watch of the plugins' Leases is taken up again.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -18,7 +18,7 @@ fn lease(renewed: &str) -> ObservedLease {
 async fn silent() -> Arc<Cluster> {
     let cluster = cluster_of("inf2.xlarge", Vec::new());
     cluster.lease_gap.heard();
-    cluster.write(|index| index.change_leases(Change::Listed(vec![lease("a")]), Instant::now()));
+    cluster.write(|index| index.change_leases(Change::Listed(vec![lease("a")]), Instant::now(), UNIX_EPOCH));
     sleep(Duration::from_secs(2)).await;
     cluster
 }
@@ -33,7 +33,7 @@ async fn it_waits_for_the_renewals_that_the_next_watch_tells() {
     cluster.lease_gap.open();
     let renewed = async {
         sleep(Duration::from_millis(300)).await;
-        cluster.write(|index| index.change_leases(Change::Applied(lease("b")), Instant::now()));
+        cluster.write(|index| index.change_leases(Change::Applied(lease("b")), Instant::now(), UNIX_EPOCH));
         cluster.lease_gap.close();
     };
     let (answer, ()) = tokio::join!(ask(&filter, 1, &["n1"]), renewed);

@@ -1,5 +1,7 @@
 //! Only the pod that kube-scheduler means is bound: the one of that name and UID, not deleted, not bound already.
 
+use std::time::UNIX_EPOCH;
+
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
@@ -125,7 +127,7 @@ async fn a_node_whose_plugin_is_silent_gets_no_pod_though_filter_has_admitted_it
     world.show(&args).await;
     let lease =
         ObservedLease { node: NODE.to_owned(), renewed: "a".to_owned(), lasts: Duration::from_secs(1) };
-    world.cluster.write(|index| index.change_leases(Change::Listed(vec![lease]), Instant::now()));
+    world.cluster.write(|index| index.change_leases(Change::Listed(vec![lease]), Instant::now(), UNIX_EPOCH));
     if are_seen {
         world.cluster.lease_gap.heard();
     }
@@ -140,7 +142,7 @@ async fn a_node_whose_plugin_is_silent_gets_no_pod_though_filter_has_admitted_it
     assert!(!world.is_reserved(&args) && world.node_of("one").await.is_none());
     let lease =
         ObservedLease { node: NODE.to_owned(), renewed: "b".to_owned(), lasts: Duration::from_secs(1) };
-    world.cluster.write(|index| index.change_leases(Change::Applied(lease), Instant::now()));
+    world.cluster.write(|index| index.change_leases(Change::Applied(lease), Instant::now(), UNIX_EPOCH));
     assert!(world.bind(&args).await.0.is_ok());
 }
 
