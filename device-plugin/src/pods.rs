@@ -13,6 +13,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
+use neuron_core::names::Resource;
 use neuron_core::pod::{BoundPod, PodStatus};
 use neuron_core::request::PodRequest;
 use runtime::{Collection, Json, System, reached};
@@ -299,12 +300,12 @@ fn node_pod(pod: &Pod) -> Option<NodePod> {
     })
 }
 
-/// Whether kubelet has refused the pod: a device plugin did (`UnexpectedAdmissionError`), or there was too little of a resource
-/// (`OutOfaws.amazon.com/neuron`).
+/// Whether kubelet has refused the pod for devices: a device plugin did (`UnexpectedAdmissionError`), or there were too few of a resource of
+/// ours (`OutOfaws.amazon.com/neuron`).
 fn failed_admission(status: &PodStatus) -> bool {
     let reason = status.reason.as_deref().unwrap_or_default();
-    status.phase.as_deref() == Some("Failed")
-        && (reason == "UnexpectedAdmissionError" || reason.starts_with("OutOf"))
+    let too_few = || reason.strip_prefix("OutOf").is_some_and(|resource| Resource::named(resource).is_some());
+    status.phase.as_deref() == Some("Failed") && (reason == "UnexpectedAdmissionError" || too_few())
 }
 
 fn number(version: Option<&str>) -> u64 {
@@ -342,6 +343,22 @@ mod tests {
         let record = r#"{"v":1,"node":"n1","lnc":1,"containers":{"c":{"devices":[0],"cores":[2]}}}"#;
         let forged = asked(&[neuron, neuroncore], json!({"neuron-scheduler/allocation": record}));
         assert_eq!(forged, Some((1, 1)), "the record says that the plugin was asked");
+    }
+
+    #[test]
+    fn a_pod_that_was_refused_for_something_else_is_no_failed_admission_of_ours() {
+        for (phase, reason, is_ours) in [
+            ("Failed", "UnexpectedAdmissionError", true),
+            ("Failed", "OutOfaws.amazon.com/neuron", true),
+            ("Failed", "OutOfaws.amazon.com/neuroncore", true),
+            ("Pending", "OutOfaws.amazon.com/neuron", false),
+            ("Failed", "OutOfcpu", false),
+            ("Failed", "OutOfnvidia.com/gpu", false),
+            ("Failed", "Evicted", false),
+        ] {
+            let status = serde_json::from_value(json!({"phase": phase, "reason": reason})).unwrap();
+            assert_eq!(failed_admission(&status), is_ours, "{phase} {reason}");
+        }
     }
 
     const HASH: &str = "0123456789abcdef0123456789abcdef";
