@@ -228,6 +228,8 @@ mod tests {
         insta::assert_snapshot!(config.to_yaml().unwrap());
     }
 
+    const DEPLOY_MD: &str = include_str!("../../../docs/deploy.md");
+
     /// What `deploy/my-scheduler.yml` says of the extender, by the key of the configuration.
     fn deployed_extender(key: &str) -> Value {
         let documents: Vec<Value> = serde_saphyr::from_multiple(MY_SCHEDULER).unwrap();
@@ -269,6 +271,24 @@ mod tests {
             fields.retain(|key, _| !["urlPrefix", "enableHTTPS", "tlsConfig"].contains(&key.as_str()));
         }
         assert_eq!(https, http);
+    }
+
+    #[test]
+    fn the_documented_default_scheduler_asks_the_extender_as_my_scheduler_does() {
+        let [mut documented, mut deployed] = [documented_extender(), deployed_extender(CONFIG_KEY)];
+        for entry in [&mut documented, &mut deployed] {
+            entry["urlPrefix"].take();
+        }
+        assert_eq!(documented, deployed);
+    }
+
+    /// What `docs/deploy.md` has people write into the default scheduler's configuration.
+    fn documented_extender() -> Value {
+        let begins = "```yaml\napiVersion: kubescheduler.config.k8s.io/v1\n";
+        let (_, after) = DEPLOY_MD.split_once(begins).unwrap();
+        let (text, _) = after.split_once("```").unwrap();
+        let mut configuration: Value = serde_saphyr::from_str(text).unwrap();
+        configuration["extenders"][0].take()
     }
 
     #[test]
