@@ -69,7 +69,16 @@ fn a_rollout_finishes_and_the_service_leads_to_the_replica_that_holds_the_lease(
     let env = pod.containers[0].env.clone().unwrap();
     let value = |name: &str| env.iter().find(|variable| variable.name == name).unwrap().value.as_deref();
     assert_eq!(value("NEURON_LEADER_ELECT"), Some("true"));
+    assert_eq!(value("NEURON_LOG_FORMAT"), Some("classic"), "published checks look for AWS' lines");
     let role: Role = object(EXTENDER, "Role");
     let names = role.rules.unwrap().into_iter().filter_map(|rule| rule.resource_names);
     assert!(names.flatten().any(|name| name == LEASE), "the Lease that it renews");
+}
+
+#[test]
+fn my_scheduler_tells_what_it_does_with_each_pod() {
+    let scheduler: Deployment = object(MY_SCHEDULER, "Deployment");
+    let container = scheduler.spec.unwrap().template.spec.unwrap().containers.remove(0);
+    let words = container.command.into_iter().chain(container.args).flatten();
+    assert!(words.into_iter().any(|word| word == "-v=2"), "the level of AWS' own manifest");
 }

@@ -108,7 +108,14 @@ impl BindError {
             BindError::NotLeading(_) => "not_leading",
             BindError::NotAdmitted { .. } => "not_admitted",
             BindError::Panicked => "panicked",
-            _ => "failed",
+            BindError::Gone | BindError::Replaced { .. } => "gone",
+            BindError::BoundElsewhere { .. } | BindError::BoundWithoutRecord => "bound_before",
+            BindError::BindingRefused(_) => "not_carried_out",
+            BindError::NodeChanges { .. } => "node_changed",
+            BindError::Indeterminate(_) | BindError::NotRead(_) => "unknown",
+            BindError::TooMany => "too_many",
+            BindError::Stopped => "stopped",
+            BindError::Request(_) => "failed",
         }
     }
 }
