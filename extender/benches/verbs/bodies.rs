@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::whole_node::whole_node;
 
+/// How the name of a pod's first app container begins in a body.
+pub(crate) const FIRST_APP: &str = "\"name\":\"app0";
+
 /// How the nodes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {

@@ -13,12 +13,9 @@ use tokio::runtime::Runtime;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use crate::bodies::{Form, HOSTILE, PODS, Pod, body, request};
+use crate::bodies::{FIRST_APP, Form, HOSTILE, PODS, Pod, body, request};
 use crate::clusters::Cluster;
 use crate::figures::{Figures, at_most, median, quantile};
-
-/// How the name of a pod's first container begins in a body.
-const FIRST_APP: &str = "\"name\":\"app0";
 
 /// Ordinary calls.
 const CALLS: u64 = 500;

@@ -17,6 +17,7 @@ mod clusters;
 #[allow(dead_code, reason = "other benches use more of it")]
 #[path = "../support/figures.rs"]
 mod figures;
+mod first;
 mod latency;
 #[path = "../support/whole_node.rs"]
 mod whole_node;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     // Criterion runs everything once where it is not asked to measure, and nothing where it is asked for a list.
     if std::env::args().any(|argument| argument == "--bench") {
         for cluster in CLUSTERS {
+            first::add_to(&mut figures, cluster);
             latency::add_to(&mut figures, &thread, (cluster, HOSTILE), 1.0);
         }
         // Forty turns, of twenty questions that take two each.
