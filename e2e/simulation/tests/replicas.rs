@@ -97,6 +97,24 @@ fn a_leader_that_stood_still_finds_another_one_in_its_place() {
     assert_eq!(summary.placed, 80);
 }
 
+/// The other replica's watches lag when its leader is killed right after a bind: what it lists before its first Binding shows the pod.
+#[test]
+fn a_new_leader_lists_the_pods_before_it_places_one() {
+    const KILLS: u64 = 4;
+    const BETWEEN: u64 = 90_000;
+    let mut events = Vec::new();
+    for (number, on) in (0..KILLS).zip(HOSTS.into_iter().cycle()) {
+        let at = 30_000 + number * BETWEEN;
+        let other = if on == HOSTS[0] { HOSTS[1] } else { HOSTS[0] };
+        events.push((at, What::WatchLag { on: other, milliseconds: 20_000, seconds: 10 }));
+        events.push((at + 1000, pod(2 * number, 2, 60)));
+        events.push((at + 1500, What::Kill { part: "extender".to_owned(), on, after_polls: None }));
+        events.push((at + 2500, pod(2 * number + 1, 2, 60)));
+    }
+    let summary = run(60 + KILLS * BETWEEN / 1000, events);
+    assert_eq!((summary.placed, summary.refused), (2 * KILLS, 0));
+}
+
 /// As by a Service that selects the leader's label: the other replica is not asked.
 #[test]
 fn calls_reach_the_replica_that_leads() {

@@ -319,6 +319,22 @@ fn a_probe_tells_what_is_remembered_while_the_extender_runs() {
     });
 }
 
+/// The watch shows its pod. One that slept for a minute beside it, for each bind, would be thousands of them.
+#[test]
+fn a_bind_that_was_carried_out_leaves_nothing_that_waits() {
+    run(async {
+        let world = Simulated::start(&[1, 1, 1, 1]).await;
+        let mut tasks = Vec::new();
+        for pod in ["p0", "p1", "p2", "p3"] {
+            let answer = world.bind(pod, "n1").await;
+            assert!(answer.ends_with("{\"Error\":\"\"}"), "{answer}");
+            sleep(Duration::from_secs(1)).await;
+            tasks.push(world.machine.tasks());
+        }
+        assert!(tasks.iter().all(|after| *after == tasks[0]), "{tasks:?} after each");
+    });
+}
+
 #[test]
 fn nothing_is_left_of_an_extender_that_has_ended_or_is_killed() {
     for killed in [false, true] {
