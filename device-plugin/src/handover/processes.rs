@@ -72,18 +72,26 @@ impl Processes {
     /// it lives, and had the device.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The folder cannot be read, or something in it, or a device's number, takes too long, and no other process has one open.
     pub async fn first_with_open(
         &self,
         holders: &BTreeMap<String, DeviceSet>,
     ) -> io::Result<Option<OpenDevice>> {
         let _others_wait = self.looking.lock().await;
-        let numbers = self.numbers(holders.values().flat_map(|devices| devices.iter())).await;
+        let numbers = self.numbers(holders.values().flat_map(|devices| devices.iter())).await?;
+        let mut took_too_long = None;
         for name in self.system.names(&self.folder).await? {
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             let folder = self.folder.join(&name);
-            // A process may end between any two looks at it.
-            let Ok(cgroup) = self.system.read_to_string(&folder.join("cgroup")).await else { continue };
+            let cgroup = match self.system.read_to_string(&folder.join("cgroup")).await {
+                Ok(cgroup) => cgroup,
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    took_too_long = Some(error);
+                    continue;
+                }
+                // A process may end between any two looks at it.
+                Err(_) => continue,
+            };
             let Some((uid, devices)) = pod_uids(&cgroup).find_map(|uid| holders.get_key_value(&uid)) else {
                 continue;
             };
@@ -93,18 +101,20 @@ impl Processes {
             let command = self.command(&folder).await;
             return Ok(Some(OpenDevice { pid, command, pod_uid: uid.clone(), device, unknown }));
         }
-        Ok(None)
+        took_too_long.map_or(Ok(None), Err)
     }
 
     /// The devices by their numbers. What has none is no device node.
-    async fn numbers(&self, devices: impl Iterator<Item = u8>) -> BTreeMap<DeviceNumber, u8> {
+    async fn numbers(&self, devices: impl Iterator<Item = u8>) -> io::Result<BTreeMap<DeviceNumber, u8>> {
         let mut numbers = BTreeMap::new();
         for device in devices {
-            if let Ok(Some(number)) = self.system.device_number(&device_node(&self.root, device)).await {
-                numbers.insert(number, device);
+            match self.system.device_number(&device_node(&self.root, device)).await {
+                Ok(Some(number)) => drop(numbers.insert(number, device)),
+                Err(error) if error.kind() == ErrorKind::TimedOut => return Err(error),
+                Ok(None) | Err(_) => {}
             }
         }
-        numbers
+        Ok(numbers)
     }
 
     /// One of the devices that the process has open, or the first of them and why nobody can tell.
@@ -123,15 +133,22 @@ impl Processes {
             }
             Err(_) => return None,
         };
+        let mut took_too_long = None;
         for name in open {
-            if let Ok(Some(number)) = self.system.device_number(&folder.join(name)).await
-                && let Some(device) = numbers.get(&number)
-                && devices.contains(*device)
-            {
-                return Some((*device, None));
+            let file = folder.join(name);
+            match self.system.device_number(&file).await {
+                Ok(Some(number)) => {
+                    if let Some(device) = numbers.get(&number).filter(|device| devices.contains(**device)) {
+                        return Some((*device, None));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    took_too_long = Some(format!("{}: {error}", file.display()));
+                }
+                Ok(None) | Err(_) => {}
             }
         }
-        None
+        Some((devices.iter().next()?, Some(took_too_long?)))
     }
 
     async fn command(&self, process: &Path) -> String {

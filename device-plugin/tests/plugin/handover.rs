@@ -17,6 +17,7 @@ use neuron_device_plugin::handover::processes::OpenDevice;
 use neuron_device_plugin::metrics::{Metrics, Now};
 use neuron_device_plugin::status::Status;
 use neuron_device_plugin::{Config, HandoverMode, System};
+use rstest::rstest;
 use serde_json::json;
 use testkit_support::eventually;
 use tokio::time::{Instant, sleep};
@@ -156,6 +157,25 @@ async fn a_process_that_may_not_be_looked_into_may_have_it_open() {
     let open = wait(&handover, &had(0)).await.unwrap();
     let text = format!("may have /dev/neuron0 open: {}: timed out", files.display());
     assert!(open.to_string().ends_with(&text), "{open}");
+}
+
+/// A look is many: what hangs from one of them on is not closed for that.
+#[rstest]
+#[case::whose_process_it_is("proc/4711/cgroup")]
+#[case::what_is_open("proc/4711/fd/3")]
+#[case::the_device("dev/neuron0")]
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_seen_any_more_amid_a_look_is_not_given(#[case] file: &str) {
+    let (host, watched) = (Host::new(), Watched::new());
+    let (handover, ..) = host.handover_on(watched.system(), HandoverMode::Wait);
+    let _held = host.opens(4711, "gone", NODES[0]);
+    let hangs = async {
+        sleep(SECOND).await;
+        watched.hang(Some(host.dir.path().join(file)));
+    };
+    let gone = had(0);
+    let (open, ()) = tokio::join!(wait(&handover, &gone), hangs);
+    assert_eq!(open.map(|open| open.pid), Some(4711));
 }
 
 #[tokio::test(start_paused = true)]
