@@ -72,7 +72,7 @@ impl Processes {
     /// it lives, and had the device.
     ///
     /// # Errors
-    /// The folder cannot be read, or something in it, or a device's number, takes too long, and no other process has one open.
+    /// The folder cannot be read, a device's number takes too long, or whose a process is does and no other one has a device open.
     pub async fn first_with_open(
         &self,
         holders: &BTreeMap<String, DeviceSet>,
@@ -105,6 +105,9 @@ impl Processes {
     }
 
     /// The devices by their numbers. What has none is no device node.
+    ///
+    /// # Errors
+    /// A number takes too long: a process that has the device open could not be told by it.
     async fn numbers(&self, devices: impl Iterator<Item = u8>) -> io::Result<BTreeMap<DeviceNumber, u8>> {
         let mut numbers = BTreeMap::new();
         for device in devices {

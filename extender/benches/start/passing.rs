@@ -1,7 +1,6 @@
 //! An extender that only passes a Binding on, as a process of its own: what the second connection of a bind costs, whatever an extender
 //! does. Compared with ours by [`super::binds`].
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,13 +9,12 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
 use kube::Client;
-use runtime::system::Address;
 use runtime::{Protocol, Server, System};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::scheduler::post_binding;
-use crate::ways::client_of;
+use crate::ways::{client_of, listener};
 
 /// The extender, until it is killed. It says where it listens.
 pub(crate) fn run(api: &str) -> ExitCode {
@@ -24,8 +22,7 @@ pub(crate) fn run(api: &str) -> ExitCode {
     runtime::run_program("passing extender", async {
         let client = client_of(api).await?;
         let system = System::real();
-        let listener = system.listen(&Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))))?;
-        println!("{}", listener.address());
+        let listener = listener(&system)?;
         let routes = Router::new().route("/bind", post(bind)).with_state(client);
         let server = Server::new(system, Protocol::Http1, routes, Duration::ZERO).exposed();
         server.run(listener, CancellationToken::new()).await;

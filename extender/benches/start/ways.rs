@@ -16,7 +16,7 @@ use kube::core::Request;
 use neuron_extender::{Config, serve};
 use runtime::System;
 use runtime::protobuf::MEDIA_TYPE;
-use runtime::system::Address;
+use runtime::system::{Address, Listener};
 use tokio_util::sync::CancellationToken;
 
 use crate::objects::PAGE;
@@ -52,14 +52,20 @@ pub(crate) async fn client_of(server: &str) -> anyhow::Result<Client> {
     runtime::client(Some(&path)).await
 }
 
+/// A port of this machine alone, which is said.
+pub(crate) fn listener(system: &System) -> std::io::Result<Box<dyn Listener>> {
+    let listener = system.listen(&Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))))?;
+    println!("{}", listener.address());
+    Ok(listener)
+}
+
 /// The extender, until it is killed. It says where it listens.
 pub(crate) fn extender(api: &str) -> ExitCode {
     runtime::log(runtime::LogFormat::Text);
     runtime::run_program("extender", async {
         let client = client_of(api).await?;
         let system = System::real();
-        let listener = system.listen(&Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))))?;
-        println!("{}", listener.address());
+        let listener = listener(&system)?;
         serve(system, Config::default(), client, listener, CancellationToken::new()).await
     })
 }

@@ -48,7 +48,7 @@ struct Seen {
     lease: ObservedLease,
     /// When this renewal was seen first.
     at: Instant,
-    /// Whether it was over long before.
+    /// Whether it was over long before that, by the clocks.
     is_over: bool,
 }
 
@@ -79,10 +79,10 @@ impl Leases {
                     before.values_mut().for_each(|seen| seen.at = now);
                 }
                 for lease in leases {
-                    let mut is_over = false;
-                    match before.remove(&lease.node) {
-                        Some(seen) => drop(self.by_node.insert(lease.node.clone(), seen)),
-                        None => is_over = lease.is_long_over(self.grace, time),
+                    let seen = before.remove(&lease.node);
+                    let is_over = seen.is_none() && lease.is_long_over(self.grace, time);
+                    if let Some(seen) = seen {
+                        self.by_node.insert(lease.node.clone(), seen);
                     }
                     self.apply(lease, now, is_over);
                 }
