@@ -20,8 +20,7 @@ pub(super) fn best(
     budget: &Budget,
 ) -> Vec<Move> {
     let steps = &problem.plan.steps;
-    let placed = (steps.iter().zip(&known))
-        .fold(PartialPlacement::default(), |placed, (step, made)| placed.with(step.resource, &made.set));
+    let placed = PartialPlacement::of(&problem.plan, &known);
     let mut left = vec![Amount::default(); steps.len()];
     for at in (1..steps.len()).rev() {
         left[at - 1] = left[at].with(&steps[at]);

@@ -8,6 +8,9 @@ use std::cell::Cell;
 /// (`tests/suite/placement/budget.rs`).
 pub(super) const MOVES: u32 = 200_000;
 
+/// Sets that are looked at in the time of one move.
+pub(super) const LOOKS_OF_A_MOVE: usize = 64;
+
 /// What the searches about one pod took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCost {

@@ -1,8 +1,6 @@
 //! The search that finds a placement whenever one exists: depth first, largest request first. `fits` wants any
 //! placement, `place` one that is good already.
 
-use std::cmp::Reverse;
-
 use rustc_hash::FxHashSet;
 
 use super::budget::Budget;
@@ -17,7 +15,7 @@ use crate::names::Resource;
 /// Any placement, as one move for each step of the plan; nothing only if there is none, or the budget is spent. With a scorer the
 /// moves that look best by the keys are tried first, else those with the lowest ids.
 pub(super) fn find(problem: &Problem<'_>, scorer: Option<&mut Scorer>, budget: &Budget) -> Option<Vec<Move>> {
-    let order = largest_first(problem);
+    let order = problem.plan.largest_first(problem.topology);
     // A chain that fits nowhere by itself fits nowhere beside others, which need not be moved about for that.
     let is_alone = |chain: usize| order.iter().all(|&step| problem.plan.steps[step].chain == chain);
     for chain in 0..problem.plan.chains {
@@ -64,19 +62,6 @@ fn search(
         budget,
     };
     search.descend(HandDown::default(), PartialPlacement::default()).then_some(search.moves)
-}
-
-/// Steps chain by chain, the chain with the largest request first.
-fn largest_first(problem: &Problem<'_>) -> Vec<usize> {
-    let steps = &problem.plan.steps;
-    let mut largest = vec![0; problem.plan.chains];
-    for (at, step) in steps.iter().enumerate() {
-        let cores = step.count * problem.sets(at).cores_per_id;
-        largest[step.chain] = cores.max(largest[step.chain]);
-    }
-    let mut order: Vec<usize> = (0..steps.len()).collect();
-    order.sort_by_key(|&at| (Reverse(largest[steps[at].chain]), steps[at].chain, at));
-    order
 }
 
 /// Whether any run of enough free cores of one device serves the step and no other step depends on which.
@@ -146,19 +131,18 @@ impl DepthFirst<'_> {
     /// The indices of a step's moves in the order in which they are tried.
     fn ranked(&mut self, at: usize, handed_down: HandDown, placed: PartialPlacement) -> Vec<usize> {
         let problem = self.problem;
-        let mut indices: Vec<usize> = (0..problem.moves(at)).collect();
-        let Some(scorer) = self.scorer.as_deref_mut() else { return indices };
+        let indices = 0..problem.moves(at);
+        let Some(scorer) = self.scorer.as_deref_mut() else { return indices.collect() };
         let left = self.left[self.moves.len()];
         let resource = problem.plan.steps[at].resource;
-        let after = |index| {
+        let scored = indices.filter_map(|index| {
             let made = problem.attempt(at, index, &handed_down, placed.hardware)?;
-            Some(placed.with(resource, &made.set))
-        };
-        indices.retain(|&index| after(index).is_some());
-        indices.sort_by_cached_key(|&index| {
-            after(index).map(|next| (scorer.bound(&next, left), scorer.hits(&next)))
+            let next = placed.with(resource, &made.set);
+            Some((scorer.bound(&next, left), scorer.hits(&next), index))
         });
-        indices
+        let mut scored: Vec<_> = scored.collect();
+        scored.sort_unstable();
+        scored.into_iter().map(|(.., index)| index).collect()
     }
 
     fn state(&self, place: usize, handed_down: HandDown, free: CoreSet) -> State {

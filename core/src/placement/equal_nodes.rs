@@ -178,7 +178,7 @@ mod tests {
             node.hold((0..8).filter(|core| bits >> core & 1 == 1).collect());
             node
         });
-        let cost = SearchCost { moves: MOVES_OF_CALL - 500, given_up: 0 };
+        let cost = SearchCost { moves: MOVES_OF_CALL - 100, given_up: 0 };
         let mut equal_nodes = EqualNodes { cost, ..EqualNodes::new(&request) };
         let answers: Vec<_> = nodes.clone().map(|node| equal_nodes.fits(&node)).collect();
         let decided = answers.iter().take_while(|answer| answer.is_ok()).count();

@@ -1,11 +1,13 @@
 //! The keys that order placements (docs/architecture.md §4, "Choice"), and lower bounds of them for a placement that
 //! is only begun. Read by the searches.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
+
 use super::free_sets::FreeSet;
-use super::plan::Amount;
+use super::plan::{Amount, Plan};
+use super::problem::Move;
 use crate::ids::{CoreSet, DeviceSet};
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
@@ -59,10 +61,21 @@ pub(super) struct Scorer {
     /// Free candidate sets of devices for each count above 1, from the largest count down.
     free_sets: Vec<Vec<DeviceSet>>,
     /// Key 5 by the free devices touched and how many more will be.
-    hits: HashMap<(DeviceSet, u32), Rc<[u32]>>,
+    hits: FxHashMap<(DeviceSet, u32), Rc<[u32]>>,
 }
 
 impl PartialPlacement {
+    /// All steps of the plan, each with the set of its move.
+    pub(super) fn of(plan: &Plan, moves: &[Move]) -> PartialPlacement {
+        let steps = plan.steps.iter().zip(moves);
+        steps.fold(PartialPlacement::default(), |placed, (step, made)| placed.with(step.resource, &made.set))
+    }
+
+    /// Devices touched under either name.
+    pub(super) fn devices(&self) -> DeviceSet {
+        self.entered.union(self.whole)
+    }
+
     /// This and one more set.
     pub(super) fn with(mut self, resource: Resource, set: &FreeSet) -> PartialPlacement {
         self.hardware = self.hardware.union(set.cores);
@@ -96,7 +109,7 @@ impl Scorer {
             free_on_partly_used: free.difference(topology.cores_of(free_devices)),
             free_by_device: (0..topology.devices()).map(on).collect(),
             free_sets: free_sets.collect(),
-            hits: HashMap::new(),
+            hits: FxHashMap::default(),
         }
     }
 
@@ -121,10 +134,47 @@ impl Scorer {
         let starts = entered_later + placed.entered.iter().filter(first_is_free).count() as u32;
         [
             whole.len() + devices_for(left.cores.saturating_sub(free_without_another_whole)),
-            placed.entered.union(placed.whole).len() + left.devices + entered_later,
+            placed.devices().len() + left.devices + entered_later,
             left_over.saturating_sub(left.cores),
             placed.mid_device_starts + left.core_sets.saturating_sub(starts),
         ]
+    }
+
+    /// The keys of what is placed, without its ids.
+    pub(super) fn keys(&mut self, placed: &PartialPlacement) -> Keys {
+        let [whole_devices_entered, devices_touched, cores_left_over, mid_device_starts] =
+            self.bound(placed, Amount::default());
+        Keys {
+            whole_devices_entered,
+            devices_touched,
+            cores_left_over,
+            mid_device_starts,
+            free_sets_hit: self.hits(placed).to_vec(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Of the sets, which are one step's, the first that looks best by the keys beside what is placed, with `left` to place after it.
+    pub(super) fn best(
+        &mut self,
+        sets: impl Iterator<Item = FreeSet>,
+        resource: Resource,
+        placed: &PartialPlacement,
+        left: Amount,
+    ) -> Option<FreeSet> {
+        let mut best: Option<(FreeSet, Bound, PartialPlacement)> = None;
+        for set in sets {
+            let with_set = placed.with(resource, &set);
+            let bound = self.bound(&with_set, left);
+            let is_better = best.is_none_or(|(_, best_bound, with_best)| {
+                // Key 5 costs more than the others together, so it is asked of ties alone.
+                bound < best_bound || (bound == best_bound && self.hits(&with_set) < self.hits(&with_best))
+            });
+            if is_better {
+                best = Some((set, bound, with_set));
+            }
+        }
+        best.map(|(set, ..)| set)
     }
 
     /// Key 5 of what is placed.
@@ -141,7 +191,7 @@ impl Scorer {
     }
 
     fn free_touched(&self, placed: &PartialPlacement) -> DeviceSet {
-        placed.entered.union(placed.whole).intersection(self.free_devices)
+        placed.devices().intersection(self.free_devices)
     }
 
     /// The least key 5 of `touched` with any `more` other free devices.

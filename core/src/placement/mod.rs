@@ -8,6 +8,7 @@ mod diagnose;
 mod equal_nodes;
 mod free_runs;
 mod free_sets;
+mod greedy;
 mod hand_down;
 mod keys;
 mod plan;
@@ -26,7 +27,7 @@ pub use self::turn::{Given, Turn, best_set_of_pod};
 use std::sync::Arc;
 
 use self::budget::Budget;
-use self::free_sets::{FreeSets, any_free};
+use self::free_sets::{any_free, free_sets};
 use self::keys::{PartialPlacement, Scorer};
 use self::plan::{Amount, Plan};
 use self::problem::{KubeletsChoice, Move, Problem};
@@ -204,12 +205,10 @@ pub fn best_set(
     within: CoreSet,
 ) -> Option<CoreSet> {
     let usable = must.union(occupancy.free_cores().intersection(within));
-    let free_sets = FreeSets::new(occupancy.topology(), resource, count, usable);
+    let sets = free_sets(occupancy.topology(), resource, count, usable);
+    let sets = sets.filter(|set| must.is_subset(set.cores));
     let mut scorer = Scorer::new(occupancy);
-    let best = free_sets.sets.iter().filter(|set| must.is_subset(set.cores)).min_by_key(|set| {
-        let placed = PartialPlacement::default().with(resource, set);
-        (scorer.bound(&placed, Amount::default()), scorer.hits(&placed))
-    });
+    let best = scorer.best(sets, resource, &PartialPlacement::default(), Amount::default());
     best.map(|set| set.cores)
 }
 
@@ -222,12 +221,17 @@ fn is_possible(
     budget: &Budget,
 ) -> bool {
     any_free_for_one(request, occupancy).unwrap_or_else(|| {
+        let plan = Plan::of(request);
+        if !plan.enough_is_free(occupancy) {
+            return false;
+        }
         // Without a move left nothing is tried: thousands of nodes may come after the one that took the last.
-        if budget.is_used_up() && Plan::of(request).enough_is_free(occupancy) {
+        if budget.is_used_up() {
             return budget.take(1).is_some();
         }
-        Problem::new(request, occupancy, kubelets_choice)
-            .is_some_and(|problem| depth_first::find(&problem, None, budget).is_some())
+        greedy::fits(&plan, occupancy, budget)
+            || Problem::of_plan(plan, occupancy, kubelets_choice)
+                .is_some_and(|problem| depth_first::find(&problem, None, budget).is_some())
     })
 }
 
@@ -254,16 +258,7 @@ fn placement(request: &PodRequest, problem: &Problem<'_>, scorer: &mut Scorer, m
             Resource::Core => container.cores = made.set.cores,
         }
     }
-    let [whole_devices_entered, devices_touched, cores_left_over, mid_device_starts] =
-        scorer.bound(&placed, Amount::default());
     let ids = containers.iter().flat_map(|given| given.devices.iter().chain(given.cores.iter()));
-    let keys = Keys {
-        whole_devices_entered,
-        devices_touched,
-        cores_left_over,
-        mid_device_starts,
-        free_sets_hit: scorer.hits(&placed).to_vec(),
-        ids: ids.collect(),
-    };
+    let keys = Keys { ids: ids.collect(), ..scorer.keys(&placed) };
     Placement { containers, keys }
 }

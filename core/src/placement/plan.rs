@@ -1,9 +1,13 @@
 //! What kubelet does with a pod's containers as far as their counts decide it: which container gets handed-down ids
 //! and which needs fresh ones. Read by the searches and by the diagnosis of refusals.
 
+use std::cmp::Reverse;
+
+use super::free_sets::cores_per_id;
 use crate::names::Resource;
 use crate::occupancy::Occupancy;
 use crate::request::{PodRequest, Role};
+use crate::topology::Topology;
 
 /// One container's request of one resource.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +105,24 @@ impl Plan {
         let cores = u64::from(self.fresh.devices) * cores_per_device + u64::from(self.fresh.cores);
         self.fresh.devices <= occupancy.free_devices().len()
             && cores <= u64::from(occupancy.free_cores().len())
+    }
+
+    /// The steps' indices chain by chain, the chain with the largest request first.
+    pub(super) fn largest_first(&self, topology: &Topology) -> Vec<usize> {
+        let mut largest = vec![0; self.chains];
+        for step in &self.steps {
+            let cores = step.count.saturating_mul(cores_per_id(topology, step.resource));
+            largest[step.chain] = cores.max(largest[step.chain]);
+        }
+        let mut order: Vec<usize> = (0..self.steps.len()).collect();
+        let key = |step: &Step| (Reverse(largest[step.chain]), step.chain);
+        order.sort_by_key(|&at| (key(&self.steps[at]), at));
+        order
+    }
+
+    /// Whether any step gets ids that an init container hands down.
+    pub(super) fn hands_down(&self) -> bool {
+        self.chains < self.steps.len()
     }
 
     /// Whether the step is the only one of its chain.

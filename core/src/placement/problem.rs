@@ -1,5 +1,6 @@
 //! A pod on one node as a search problem: the steps to place and the moves that each step has. Read by both searches.
 
+use super::budget::LOOKS_OF_A_MOVE;
 use super::free_sets::{FreeSet, FreeSets};
 use super::hand_down::HandDown;
 use super::plan::Plan;
@@ -8,9 +9,6 @@ use crate::names::Resource;
 use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
 use crate::topology::Topology;
-
-/// Sets that are looked at in the time of one move.
-const LOOKS_OF_A_MOVE: usize = 64;
 
 /// A pod's steps on one node, with the free candidate sets of each.
 pub(super) struct Problem<'a> {
@@ -61,6 +59,15 @@ impl<'a> Problem<'a> {
         if !plan.enough_is_free(occupancy) {
             return None;
         }
+        Problem::of_plan(plan, occupancy, kubelets_choice)
+    }
+
+    /// The same of a plan for which the node has enough free.
+    pub(super) fn of_plan(
+        plan: Plan,
+        occupancy: &'a Occupancy,
+        kubelets_choice: KubeletsChoice,
+    ) -> Option<Problem<'a>> {
         Problem::of(plan, occupancy, occupancy.free_cores(), kubelets_choice)
     }
 

@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, SearchCost};
-use super::depth_first;
 use super::equal_nodes::Equal;
-use super::keys::Scorer;
+use super::keys::{Keys, PartialPlacement, Scorer};
+use super::plan::Plan;
 use super::problem::{KubeletsChoice, Problem};
-use super::{Keys, placement};
+use super::{depth_first, greedy};
 use crate::occupancy::Occupancy;
 use crate::request::PodRequest;
 use crate::topology::Topology;
@@ -155,10 +155,23 @@ impl Ranks {
 }
 
 fn rank(request: &PodRequest, occupancy: &Occupancy, budget: &Budget) -> Option<Rank> {
-    let problem = Problem::new(request, occupancy, KubeletsChoice::Any)?;
+    let plan = Plan::of(request);
+    if !plan.enough_is_free(occupancy) {
+        return None;
+    }
+    // Without a move left nothing is listed or scored: thousands of nodes may come after the one that took the last.
+    if budget.is_used_up() {
+        budget.take(1)?;
+    }
     let mut scorer = Scorer::new(occupancy);
-    let moves = depth_first::find(&problem, Some(&mut scorer), budget)?;
-    let keys = Keys { ids: Vec::new(), ..placement(request, &problem, &mut scorer, &moves).keys };
+    let placed = greedy::best(&plan, occupancy, &mut scorer, budget).or_else(|| {
+        let problem = Problem::of_plan(plan, occupancy, KubeletsChoice::Any)?;
+        let moves = depth_first::find(&problem, Some(&mut scorer), budget)?;
+        Some(PartialPlacement::of(&problem.plan, &moves))
+    })?;
     let topology = occupancy.topology();
-    Some(Rank { machine: u32::from(topology.cores()) * u32::from(topology.lnc()), keys })
+    Some(Rank {
+        machine: u32::from(topology.cores()) * u32::from(topology.lnc()),
+        keys: scorer.keys(&placed),
+    })
 }

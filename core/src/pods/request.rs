@@ -75,6 +75,12 @@ impl ContainerRequest {
 }
 
 impl PodRequest {
+    /// Whether the other one requests the same in the same roles, whatever the containers are called.
+    pub fn is_alike(&self, other: &PodRequest) -> bool {
+        let amounts = |requested: &ContainerRequest| (requested.role, requested.devices, requested.cores);
+        self.containers.iter().map(amounts).eq(other.containers.iter().map(amounts))
+    }
+
     /// Reads the containers' limits, which decide for extended resources; zero is no request.
     ///
     /// # Errors
