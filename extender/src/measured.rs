@@ -61,11 +61,14 @@ impl Measured {
         cluster.write(|index| index.change_pods(Change::Listed(nodes.iter().filter_map(holder).collect())));
         cluster.write(|index| index.change_leases(Change::Listed(leases), Instant::now(), UNIX_EPOCH));
         cluster.lease_gap.heard();
-        let metrics = Arc::<Metrics>::default();
-        let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::clone(&metrics));
-        let prioritize = Prioritize::new(Arc::clone(&cluster), metrics);
         let renewed = lease(nodes.first().map_or("", |node| node.name.as_str()));
+        let (filter, prioritize) = verbs_of(&cluster);
         Self { cluster, filter, prioritize, renewed }
+    }
+
+    /// Forgets whatever the verbs have been asked: the next calls are the first about their requests.
+    pub fn forget(&mut self) {
+        (self.filter, self.prioritize) = verbs_of(&self.cluster);
     }
 
     /// A plugin renews its Lease, as one of many does every moment: filter looks at Leases only while their watch is heard.
@@ -121,6 +124,12 @@ pub fn prioritize_by_serde_alone(body: &[u8]) -> anyhow::Result<Vec<u8>> {
     let names: Vec<NodeName<'_>> = node_names.unwrap_or_else(|| of_nodes().collect());
     let scores = names.into_iter().map(|host| NodeScore { host, score: 10 });
     Ok(serde_json::to_vec(&scores.collect::<Vec<_>>())?)
+}
+
+fn verbs_of(cluster: &Arc<Cluster>) -> (Filter, Prioritize) {
+    let metrics = Arc::<Metrics>::default();
+    let filter = Filter::new(Arc::clone(cluster), Arc::default(), Arc::clone(&metrics));
+    (filter, Prioritize::new(Arc::clone(cluster), metrics))
 }
 
 fn lease(node: &str) -> ObservedLease {

@@ -6,33 +6,30 @@ use std::time::Instant;
 use futures::executor::block_on;
 use neuron_extender::measured::{Measured, filter_by_serde_alone};
 
-use crate::bodies::{FIRST_APP, Form, PODS, Pod, body};
+use crate::bodies::{Form, PODS, Pod, body};
 use crate::clusters::{Cluster, NODES};
 use crate::figures::{Figures, median};
 
-/// Requests of each pod, each with a container of another name.
-const REQUESTS: usize = 40;
+/// First calls about each pod.
+const CALLS: usize = 40;
 
 /// Adds what first calls with names cost on the cluster.
 pub(crate) fn add_to(figures: &mut Figures, cluster: Cluster) {
     let nodes = cluster.nodes();
-    let measured = Measured::of(&nodes);
+    let mut measured = Measured::of(&nodes);
     for pod in PODS {
-        let asked = body(Form::Names, pod, &nodes);
-        let asked = String::from_utf8(asked).expect("JSON is text");
-        assert!(asked.contains(FIRST_APP), "the pod has no container of this name");
-        add_of(figures, &measured, cluster, pod, &asked);
+        add_of(figures, &mut measured, cluster, pod, &body(Form::Names, pod, &nodes));
     }
 }
 
-fn add_of(figures: &mut Figures, measured: &Measured, cluster: Cluster, pod: Pod, asked: &str) {
-    let rounds: Vec<[f64; 3]> = (0..REQUESTS)
-        .map(|number| {
-            let another = asked.replacen(FIRST_APP, &format!("{FIRST_APP}-{number}"), 1).into_bytes();
+fn add_of(figures: &mut Figures, measured: &mut Measured, cluster: Cluster, pod: Pod, asked: &[u8]) {
+    let rounds: Vec<[f64; 3]> = (0..CALLS)
+        .map(|_| {
+            measured.forget();
             measured.renew();
-            let serde = microseconds(|| filter_by_serde_alone(&another));
-            let filter = microseconds(|| block_on(measured.filter(&another)));
-            [serde, filter, microseconds(|| block_on(measured.prioritize(&another)))]
+            let serde = microseconds(|| filter_by_serde_alone(asked));
+            let filter = microseconds(|| block_on(measured.filter(asked)));
+            [serde, filter, microseconds(|| block_on(measured.prioritize(asked)))]
         })
         .collect();
     let of = |what: &str| format!("the first {what}, names, {}, {}", cluster.name, pod.name);

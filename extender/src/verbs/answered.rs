@@ -19,6 +19,8 @@ pub(crate) trait OfRequest {
     fn new(request: &PodRequest) -> Self;
     /// The request.
     fn request(&self) -> &PodRequest;
+    /// Whether what is known holds for this request.
+    fn serves(&self, request: &PodRequest) -> bool;
     /// Another call begins.
     fn renew(&mut self);
     /// How much is known.
@@ -41,7 +43,7 @@ impl<T: OfRequest> Answered<T> {
     /// What is known of the request, for one call: another one that comes before it is kept again begins with nothing.
     pub(super) fn take(&self, request: &PodRequest) -> T {
         let mut requests = self.lock();
-        let known = requests.iter().position(|known| known.request() == request);
+        let known = requests.iter().position(|known| known.serves(request));
         match known.and_then(|known| requests.remove(known)) {
             Some(mut known) => {
                 known.renew();
@@ -54,7 +56,7 @@ impl<T: OfRequest> Answered<T> {
     /// Remembers what a call has found out, and forgets the requests that were asked about longest ago where it is too much.
     pub(super) fn keep(&self, found_out: T) {
         let mut requests = self.lock();
-        requests.retain(|known| known.request() != found_out.request());
+        requests.retain(|known| !known.serves(found_out.request()));
         // One that is placed nowhere takes no search, and may have any number of names.
         if found_out.request().containers.len() > MAX_CONTAINERS {
             return;
@@ -82,6 +84,11 @@ impl OfRequest for EqualNodes {
         self.request()
     }
 
+    /// Refusals name containers.
+    fn serves(&self, request: &PodRequest) -> bool {
+        self.request() == request
+    }
+
     fn renew(&mut self) {
         self.renew();
     }
@@ -98,6 +105,10 @@ impl OfRequest for Ranks {
 
     fn request(&self) -> &PodRequest {
         self.request()
+    }
+
+    fn serves(&self, request: &PodRequest) -> bool {
+        self.request().is_alike(request)
     }
 
     fn renew(&mut self) {
@@ -142,10 +153,33 @@ mod tests {
         assert_eq!(first.fits(&node), Ok(()));
         assert!(first.cost().moves > 0);
         answered.keep(first);
-        let mut second = answered.take(&request(3));
-        assert_eq!((second.fits(&node), second.cost().moves), (Ok(()), 0));
         // Another request has answers of its own.
         assert_eq!(answered.take(&request(2)).kept(), 0);
+        let mut second = answered.take(&request(3));
+        assert_eq!((second.fits(&node), second.cost().moves), (Ok(()), 0));
+    }
+
+    #[test]
+    fn pods_that_differ_only_in_their_containers_names_share_ranks() {
+        let named = |name: &str, role, devices, cores| PodRequest {
+            containers: vec![ContainerRequest { name: name.into(), role, devices, cores }],
+        };
+        let (one, node) = (named("one", Role::App, 0, 3), node(0b10010));
+        let (ranked, answered) = (Answered::<Ranks>::default(), Answered::<EqualNodes>::default());
+        let (mut ranks, mut answers) = (ranked.take(&one), answered.take(&one));
+        assert!(ranks.rank(&node).is_some() && answers.fits(&node).is_ok());
+        ranked.keep(ranks);
+        answered.keep(answers);
+        let others =
+            [named("one", Role::App, 0, 2), named("one", Role::App, 3, 0), named("one", Role::Sidecar, 0, 3)];
+        for other in others.iter().chain([&request(3)]) {
+            assert_eq!(ranked.take(other).kept(), 0, "{other:?}");
+        }
+        let another = named("another", Role::App, 0, 3);
+        assert!(ranked.take(&another).kept() > 0);
+        // Refusals name containers.
+        assert_eq!(answered.take(&another).kept(), 0);
+        assert!(answered.take(&one).kept() > 0);
     }
 
     #[test]
