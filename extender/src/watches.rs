@@ -67,7 +67,7 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
         }
         reached("extender: pods listed anew");
         // What happens until the new list is there is told by it.
-        cluster.pod_gap.open();
+        cluster.write(Index::list_of_pods_is_asked);
         changes.begin_anew();
     }
 }

@@ -74,6 +74,19 @@ struct Watched {
     disconnected: Option<Instant>,
     /// Says when the API server was heard, and whether its watches begin and say nothing: what is known is as old as the last list then.
     gap: Gap,
+    /// How far a list has come that was asked for, as by a new leader, though the watch told everything.
+    asked_list: AskedList,
+}
+
+/// A list that was asked for takes the place of a watch. However long it takes, it is no silence while its pages come.
+#[derive(Clone, Copy, Debug, Default)]
+enum AskedList {
+    /// There is none, or something went wrong since.
+    #[default]
+    None,
+    UnderWay,
+    /// It was complete then, and a watch follows.
+    Done(Instant),
 }
 
 /// What changed since the explainer last looked.
@@ -92,11 +105,33 @@ impl Watched {
     /// A list is complete. Whether it ends a disconnection.
     fn listed(&mut self) -> bool {
         self.is_listed = true;
+        if let AskedList::UnderWay = self.asked_list {
+            self.asked_list = AskedList::Done(Instant::now());
+        }
         self.disconnected.take().is_some()
+    }
+
+    /// The watch is given up for a list.
+    fn list_is_asked(&mut self) {
+        let is_connected = self.disconnected.is_none();
+        self.asked_list = if is_connected { AskedList::UnderWay } else { AskedList::None };
+        self.gap.open();
+    }
+
+    /// Since when what happens is not told; none while it is.
+    fn untold_since(&self) -> Option<Instant> {
+        let since = self.gap.since()?;
+        let heard = match self.asked_list {
+            AskedList::None => None,
+            AskedList::UnderWay => self.gap.heard_at(),
+            AskedList::Done(at) => Some(at),
+        };
+        Some(heard.map_or(since, |heard| heard.max(since)))
     }
 
     /// It tells nothing from now on.
     fn is_disconnected(&mut self) {
+        self.asked_list = AskedList::None;
         self.disconnected.get_or_insert_with(Instant::now);
     }
 
@@ -148,10 +183,15 @@ impl Index {
     /// The watch that has told nothing for longest, and for how long, if that is more than [`SILENT`]. Lists that succeed meanwhile tell
     /// nothing of a watch that may not begin.
     pub(crate) fn too_long_silent(&self) -> Option<(&'static str, Duration)> {
-        let gaps = [("pods", &self.pod_watch.gap), ("nodes", &self.node_watch.gap)];
-        let gaps = gaps.into_iter().filter_map(|(watch, gap)| Some((watch, gap.since()?)));
+        let watches = [("pods", &self.pod_watch), ("nodes", &self.node_watch)];
+        let gaps = watches.into_iter().filter_map(|(name, watch)| Some((name, watch.untold_since()?)));
         let silences = self.silent_watches().chain(gaps).map(|(watch, since)| (watch, since.elapsed()));
         silences.max_by_key(|(_, time)| *time).filter(|(_, time)| *time > SILENT)
+    }
+
+    /// The watch of pods is given up for a list, since one is asked for.
+    pub(crate) fn list_of_pods_is_asked(&mut self) {
+        self.pod_watch.list_is_asked();
     }
 
     /// Takes in what the watch of pods shows.

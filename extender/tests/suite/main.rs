@@ -38,6 +38,7 @@ mod rights;
 mod settings;
 mod silence;
 mod simulated;
+mod slow_pages;
 mod start;
 mod strangers;
 mod support;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::machine::Machine;
 use crate::simulated::{DAY, address, call, post, run};
+use crate::slow_pages;
 use crate::support::{node, pod};
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -38,6 +39,8 @@ struct Replicas {
     client: Client,
     /// Whether Bindings are lost on their way, and never answered.
     loses_bindings: Arc<AtomicBool>,
+    /// Whether a list of all pods takes a minute.
+    lists_slowly: Arc<AtomicBool>,
 }
 
 impl Replicas {
@@ -61,7 +64,7 @@ impl Replicas {
                 .await
                 .unwrap();
         }
-        Replicas { api, client, loses_bindings: Arc::default() }
+        Replicas { api, client, loses_bindings: Arc::default(), lists_slowly: Arc::default() }
     }
 
     /// Two replicas of which the first leads.
@@ -96,7 +99,12 @@ impl Replicas {
             let is_lost = lost.load(Ordering::SeqCst) && call.uri().path().ends_with("/binding");
             async move { if is_lost { std::future::pending().await } else { next.run(call).await } }
         });
-        Client::new(self.api.router().layer(lose), "default")
+        let slowly = self.lists_slowly.clone();
+        let slow = from_fn(move |call: Request, next: Next| {
+            let is_slow = slowly.load(Ordering::SeqCst) && slow_pages::is_asked(&call);
+            async move { if is_slow { slow_pages::answer(call, next).await } else { next.run(call).await } }
+        });
+        Client::new(self.api.router().layer(lose).layer(slow), "default")
     }
 
     /// What the replica answers to a bind; empty if the pod is bound.
@@ -194,6 +202,27 @@ fn the_other_one_takes_over_when_the_leader_dies() {
             (replicas.device("p0").await.as_deref(), replicas.device("p1").await.as_deref()),
             (Some("0"), Some("1"))
         );
+        replicas.is_selected("b").await;
+    });
+}
+
+/// Longer than a watch may be silent, and than a Lease lasts. Nobody would ever place pods if a leader that lists did not count as one that
+/// hears.
+#[test]
+fn a_new_leader_takes_over_however_long_its_list_of_the_pods_takes() {
+    run(async {
+        let replicas = Replicas::new(2).await;
+        let [a, b] = replicas.two().await;
+        replicas.lists_slowly.store(true, Ordering::SeqCst);
+        a.serving.abort();
+        let leads = async {
+            while !replicas.bind(&b, "p1").await.is_empty() {
+                assert!(call(&b.machine, "GET", "/readyz", "").await.starts_with("HTTP/1.1 200"), "it lists");
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        assert!(timeout(Duration::from_secs(90), leads).await.is_ok(), "it does not lead");
+        assert_eq!(replicas.device("p1").await.as_deref(), Some("1"));
         replicas.is_selected("b").await;
     });
 }
