@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 use kube::client::Body;
@@ -18,7 +19,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{EventSizes, explain};
-use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, Owner, TopologyCache};
+use crate::index::{
+    Advertised, Change, Cluster, Index, ObservedLease, ObservedNode, ObservedPod, Owner, TopologyCache,
+};
 use crate::leadership::Leadership;
 
 /// A cluster, and the events that were sent: after how many seconds, on which pod, and what they say.
@@ -143,6 +146,33 @@ async fn a_note_is_no_longer_than_it_may_be_and_says_how_many_nodes_it_leaves_ou
     );
     assert_eq!(nodes.len(), 11);
     assert_eq!(*last, "and 4989 nodes more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_plugin_is_dead_neither_hides_what_others_say_nor_is_named() {
+    let world = World::new(2, vec![waiting("three", 3), waiting("seven", 7)]);
+    let empty = ObservedNode {
+        name: "n9".to_owned(),
+        instance_type: Some("inf2.24xlarge".to_owned()),
+        report: None,
+        advertised: Advertised::default(),
+    };
+    let renewed_yesterday = |node: &str| ObservedLease {
+        node: node.to_owned(),
+        renewed: "2025-01-01T00:00:00Z".to_owned(),
+        lasts: Duration::from_secs(40),
+    };
+    let today = "2025-01-02T00:00:00Z".parse::<Timestamp>().unwrap().into();
+    world.cluster.lease_gap.heard();
+    world.cluster.write(|index| {
+        index.change_nodes(Change::Applied(empty));
+        let leases = vec![renewed_yesterday("n0001"), renewed_yesterday("n9")];
+        index.change_leases(Change::Listed(leases), Instant::now(), today);
+    });
+    sleep(Duration::from_secs(1)).await;
+    world.explain_for(60, |_, _| {}).await;
+    let torn = "n0000: no linked set of 3 free Neuron devices: 4 free, the largest linked set has 2";
+    assert_eq!(world.notes(), [SEVEN, torn]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,7 +151,12 @@ fn take_turn(
     let end = equal_nodes.cost().moves.saturating_add(MOVES_OF_TURN);
     for name in nodes {
         let Some(view) = index.view(name) else { continue };
-        refusals.add(name, view.fits(equal_nodes).err()?);
+        let refusal = match view.fits(equal_nodes) {
+            Err(refusal) if refusal.is_permanent() => Some(refusal),
+            // Where the plugin is dead no pod is taken, whichever ended there.
+            fits => index.has_a_living_plugin(view).and(fits).err(),
+        };
+        refusals.add(name, refusal?);
         if equal_nodes.cost().moves >= end {
             return Some(true);
         }

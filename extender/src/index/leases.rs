@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use runtime::reached;
 use tokio::time::Instant;
 
-use super::{Change, Index, Watched};
+use super::{Change, Index, NodeRefusal, NodeView, Watched};
 
 /// A watch on which nothing was heard for so long, not even that it ends, may lead nowhere. Its watches last for 20 s
 /// ([`crate::watches`]), and a plugin renews its Lease of 40 s every 10 s: that its renewals are not seen is noticed before the last one
@@ -41,6 +41,8 @@ pub(super) struct Leases {
     pub(super) grace: Duration,
     by_node: BTreeMap<String, Seen>,
     pub(super) watch: Watched,
+    /// While the watch is disconnected, when it was heard last: until then renewals were seen.
+    heard_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -48,8 +50,9 @@ struct Seen {
     lease: ObservedLease,
     /// When this renewal was seen first.
     at: Instant,
-    /// Whether it was over long before that, by the clocks.
-    is_over: bool,
+    /// Since when it is over, if it was before renewals were not seen for a while, or long before it was seen first: only a renewal ends
+    /// that.
+    over_since: Option<Instant>,
 }
 
 impl Leases {
@@ -64,16 +67,17 @@ impl Leases {
             Change::ListBegins => Vec::new(),
             Change::Applied(lease) => {
                 let node = lease.node.clone();
-                self.apply(lease, now, false);
+                self.apply(lease, now, None);
                 vec![node]
             }
             Change::Gone(node) => {
                 self.by_node.remove(&node);
                 vec![node]
             }
-            // Where renewals were not seen, or nobody could renew as the API server was away, all begin anew.
+            // Where renewals were not seen, or nobody could renew as the API server was away, all begin anew that were not over before.
             Change::Listed(leases) => {
                 let mut before = std::mem::take(&mut self.by_node);
+                self.heard_until = None;
                 if self.watch.listed() {
                     reached("extender: leases listed again");
                     before.values_mut().for_each(|seen| seen.at = now);
@@ -84,31 +88,44 @@ impl Leases {
                     if let Some(seen) = seen {
                         self.by_node.insert(lease.node.clone(), seen);
                     }
-                    self.apply(lease, now, is_over);
+                    self.apply(lease, now, is_over.then_some(now));
                 }
                 self.by_node.keys().cloned().chain(before.into_keys()).collect()
             }
             Change::Disconnected => {
                 reached("extender: lease watch disconnected");
+                if self.watch.disconnected.is_none() {
+                    self.keep_over(self.watch.gap.heard_at().unwrap_or(now));
+                }
                 self.watch.is_disconnected();
                 Vec::new()
             }
         }
     }
 
-    /// When the plugin of the node counts as gone unless a renewal is seen; none without a Lease.
-    pub(super) fn ends(&self, node: &str) -> Option<Instant> {
-        let seen = self.by_node.get(node)?;
-        if seen.is_over {
-            return Some(seen.at);
+    /// Renewals were seen until then, and are not for a while: what was over stays so.
+    fn keep_over(&mut self, heard_until: Instant) {
+        self.heard_until = Some(heard_until);
+        let grace = self.grace;
+        for seen in self.by_node.values_mut().filter(|seen| seen.over_since.is_none()) {
+            seen.over_since = seen.ends(grace).filter(|end| *end < heard_until);
         }
-        seen.at.checked_add(seen.lease.lasts.checked_add(self.grace)?)
     }
 
-    /// Whether renewals would be seen if there were any. By the watch, not by what it tells: where all plugins of a namespace are dead
-    /// nothing is renewed there.
-    pub(super) fn are_seen(&self, now: Instant) -> bool {
-        self.watch.is_connected() && self.watch.gap.heard_at().is_some_and(|heard| now < heard + SILENCE)
+    /// When the plugin of the node counts as gone unless a renewal is seen; none without a Lease.
+    pub(super) fn ends(&self, node: &str) -> Option<Instant> {
+        self.by_node.get(node)?.ends(self.grace)
+    }
+
+    /// Until when renewals would have been seen if there were any, at most now; none before the first list. By the watch, not by what it
+    /// tells: where all plugins of a namespace are dead nothing is renewed there.
+    pub(super) fn seen_until(&self, now: Instant) -> Option<Instant> {
+        let heard_at = self.watch.gap.heard_at()?;
+        if !self.watch.is_listed {
+            return None;
+        }
+        let is_heard = self.watch.is_connected() && now < heard_at + SILENCE;
+        Some(if is_heard { now } else { self.heard_until.unwrap_or(heard_at) })
     }
 
     /// How many there are.
@@ -116,11 +133,17 @@ impl Leases {
         self.by_node.len()
     }
 
-    fn apply(&mut self, lease: ObservedLease, now: Instant, is_over: bool) {
+    fn apply(&mut self, lease: ObservedLease, now: Instant, over_since: Option<Instant>) {
         match self.by_node.get_mut(&lease.node) {
             Some(known) if known.lease.renewed == lease.renewed => known.lease = lease,
-            _ => drop(self.by_node.insert(lease.node.clone(), Seen { lease, at: now, is_over })),
+            _ => drop(self.by_node.insert(lease.node.clone(), Seen { lease, at: now, over_since })),
         }
+    }
+}
+
+impl Seen {
+    fn ends(&self, grace: Duration) -> Option<Instant> {
+        self.over_since.or_else(|| self.at.checked_add(self.lease.lasts.checked_add(grace)?))
     }
 }
 
@@ -152,9 +175,20 @@ impl Index {
         }
     }
 
-    /// Whether renewals of the plugins' Leases are seen, so that one that is missing says something.
-    pub(crate) fn leases_are_seen(&self, now: Instant) -> bool {
-        self.leases.are_seen(now)
+    /// Until when renewals of the plugins' Leases would have been seen, at most now: by then one that is over is. None before the first list.
+    pub(crate) fn leases_seen_until(&self, now: Instant) -> Option<Instant> {
+        self.leases.seen_until(now)
+    }
+
+    /// Whether the node's plugin renews its Lease, as far as that is seen. A node without one is served.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn has_a_living_plugin(&self, view: &NodeView) -> Result<(), NodeRefusal> {
+        match self.leases_seen_until(Instant::now()) {
+            Some(until) => view.has_a_living_plugin(until),
+            None => Ok(()),
+        }
     }
 }
 
@@ -202,10 +236,11 @@ mod tests {
         let listed = vec![lease("n1", "2025-01-01T00:53:00Z"), lease("n2", "2025-01-01T00:54:30Z")];
         change(&mut leases, Change::Listed(listed.clone()), at(0));
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(0)), Some(at(60))));
-        // A list after the watch was cut says no more of it.
+        // A list after the watch was cut says no more of it, nor where nothing was heard between the two.
+        leases.watch.gap.heard();
         change(&mut leases, Change::Disconnected, at(10));
         change(&mut leases, Change::Listed(listed), at(20));
-        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(20)), Some(at(80))));
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(0)), Some(at(80))));
         // By a clock that is behind.
         change(&mut leases, Change::Applied(lease("n1", "2025-01-01T00:53:10Z")), at(30));
         assert_eq!(leases.ends("n1"), Some(at(90)));
@@ -219,13 +254,15 @@ mod tests {
         let (mut leases, begin) = (Leases::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         leases.watch.gap.heard();
-        assert!(!leases.are_seen(at(0)), "they have not been listed");
+        let seen_until = |leases: &Leases, seconds| leases.seen_until(at(seconds));
+        assert_eq!(seen_until(&leases, 0), None, "they have not been listed");
         change(&mut leases, Change::Listed(vec![lease("n1", "a")]), at(0));
-        assert_eq!((leases.are_seen(at(24)), leases.are_seen(at(25))), (true, false), "it may lead nowhere");
+        assert_eq!(seen_until(&leases, 24), Some(at(24)));
+        assert_eq!(seen_until(&leases, 25), Some(at(0)), "it may lead nowhere");
         // A bookmark, after a minute in which nobody renewed anything.
         tokio::time::advance(Duration::from_secs(60)).await;
         leases.watch.gap.heard();
-        assert!(leases.are_seen(at(84)));
+        assert_eq!(seen_until(&leases, 84), Some(at(84)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,13 +275,41 @@ mod tests {
             Change::Listed(vec![lease("n1", "a"), lease("n2", "a"), lease("n3", "a")]),
             at(0),
         );
-        assert!(leases.are_seen(at(10)));
+        assert_eq!(leases.seen_until(at(10)), Some(at(10)));
         change(&mut leases, Change::Disconnected, at(10));
-        assert!(!leases.are_seen(at(10)));
+        assert_eq!(leases.seen_until(at(10)), Some(at(0)), "when the watch was heard");
         // n3 is gone; that n2 has not renewed its own may be for the same reason for which nothing was seen.
         let changed = change(&mut leases, Change::Listed(vec![lease("n1", "b"), lease("n2", "a")]), at(100));
         assert!(["n1", "n2", "n3"].iter().all(|node| changed.iter().any(|one| one == node)), "{changed:?}");
         assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(140)), Some(at(140))));
         assert_eq!(leases.ends("n3"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_over_before_the_watch_broke_is_over_meanwhile_and_after_it() {
+        let mut leases = Leases::default();
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert_eq!(leases.seen_until(at(0)), None, "they have not been listed");
+        change(
+            &mut leases,
+            Change::Listed(vec![lease("n1", "a"), lease("n2", "a"), lease("n3", "a")]),
+            at(0),
+        );
+        tokio::time::advance(Duration::from_secs(60)).await;
+        leases.watch.gap.heard();
+        change(&mut leases, Change::Applied(lease("n2", "b")), at(60));
+        assert_eq!(leases.seen_until(at(61)), Some(at(61)));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        // Twice, and a page of a list between: what the first said of renewals counts.
+        change(&mut leases, Change::Disconnected, at(70));
+        leases.watch.gap.heard();
+        change(&mut leases, Change::Disconnected, at(120));
+        assert_eq!(leases.seen_until(at(121)), Some(at(60)), "n2 may have renewed its own since");
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(40)), Some(at(100))));
+        let listed = vec![lease("n1", "a"), lease("n2", "b"), lease("n3", "b")];
+        change(&mut leases, Change::Listed(listed), at(130));
+        assert_eq!((leases.ends("n1"), leases.ends("n2")), (Some(at(40)), Some(at(170))));
+        assert_eq!(leases.ends("n3"), Some(at(170)), "it has been renewed");
     }
 }

@@ -209,7 +209,7 @@ struct Call<'c> {
     claim: Option<&'c Claim>,
     /// The device models that the pod's author wants, if any.
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
-    /// The time, by which Leases have ended or not; none while renewals are not seen, so that no plugin counts as silent.
+    /// The time by which Leases have ended or not: now, or while renewals are not seen when they were last; none before the first list.
     leases_by: Option<Instant>,
     /// Whether a node takes the pod but for its plugin, which counts as silent.
     is_a_plugin_silent: bool,
@@ -264,7 +264,7 @@ impl Call<'_> {
         answer: &mut FilterResult<'a>,
     ) -> bool {
         let now = Instant::now();
-        self.leases_by = index.leases_are_seen(now).then_some(now);
+        self.leases_by = index.leases_seen_until(now);
         let reserved = index.reservations_of(self.uid);
         let moves = |call: &Self| call.equal_nodes.as_ref().map_or(0, |searched| searched.cost().moves);
         let end = moves(self).saturating_add(MOVES_OF_TURN);

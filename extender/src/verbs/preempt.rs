@@ -15,7 +15,6 @@ use neuron_core::placement::{EqualNodes, SearchCost};
 use neuron_core::request::PodRequest;
 use runtime::reached;
 use tokio::task::yield_now;
-use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info_span};
 
 use super::MOVES_OF_TURN;
@@ -117,10 +116,8 @@ async fn with_victims<'a>(
 
 /// Whether the node is of a model that the pod's author wants, and its plugin lives.
 fn is_wanted(index: &Index, node: &str, models: Option<&DeviceModels>) -> bool {
-    let now = Instant::now();
     index.view(node).is_some_and(|view| {
-        let lives = !index.leases_are_seen(now) || view.has_a_living_plugin(now).is_ok();
-        lives && models.is_none_or(|models| view.is_of(models).is_ok())
+        index.has_a_living_plugin(view).is_ok() && models.is_none_or(|models| view.is_of(models).is_ok())
     })
 }
 

@@ -127,10 +127,8 @@ fn takes<'i>(index: &Index, view: &'i NodeView, pod: &LivePod) -> Result<&'i Occ
     if let Some(models) = index.device_models(pod.device_model.as_deref())? {
         view.is_of(&models)?;
     }
-    let (occupancy, now) = (view.takes_pods()?, Instant::now());
-    if index.leases_are_seen(now) {
-        view.has_a_living_plugin(now)?;
-    }
+    let occupancy = view.takes_pods()?;
+    index.has_a_living_plugin(view)?;
     Ok(occupancy)
 }
 
