@@ -91,6 +91,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: pod with a claim refused at its bind",
     "extender: pods listed again",
     "extender: pods listed anew",
+    "extender: pods listed for a pod that cannot be read",
     "extender: preemption would not help on a node",
     "extender: record left to be corrected",
     "extender: record of a pod cannot count",

@@ -161,6 +161,10 @@ const RARE: &[(&str, &str)] = &[
     ),
     ("extender: bind while stopping", "an extender that is asked to end has mostly no bind to wait for"),
     (
+        "extender: pods listed for a pod that cannot be read",
+        "the pod of an unclear Binding would have to be unreadable a minute later, and a minute after that",
+    ),
+    (
         "extender: devices shared",
         "a plugin that does not wait for processes gives what a pod deleted by force still has, and both are seen",
     ),

@@ -22,6 +22,9 @@ use crate::metrics::Verb;
 /// Most searches of one bind: while it searches, other binds and the watches may change the node.
 const MOST_SEARCHES: u32 = 4;
 
+/// How often a pod is read in vain before all are listed to learn what became of it: its right may be lost, or the API server is busy.
+const MOST_UNREAD: u32 = 1;
+
 /// The annotations with the record of what is reserved, and which reservation it is.
 type Reserved = (Arc<BTreeMap<String, String>>, ReservationId);
 
@@ -176,6 +179,7 @@ impl Binder {
     fn release_when_clear(&self, binding: BindingRequest, id: ReservationId) {
         let binder = self.clone();
         let wait = async move {
+            let mut unread = 0;
             loop {
                 sleep(binder.timeouts.binding).await;
                 if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node, id)) {
@@ -187,7 +191,16 @@ impl Binder {
                         node == binding.node && *pod.uid == *binding.uid && !pod.terminal
                     }
                     Ok(_) => false,
-                    Err(_) => true,
+                    Err(_) if unread < MOST_UNREAD => {
+                        unread += 1;
+                        true
+                    }
+                    // A list that begins now shows the pod if it is bound here, which lets the reservation go.
+                    Err(_) => {
+                        reached("extender: pods listed for a pod that cannot be read");
+                        binder.cluster.relist.pods_are_listed().await;
+                        false
+                    }
                 };
                 if holds {
                     reached("extender: reservation kept for another while");

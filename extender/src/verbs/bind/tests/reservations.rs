@@ -101,6 +101,29 @@ async fn a_reservation_of_unknown_outcome_lasts_while_its_pod_is_bound_here_and_
     assert!(!world.is_reserved(&args));
 }
 
+/// As where the extender has lost the right to read a pod, and still lists them.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_of_a_pod_that_cannot_be_read_ends_by_a_list() {
+    let (world, args) = World::new().await;
+    let watch = tokio::spawn(watch_pods(System::real(), world.client.clone(), world.cluster.clone()));
+    sleep(READ * 4).await;
+    world.fault(Fault::CallNeverSent);
+    *world.reads_fail.lock().unwrap() = true;
+    assert!(matches!(world.bind(&args).await.0, Err(BindError::OutcomeUnknown { .. })));
+    sleep(TIMEOUTS.binding).await;
+    assert!(world.is_reserved(&args), "it was perhaps not read by chance");
+    sleep(TIMEOUTS.binding + READ * 8).await;
+    assert!(!world.is_reserved(&args));
+    // The watch shows one that is bound, which the list does not end.
+    let other = world.create("other", 1).await;
+    world.fault(Fault::NeverAnswered);
+    assert!(matches!(world.bind(&other).await.0, Err(BindError::OutcomeUnknown { .. })));
+    sleep(TIMEOUTS.binding * 3).await;
+    let held = world.cluster.read(|index| index.view(NODE).unwrap().settled().unwrap().holdings.len());
+    assert_eq!(held, 1, "it holds its device");
+    watch.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reservation_ends_whose_pod_came_and_went_before_the_list_was_read() {
     let (world, args) = World::new().await;

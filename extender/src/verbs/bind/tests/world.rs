@@ -62,6 +62,7 @@ pub(super) enum Fault {
 pub(super) struct World {
     pub(super) pods: Api<Pod>,
     faults: Arc<Mutex<VecDeque<Fault>>>,
+    /// Whether no pod can be read by its name; lists are answered.
     pub(super) reads_fail: Arc<Mutex<bool>>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) client: Client,
@@ -233,7 +234,8 @@ fn client(
         let (router, pods) = (router.clone(), pods.clone());
         let is_read = request.method() == http::Method::GET;
         let fault = if is_read { None } else { faults.lock().unwrap().pop_front() };
-        let fails = is_read && *reads_fail.lock().unwrap();
+        let is_of_one = is_read && request.uri().path().contains("/pods/");
+        let fails = is_of_one && *reads_fail.lock().unwrap();
         async move {
             let broken = || Err(tower::BoxError::from("connection reset by peer"));
             if is_read {
