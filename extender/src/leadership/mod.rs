@@ -49,7 +49,7 @@ pub(crate) struct Leadership {
     state: Mutex<State>,
     /// How often this extender has become the leader.
     tenures: AtomicU64,
-    /// When it began to lead, or to be.
+    /// When it began to place pods: to lead, with the pods listed, or to be.
     since: Mutex<Instant>,
     changed: Notify,
 }
@@ -197,7 +197,7 @@ impl Leadership {
         }
     }
 
-    /// Whether it has led for less than a minute.
+    /// Whether it has placed pods for less than a minute.
     pub(crate) fn is_new(&self) -> bool {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < NEW
     }
@@ -235,8 +235,11 @@ impl Leadership {
     /// The pods have been listed since this tenure began.
     fn has_listed(&self, of: u64) {
         self.change(|state| {
-            if let State::Leader { tenure, has_listed, .. } = state {
-                *has_listed |= *tenure == of;
+            if let State::Leader { tenure, has_listed: has_listed @ false, .. } = state
+                && *tenure == of
+            {
+                *has_listed = true;
+                *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
         });
     }
