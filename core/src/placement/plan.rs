@@ -115,8 +115,8 @@ impl Plan {
             largest[step.chain] = cores.max(largest[step.chain]);
         }
         let mut order: Vec<usize> = (0..self.steps.len()).collect();
-        let key = |step: &Step| (Reverse(largest[step.chain]), step.chain);
-        order.sort_by_key(|&at| (key(&self.steps[at]), at));
+        let chain = |at: usize| self.steps[at].chain;
+        order.sort_by_key(|&at| (Reverse(largest[chain(at)]), chain(at), at));
         order
     }
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use fake_cluster::api::continue_token;
 use http::HeaderValue;
 use http::header::ACCEPT;
 use http_body_util::BodyExt as _;
@@ -20,7 +21,6 @@ use runtime::system::{Address, Listener};
 use tokio_util::sync::CancellationToken;
 
 use crate::objects::PAGE;
-use crate::pages::continue_token;
 
 /// The arguments by which the ways are asked for; addresses follow.
 pub(crate) const EXTENDER: &str = "extender";
@@ -97,9 +97,10 @@ async fn listed(client: &Client, path: &str, field_selector: Option<&str>) -> an
         ensure!(answer.status().is_success(), "the API server answers {}", answer.status());
         let page = answer.into_body().collect().await?.to_bytes();
         bytes += page.len();
-        match continue_token(&page) {
-            Some(token) => parameters.continue_token = Some(token),
-            None => return Ok(bytes),
+        let token = continue_token(&page).context("the API server's page is no list in protobuf")?;
+        if token.is_empty() {
+            return Ok(bytes);
         }
+        parameters.continue_token = Some(token);
     }
 }

@@ -18,13 +18,14 @@ mod reservations;
 mod tests;
 mod topology_cache;
 mod views;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use neuron_core::pod::BoundPod;
-use runtime::{Gap, reached};
+use runtime::reached;
 use tokio::time::Instant;
 
 use self::bound::BoundPods;
@@ -41,6 +42,7 @@ pub(crate) use self::refusal::{Indeterminate, NodeRefusal, RefusalKind};
 pub(crate) use self::relist::Relist;
 pub(crate) use self::topology_cache::TopologyCache;
 use self::views::Views;
+use self::watched::Watched;
 use crate::probe::Sizes;
 
 /// So long a watch may be disconnected before this replica is not ready and does not lead: what it knows is old by then, while another one
@@ -66,29 +68,6 @@ pub(crate) struct Index {
     node_watch: Watched,
 }
 
-/// How far one watch has come.
-#[derive(Debug, Default)]
-struct Watched {
-    is_listed: bool,
-    /// Since when it tells nothing; none while it does.
-    disconnected: Option<Instant>,
-    /// Says when the API server was heard, and whether its watches begin and say nothing: what is known is as old as the last list then.
-    gap: Gap,
-    /// How far a list has come that was asked for, as by a new leader, though the watch told everything.
-    asked_list: AskedList,
-}
-
-/// A list that was asked for takes the place of a watch. However long it takes, it is no silence while its pages come.
-#[derive(Clone, Copy, Debug, Default)]
-enum AskedList {
-    /// There is none, or something went wrong since.
-    #[default]
-    None,
-    UnderWay,
-    /// It was complete then, and a watch follows.
-    Done(Instant),
-}
-
 /// What changed since the explainer last looked.
 #[derive(Debug, Default)]
 pub(crate) struct Unexplained {
@@ -99,51 +78,6 @@ pub(crate) struct Unexplained {
     /// A node got another topology, came or went: whether anything can serve a pending pod may have changed, so all of them
     /// are among `pods` when this is taken.
     topologies: bool,
-}
-
-impl Watched {
-    /// A list is complete. Whether it ends a disconnection.
-    fn listed(&mut self) -> bool {
-        self.is_listed = true;
-        if let AskedList::UnderWay = self.asked_list {
-            self.asked_list = AskedList::Done(Instant::now());
-        }
-        self.disconnected.take().is_some()
-    }
-
-    /// The watch is given up for a list.
-    fn list_is_asked(&mut self) {
-        let is_connected = self.disconnected.is_none();
-        self.asked_list = if is_connected { AskedList::UnderWay } else { AskedList::None };
-        self.gap.open();
-    }
-
-    /// Since when what happens is not told; none while it is.
-    fn untold_since(&self) -> Option<Instant> {
-        let since = self.gap.since()?;
-        let heard = match self.asked_list {
-            AskedList::None => None,
-            AskedList::UnderWay => self.gap.heard_at(),
-            AskedList::Done(at) => Some(at),
-        };
-        Some(heard.map_or(since, |heard| heard.max(since)))
-    }
-
-    /// It tells nothing from now on.
-    fn is_disconnected(&mut self) {
-        self.asked_list = AskedList::None;
-        self.disconnected.get_or_insert_with(Instant::now);
-    }
-
-    /// Since when it tells nothing; none while it does. Lists alone, which may succeed meanwhile, are not enough.
-    fn silent_since(&self) -> Option<Instant> {
-        self.disconnected.into_iter().chain(self.gap.silent_since()).min()
-    }
-
-    /// Whether it tells what happens.
-    fn is_connected(&self) -> bool {
-        self.is_listed && self.silent_since().is_none()
-    }
 }
 
 impl Index {

@@ -6,9 +6,8 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
+use fake_cluster::api::with_continue_token;
 use http::header::CONTENT_LENGTH;
-use prost::Message;
-use prost::bytes::Bytes;
 use tokio::time::sleep;
 
 /// How long each page takes.
@@ -16,31 +15,6 @@ const PAGE: Duration = Duration::from_secs(20);
 
 /// The pages of a list.
 const PAGES: u32 = 3;
-
-/// What Kubernetes' protobuf begins with: `k8s` and a zero.
-const MAGIC: usize = 4;
-
-/// Any object.
-#[derive(Clone, PartialEq, Message)]
-struct Unknown {
-    #[prost(bytes = "bytes", tag = "1")]
-    type_meta: Bytes,
-    #[prost(bytes = "bytes", tag = "2")]
-    raw: Bytes,
-}
-
-/// A list without its items.
-#[derive(Clone, PartialEq, Message)]
-struct List {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<ListMeta>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ListMeta {
-    #[prost(string, tag = "3")]
-    continue_token: String,
-}
 
 /// Whether the call asks for a page of a list of all pods.
 pub(crate) fn is_asked(call: &Request) -> bool {
@@ -59,13 +33,5 @@ pub(crate) async fn answer(call: Request, next: Next) -> Response {
         return Response::from_parts(head, Body::from(body));
     }
     head.headers.remove(CONTENT_LENGTH);
-    Response::from_parts(head, Body::from(with_token(&body, (page + 1).to_string())))
-}
-
-/// The page with what asks for the next one. Of a message that comes twice all fields are read.
-fn with_token(body: &Bytes, continue_token: String) -> Vec<u8> {
-    let Unknown { type_meta, raw } = Unknown::decode(body.slice(MAGIC..)).unwrap();
-    let more = List { metadata: Some(ListMeta { continue_token }) };
-    let raw = [&raw[..], &more.encode_to_vec()].concat().into();
-    [&body[..MAGIC], &Unknown { type_meta, raw }.encode_to_vec()].concat()
+    Response::from_parts(head, Body::from(with_continue_token(&body, (page + 1).to_string()).unwrap()))
 }

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::kinds::table::NAMESPACES;
 pub use self::object::text;
+pub use self::protobuf::{continue_token, with_continue_token};
 pub use self::store::Observed;
 use self::store::{Key, Store};
 use self::verbs::create;

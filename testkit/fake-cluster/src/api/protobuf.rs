@@ -6,13 +6,16 @@
 
 mod answer;
 mod binding;
+mod page;
 mod schema;
 mod write;
 
 use prost::Message;
+use prost::bytes::Bytes;
 
 pub(super) use self::answer::answer_as_asked;
 pub(super) use self::binding::binding;
+pub use self::page::{continue_token, with_continue_token};
 
 /// An object of this kind, without what tells its kind; empty if the kind is not answered in protobuf.
 pub(crate) fn raw(kind: &str, object: &serde_json::Value) -> Vec<u8> {
@@ -29,8 +32,8 @@ const MAGIC: &[u8] = b"k8s\0";
 struct Unknown {
     #[prost(message, required, tag = "1")]
     type_meta: TypeMeta,
-    #[prost(bytes = "vec", tag = "2")]
-    raw: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -17,7 +17,7 @@ pub(in crate::api) fn binding(body: &[u8]) -> Result<Binding, String> {
     if (api_version.as_str(), kind.as_str()) != ("v1", "Binding") {
         return Err(format!("it is a {api_version} {kind}"));
     }
-    let Sent { metadata, target } = Sent::decode(raw.as_slice()).map_err(refused)?;
+    let Sent { metadata, target } = Sent::decode(raw).map_err(refused)?;
     let set = |text: String| (!text.is_empty()).then_some(text);
     Ok(Binding {
         metadata: ObjectMeta {

@@ -12,7 +12,7 @@ use super::{MAGIC, TypeMeta, Unknown};
 pub(super) fn object(object: &Value) -> Option<Vec<u8>> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let type_meta = TypeMeta { api_version: text("apiVersion"), kind: text("kind") };
-    let raw = message(object, schema::of(&type_meta.kind)?);
+    let raw = message(object, schema::of(&type_meta.kind)?).into();
     Some([MAGIC, &Unknown { type_meta, raw }.encode_to_vec()].concat())
 }
 
