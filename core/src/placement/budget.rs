@@ -64,9 +64,9 @@ impl Budget {
         self.moves - self.left.get().unwrap_or_default()
     }
 
-    /// Whether no move is left, so that the next search will be given up.
-    pub(super) fn is_used_up(&self) -> bool {
-        self.left.get().unwrap_or_default() == 0
+    /// Gives the search up where no move is left for it. Whether it did.
+    pub(super) fn give_up_if_used_up(&self) -> bool {
+        self.left.get().unwrap_or_default() == 0 && self.take(1).is_none()
     }
 
     /// Whether a search has been given up. What it did not find may be there.

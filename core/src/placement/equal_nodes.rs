@@ -44,7 +44,9 @@ struct Answer<T> {
 pub(super) struct Equal {
     /// Index among the topologies met so far.
     pub(super) topology: usize,
+    /// Logical cores that are held.
     pub(super) held: CoreSet,
+    /// Devices that are not served.
     pub(super) unhealthy: DeviceSet,
 }
 

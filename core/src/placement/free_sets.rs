@@ -8,7 +8,9 @@ use crate::topology::Topology;
 /// One candidate set. Devices are written as all of their cores, so that both names exclude each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeSet {
+    /// Logical cores of the set; of devices all of theirs.
     pub(super) cores: CoreSet,
+    /// Devices that it lies on.
     pub(super) devices: DeviceSet,
     /// Whether a core set starts elsewhere than at the first core of a device.
     pub(super) starts_mid_device: bool,
@@ -17,6 +19,7 @@ pub(super) struct FreeSet {
 /// The free candidate sets of one resource and count, ascending by sorted ids.
 #[derive(Clone, Debug)]
 pub(super) struct FreeSets {
+    /// Ascending by sorted ids.
     pub(super) sets: Vec<FreeSet>,
     /// Logical cores behind one id of the resource.
     pub(super) cores_per_id: u32,

@@ -1,6 +1,5 @@
-//! A placement without a step back: each step, largest first, takes the first free set, or the one that looks best. It is what the
-//! depth-first search meets first for a pod that hands nothing down, and most pods get it on most nodes, so `fits` and the ranks ask
-//! for it before they make a search's lists.
+//! Greedy placement: each step, largest first, takes the first free set, or the one that looks best, without a step back. The depth-first
+//! search meets the same placement first for a pod that hands nothing down. `fits` and the ranks try this before they list a search's sets.
 
 use super::budget::{Budget, LOOKS_OF_A_MOVE};
 use super::free_sets::{FreeSet, candidates, free_sets};
@@ -78,6 +77,7 @@ mod tests {
     use super::*;
     use crate::catalog::Catalog;
     use crate::ids::{CoreSet, DeviceSet};
+    use crate::names::Resource;
     use crate::placement::depth_first;
     use crate::placement::problem::{KubeletsChoice, Problem};
     use crate::request::{ContainerRequest, PodRequest, Role};
@@ -121,6 +121,18 @@ mod tests {
         prop::collection::vec(container, 1..5)
     }
 
+    /// Whether each step in turn, the largest first, finds any free set.
+    fn takes_first_free_sets(plan: &Plan, node: &Occupancy) -> bool {
+        let mut node = node.clone();
+        !plan.hands_down()
+            && plan.steps.len() <= MAX_STEPS
+            && plan.largest_first(node.topology()).into_iter().all(|at| {
+                let Step { resource, count, .. } = plan.steps[at];
+                let first = free_sets(node.topology(), resource, count, node.free_cores()).next();
+                first.inspect(|set| node.hold(set.cores)).is_some()
+            })
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -142,9 +154,7 @@ mod tests {
                 prop_assert_eq!((placed.hardware, placed.devices()), (searched.hardware, searched.devices()));
                 prop_assert_eq!(scorer.keys(&placed), scorer.keys(&searched));
             }
-            if plan.hands_down() || plan.steps.len() > MAX_STEPS {
-                prop_assert!(!fits && best.is_none());
-            }
+            prop_assert_eq!(fits, takes_first_free_sets(&plan, &node));
             if plan.steps.len() == 1 {
                 prop_assert_eq!((fits, best.is_some()), (problem.is_some(), problem.is_some()));
             }
@@ -165,10 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn no_set_is_scored_without_a_move() {
+    fn each_set_that_is_scored_costs_a_move() {
         let (plan, node) = (plan(&[(Role::App, 8, 0)]), empty("trn1.32xlarge", 1, Policy::Linked).unwrap());
-        let budget = Budget::of(100);
-        assert!(best(&plan, &node, &mut Scorer::new(&node), &budget).is_none());
-        assert!(budget.is_spent());
+        let sets = u32::try_from(candidates(node.topology(), Resource::Device, 8)).unwrap();
+        assert!(sets > 1_000, "{sets} sets");
+        for (moves, is_found) in [(sets, true), (sets - 1, false)] {
+            let budget = Budget::of(moves);
+            assert_eq!(best(&plan, &node, &mut Scorer::new(&node), &budget).is_some(), is_found);
+            assert_eq!((budget.used(), budget.is_spent()), (moves, !is_found));
+        }
     }
 }

@@ -154,7 +154,8 @@ impl Scorer {
         }
     }
 
-    /// Of the sets, which are one step's, the first that looks best by the keys beside what is placed, with `left` to place after it.
+    /// The first of one step's sets that is best by keys 1 to 5 beside what is placed. With steps `left` to place, keys 1 to 4 are lower
+    /// bounds.
     pub(super) fn best(
         &mut self,
         sets: impl Iterator<Item = FreeSet>,

@@ -226,8 +226,8 @@ fn is_possible(
             return false;
         }
         // Without a move left nothing is tried: thousands of nodes may come after the one that took the last.
-        if budget.is_used_up() {
-            return budget.take(1).is_some();
+        if budget.give_up_if_used_up() {
+            return false;
         }
         greedy::fits(&plan, occupancy, budget)
             || Problem::of_plan(plan, occupancy, kubelets_choice)
@@ -248,9 +248,7 @@ fn any_free_for_one(request: &PodRequest, occupancy: &Occupancy) -> Option<bool>
 fn placement(request: &PodRequest, problem: &Problem<'_>, scorer: &mut Scorer, moves: &[Move]) -> Placement {
     let named = |name: &Arc<str>| PlacedContainer { name: Arc::clone(name), ..PlacedContainer::default() };
     let mut containers: Vec<_> = request.containers.iter().map(|requested| named(&requested.name)).collect();
-    let mut placed = PartialPlacement::default();
     for (step, made) in problem.plan.steps.iter().zip(moves) {
-        placed = placed.with(step.resource, &made.set);
         let container = &mut containers[step.container];
         container.provisional |= made.provisional;
         match step.resource {
@@ -259,6 +257,6 @@ fn placement(request: &PodRequest, problem: &Problem<'_>, scorer: &mut Scorer, m
         }
     }
     let ids = containers.iter().flat_map(|given| given.devices.iter().chain(given.cores.iter()));
-    let keys = Keys { ids: ids.collect(), ..scorer.keys(&placed) };
+    let keys = Keys { ids: ids.collect(), ..scorer.keys(&PartialPlacement::of(&problem.plan, moves)) };
     Placement { containers, keys }
 }

@@ -14,6 +14,7 @@ use crate::topology::Topology;
 pub(super) struct Step {
     /// Index of the container in the pod request.
     pub(super) container: usize,
+    /// What it requests.
     pub(super) resource: Resource,
     /// How many ids the container gets, at least 1.
     pub(super) count: u32,
@@ -28,6 +29,7 @@ pub(super) struct Step {
 /// Every step of a pod, in kubelet's order; a container's devices stand before its cores.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    /// Index is the step.
     pub(super) steps: Vec<Step>,
     /// Number of chains; a step's `chain` is below it.
     pub(super) chains: usize,
@@ -38,7 +40,9 @@ pub(super) struct Plan {
 /// A number of devices and a number of cores, requested under their own names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Amount {
+    /// Devices requested as devices.
     pub(super) devices: u32,
+    /// Logical cores requested as cores.
     pub(super) cores: u32,
     /// Core sets all of whose cores are fresh.
     pub(super) core_sets: u32,

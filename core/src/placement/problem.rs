@@ -12,7 +12,9 @@ use crate::topology::Topology;
 
 /// A pod's steps on one node, with the free candidate sets of each.
 pub(super) struct Problem<'a> {
+    /// The pod's steps.
     pub(super) plan: Plan,
+    /// The node's.
     pub(super) topology: &'a Topology,
     /// The node's free cores before anything is placed.
     pub(super) free: CoreSet,
@@ -41,6 +43,7 @@ pub(super) enum KubeletsChoice {
 /// What one step gives its container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
+    /// What the container gets.
     pub(super) set: FreeSet,
     /// Whether kubelet chooses at least some of the ids itself.
     pub(super) provisional: bool,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, SearchCost};
+use super::diagnose::check_containers;
 use super::equal_nodes::Equal;
 use super::keys::{Keys, PartialPlacement, Scorer};
 use super::plan::Plan;
@@ -16,7 +17,7 @@ use crate::topology::Topology;
 
 /// Moves for one node, and for all of a call: a node that comes after these are spent has no rank.
 const MOVES_OF_NODE: u32 = 20_000;
-const MOVES_OF_CALL: u32 = 20 * MOVES_OF_NODE;
+const MOVES_OF_RANKS: u32 = 20 * MOVES_OF_NODE;
 
 /// How well a node suits a pod; of two the smaller is better.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +44,7 @@ pub struct Ranks {
     /// Their numbers, the best one's first.
     order: Vec<RankNumber>,
     known: FxHashMap<Equal, Option<RankNumber>>,
-    /// Of this call so far, of [`MOVES_OF_CALL`].
+    /// Of this call so far, of [`MOVES_OF_RANKS`].
     cost: SearchCost,
 }
 
@@ -116,7 +117,7 @@ impl Ranks {
         if let Some(known) = self.known.get(&equal) {
             return *known;
         }
-        let budget = self.cost.next(MOVES_OF_CALL, MOVES_OF_NODE);
+        let budget = self.cost.next(MOVES_OF_RANKS, MOVES_OF_NODE);
         let rank = rank(&self.request, occupancy, &budget);
         self.cost.add(&budget);
         let number = rank.map(|rank| self.keep(rank));
@@ -155,13 +156,14 @@ impl Ranks {
 }
 
 fn rank(request: &PodRequest, occupancy: &Occupancy, budget: &Budget) -> Option<Rank> {
+    check_containers(request).ok()?;
     let plan = Plan::of(request);
     if !plan.enough_is_free(occupancy) {
         return None;
     }
     // Without a move left nothing is listed or scored: thousands of nodes may come after the one that took the last.
-    if budget.is_used_up() {
-        budget.take(1)?;
+    if budget.give_up_if_used_up() {
+        return None;
     }
     let mut scorer = Scorer::new(occupancy);
     let placed = greedy::best(&plan, occupancy, &mut scorer, budget).or_else(|| {

@@ -3,6 +3,7 @@
 
 use super::budget::Budget;
 use super::depth_first;
+use super::diagnose::check_containers;
 use super::keys::Scorer;
 use super::plan::Plan;
 use super::problem::Problem;
@@ -37,6 +38,7 @@ pub struct Turn<'a> {
 /// The cores to prefer for the container whose turn it is, with which the whole pod can be placed; nothing if no such set is found.
 /// What the pod has got already may be held in `occupancy`.
 pub fn best_set_of_pod(occupancy: &Occupancy, turn: &Turn<'_>) -> Option<CoreSet> {
+    check_containers(turn.request).ok()?;
     let at = |container, resource| {
         let steps = Plan::of(turn.request).steps;
         steps.iter().position(|step| (step.container, step.resource) == (container, resource))

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::{CoreSet, DeviceSet};
+use neuron_core::names::Resource;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::{EqualNodes, Ranks, Refusal, SearchCost, fits, place, place_counted};
+use neuron_core::placement::{
+    EqualNodes, Ranks, Refusal, SearchCost, Turn, best_set_of_pod, fits, place, place_counted,
+};
 use neuron_core::request::PodRequest;
 use neuron_core::topology::{Policy, Topology};
 use proptest::prelude::*;
@@ -72,6 +75,26 @@ fn what_placing_a_pod_took_is_told() {
     let torus = node_at("trn1.32xlarge", 1, Policy::Linked, "", "");
     let (placed, cost) = place_counted(&pod(&[devices(4); 3]), &torus);
     assert!(placed.is_ok() && cost.moves > MOVES && cost.given_up == 1, "{placed:?} {cost:?}");
+}
+
+/// A search goes as deep as a pod has containers, and the stack does not.
+#[test]
+fn a_pod_of_too_many_containers_is_ranked_nowhere_and_no_set_is_preferred_for_it() {
+    let empty = node_at("trn2.48xlarge", 2, Policy::Documented, "", "");
+    let request = pod(&[(Role::Init, 0, 1); 20_000]);
+    let mut ranks = Ranks::new(&request);
+    assert!(ranks.rank(&empty).is_none());
+    assert_eq!(ranks.cost(), SearchCost::default());
+    let within = empty.free_cores();
+    let turn = Turn {
+        request: &request,
+        given: &[],
+        container: 0,
+        resource: Resource::Core,
+        must: CoreSet::EMPTY,
+        within,
+    };
+    assert_eq!(best_set_of_pod(&empty, &turn), None);
 }
 
 /// Any node under policy `documented`, held in part by whole devices and by single cores, with devices that are unhealthy.
