@@ -36,6 +36,9 @@ const MADE_OF_BODY: usize = 128 * NODES;
 /// Bytes of bind's bodies at once, apart from the others: no bind waits for somebody's nodes.
 const BINDINGS_AT_ONCE: usize = 16 << 20;
 
+/// Answers to `/metrics` at once, which anybody may ask for: of 5,000 nodes one is 4 MB, and takes some 10 ms.
+const METRICS_AT_ONCE: usize = 4;
+
 /// How long a call waits for room. kube-scheduler gives up after 5 s, and reads an answer that comes before.
 const WAIT: Duration = Duration::from_secs(3);
 
@@ -51,6 +54,7 @@ pub(super) const KIB: usize = 1 << 10;
 pub(crate) struct Bodies {
     all_but_bind: Arc<Semaphore>,
     of_bind: Arc<Semaphore>,
+    of_metrics: Arc<Semaphore>,
 }
 
 /// A body, which counts as under way as long as its place is held.
@@ -62,7 +66,11 @@ pub(super) struct Received {
 impl Default for Bodies {
     fn default() -> Self {
         let room_for = |bytes: usize| Arc::new(Semaphore::new(bytes / KIB));
-        Self { all_but_bind: room_for(AT_ONCE), of_bind: room_for(BINDINGS_AT_ONCE) }
+        Self {
+            all_but_bind: room_for(AT_ONCE),
+            of_bind: room_for(BINDINGS_AT_ONCE),
+            of_metrics: Arc::new(Semaphore::new(METRICS_AT_ONCE)),
+        }
     }
 }
 
@@ -71,6 +79,16 @@ impl Bodies {
     #[cfg(test)]
     pub(super) fn free(&self) -> usize {
         self.all_but_bind.available_permits()
+    }
+
+    /// The place of one answer to `/metrics`; none if all have been taken for as long as a call waits.
+    pub(super) async fn place_for_metrics(&self) -> Option<OwnedSemaphorePermit> {
+        let place = timeout(WAIT, Arc::clone(&self.of_metrics).acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok);
+        if place.is_none() {
+            reached("extender: no place for metrics");
+        }
+        place
     }
 
     /// The body of a call, once there is room for it. Nothing of it is read before.

@@ -19,7 +19,7 @@ use tracing::{Instrument as _, Span, error, info_span, warn};
 
 use super::bodies::{Bodies, Received};
 use super::tls::Peer;
-use super::untaken::{answer_in, enlarge};
+use super::untaken::{answer_in, counted, enlarge};
 use crate::index::{Cluster, Index};
 use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Verb};
@@ -100,10 +100,14 @@ async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     }
 }
 
-async fn prometheus(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
+    let Some(place) = shared.bodies.place_for_metrics().await else {
+        let why = "others take the metrics that they have asked for too slowly; try again";
+        return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    };
     let mut now = shared.cluster.now();
     now.leads = shared.leadership.leads();
-    runtime::metrics::answer(shared.metrics.text(now))
+    counted(place, runtime::metrics::answer(shared.metrics.text(now)).into_response())
 }
 
 fn verb(verb: Verb) -> MethodRouter<Arc<Shared>> {

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::BoxError;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
@@ -16,17 +15,25 @@ use super::bodies::{KIB, units};
 use crate::metrics::Verb;
 use crate::wire::BodyError;
 
-/// How much of an answer is handed on at once. The rest counts as under way until it is asked for.
-const SLICE: usize = 256 << 10;
-
-/// An answer's body that has the place of its question until it is handed on.
+/// An answer's body.
 struct AnswerBody {
     body: Body,
-    rest: Bytes,
-    _place: OwnedSemaphorePermit,
+    place: Arc<OwnedSemaphorePermit>,
 }
 
-/// The answer, which holds the place of the question's body until the most of it was sent.
+/// What was handed on of an answer. It has the place until the connection, too, has let go of it: what is not sent yet stays in memory.
+struct Untaken {
+    data: Bytes,
+    _place: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Untaken {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// The answer, which holds the place of the question's body until it was sent.
 ///
 /// # Errors
 /// It is longer, and there is no room for the rest.
@@ -37,7 +44,7 @@ pub(super) fn answer_in(
 ) -> Result<Response, BodyError> {
     let length = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
     enlarge(&mut place, verb, length)?;
-    Ok(answer.map(|body| Body::new(AnswerBody { body, rest: Bytes::new(), _place: place })))
+    Ok(counted(place, answer))
 }
 
 /// Makes a place as large as an answer of this length needs. Room is not waited for: what is to be answered would be kept meanwhile.
@@ -58,37 +65,32 @@ pub(super) fn enlarge(place: &mut OwnedSemaphorePermit, verb: Verb, length: usiz
     }
 }
 
+/// The answer, which holds this place until it was sent.
+pub(super) fn counted(place: OwnedSemaphorePermit, answer: Response) -> Response {
+    let place = Arc::new(place);
+    answer.map(|body| Body::new(AnswerBody { body, place }))
+}
+
 impl HttpBody for AnswerBody {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(context)).transpose()?.map(Frame::into_data) {
-                Some(Ok(data)) => self.rest = data,
-                Some(Err(trailers)) => return Poll::Ready(Some(Ok(trailers))),
-                None => return Poll::Ready(None),
-            }
-        }
-        let slice = self.rest.len().min(SLICE);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(slice)))))
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let place = &self.place;
+        let untaken = |data| Bytes::from_owner(Untaken { data, _place: Arc::clone(place) });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(untaken))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (body, rest) = (self.body.size_hint(), self.rest.len() as u64);
-        let mut all = SizeHint::new();
-        if let Some(upper) = body.upper() {
-            all.set_upper(upper + rest);
-        }
-        all.set_lower(body.lower() + rest);
-        all
+        self.body.size_hint()
     }
 }
 
@@ -123,23 +125,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_has_its_questions_place_until_most_of_it_is_taken() {
+    async fn an_answer_has_its_questions_place_until_all_of_it_is_taken() {
         let bodies = Bodies::default();
         let free = || bodies.free();
         let all = free();
         let received = bodies.receive(Verb::Filter, Body::from("x".repeat(300_000))).await.unwrap();
-        let long = "y".repeat(3 * SLICE - 7);
+        let long = "y".repeat(750_000);
         let answer = Response::new(Body::from(long.clone()));
         let answer = answer_in(received.place, Verb::Filter, answer).unwrap();
         let mut body = answer.into_body();
         assert_eq!(body.size_hint().exact(), Some(long.len() as u64));
-        let mut taken = Vec::new();
-        for _ in 0..2 {
-            taken.extend(body.frame().await.unwrap().unwrap().into_data().unwrap());
-            assert_eq!(free(), all - 4981);
-        }
-        taken.extend(body.collect().await.unwrap().to_bytes());
-        assert_eq!(taken, long.as_bytes());
+        let mut rest = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(body.frame().await.is_none());
+        drop(body);
+        let first = rest.split_to(100_000);
+        assert_eq!([&first[..], &rest[..]].concat(), long.as_bytes());
+        drop(first);
+        assert_eq!(free(), all - 4981, "a connection has not sent the rest");
+        drop(rest);
         assert_eq!(free(), all);
     }
 }

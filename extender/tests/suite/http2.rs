@@ -136,6 +136,29 @@ async fn a_call_without_a_certificate_is_refused() {
     }
 }
 
+/// Whom no certificate keeps away must not fill the memory: of thousands of nodes each answer is megabytes.
+#[tokio::test]
+async fn metrics_that_nobody_takes_are_few() {
+    let secured = Secured::start().await;
+    let world = &secured.world;
+    let stream = secured.connect(&["h2"], None).await;
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(1024);
+    let (mut http, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut untaken = Vec::new();
+    for _ in 0..4 {
+        let request = Request::get("https://h/metrics").body(Full::<Bytes>::default()).unwrap();
+        untaken.push(http.send_request(request).await.unwrap());
+    }
+    let (status, why) = world.get("/metrics").await;
+    assert_eq!(status, 503, "{why}");
+    assert!(why.ends_with("too slowly; try again"), "{why}");
+    assert_eq!(world.get("/healthz").await.0, 200);
+    drop(untaken);
+    assert_eq!(world.get("/metrics").await.0, 200);
+}
+
 #[tokio::test]
 async fn the_log_says_who_called() {
     let (log, _guard) = Log::start();
