@@ -45,9 +45,10 @@ impl KindCluster {
     pub(in crate::kind) async fn continue_leader(&self) -> anyhow::Result<()> {
         let stopped = self.stopped_leader.lock().await.take();
         let StoppedLeader { node, container } = stopped.context("no extender is stopped where it is")?;
-        // Gone if kubelet has started another one for it, as it did not answer its probes.
-        let _gone = self.driver.signal_container(&node, &container, "SIGCONT").await.is_err();
-        self.start_extender().await
+        // kubelet ends it for its probes that go unanswered, after a minute: what this is to show would not have happened.
+        let continued = self.driver.signal_container(&node, &container, "SIGCONT").await;
+        self.start_extender().await?;
+        continued.with_context(|| format!("the stopped extender on {node} was ended before it could go on"))
     }
 
     /// Waits until a replica leads, other than the pod of this name.
