@@ -55,7 +55,7 @@ use kube::Client;
 use runtime::system::{Listener, TaskSet};
 use runtime::{System, reached};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -65,7 +65,7 @@ pub use crate::config::{Arguments, Config, EffectiveConfiguration, LogFormat, Se
 use crate::events::EventSizes;
 use crate::index::{Cluster, Index, TopologyCache};
 pub use crate::leadership::LeaderElection;
-use crate::leadership::{Election, LeaderLabel, Leadership, Tenure};
+use crate::leadership::{Election, LeaderLabel, Leadership, Tenure, alone};
 use crate::metrics::Metrics;
 pub use crate::probe::{Probe, Sizes};
 use crate::server::tls::LiveTls;
@@ -89,6 +89,7 @@ pub async fn serve(
     listener: Box<dyn Listener>,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
+    let started = Instant::now();
     let catalog = Arc::new(config::catalog(&system, config.catalog.as_deref()).await?);
     let tls = match config.tls.clone() {
         Some(files) => Some(LiveTls::open(&system, files).await?),
@@ -164,7 +165,10 @@ pub async fn serve(
                 listed.is_listed_at_last().await;
                 election.run().await;
             }
-            None => pending().await,
+            None => {
+                alone::begin(&leads, &listed, started + config.bind_deadline).await;
+                pending().await
+            }
         }
     };
     tokio::select! {
@@ -211,6 +215,6 @@ fn elected(
             let election = Election::new(system, client.clone(), settings, leadership.clone(), hears);
             (leadership, Some(election))
         }
-        None => (Arc::new(Leadership::alone()), None),
+        None => (Arc::new(Leadership::starting()), None),
     }
 }

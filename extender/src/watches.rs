@@ -36,10 +36,12 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
         let (gap, list) = (cluster.pod_gap.clone(), cluster.relist.begins());
         let mut events = runtime::watch_with_gap(&system, client.clone(), pods.clone(), Protobuf, gap);
         let mut look_again = None;
+        // A list under way is not given up for another one: who asks again and again would keep all from being complete.
+        let mut is_listing = false;
         loop {
             let event = tokio::select! {
                 biased;
-                () = cluster.relist.is_asked_after(list) => break,
+                () = cluster.relist.is_asked_after(list), if !is_listing => break,
                 () = until(look_again) => {
                     if cluster.read(Index::has_unlisted_reservations) {
                         reached("extender: pod of a reservation looked for");
@@ -58,16 +60,21 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
             }
             let Some(change) = changes.of(event) else { continue };
             let is_list = matches!(change, Change::Listed(_));
+            is_listing = match change {
+                Change::ListBegins => true,
+                Change::Listed(_) | Change::Disconnected => false,
+                Change::Applied(_) | Change::Gone(_) => is_listing,
+            };
             cluster.write(|index| index.change_pods(change));
             if is_list {
-                cluster.relist.is_in_index(list);
+                cluster.relist.mark_in_index(list);
                 let is_open = cluster.read(Index::has_unlisted_reservations);
                 look_again = is_open.then(|| Instant::now() + SHOWN_WITHIN);
             }
         }
         reached("extender: pods listed anew");
         // What happens until the new list is there is told by it.
-        cluster.write(Index::list_of_pods_is_asked);
+        cluster.write(Index::ask_for_list_of_pods);
         changes.begin_anew();
     }
 }
@@ -208,8 +215,59 @@ impl<K, T, S: Default> Changes<K, T, S> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use axum::extract::Request;
+    use axum::middleware::{Next, from_fn};
+    use fake_cluster::api::ApiServer;
+    use fake_cluster::clock::Clock;
+    use neuron_core::catalog::Catalog;
+    use neuron_core::topology::Policy;
+    use tokio::time::sleep;
+
     use super::*;
+    use crate::index::TopologyCache;
     use crate::protobuf::messages::{ObjectMeta, PodSpec};
+
+    /// An API server that takes so long for a list, and how often it was asked for one.
+    fn slow(time: Duration) -> (Client, Arc<AtomicU32>) {
+        let lists = Arc::<AtomicU32>::default();
+        let counted = lists.clone();
+        let layer = from_fn(move |call: Request, next: Next| {
+            let is_list = !call.uri().query().unwrap_or_default().contains("watch=");
+            let counted = counted.clone();
+            async move {
+                if is_list {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    sleep(time).await;
+                }
+                next.run(call).await
+            }
+        });
+        (Client::new(ApiServer::new(Clock::new()).router().layer(layer), "default"), lists)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_ask_for_a_list_amid_one_that_is_completed_and_one_more_serves_all() {
+        let topologies = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
+        let cluster = Arc::new(Cluster::new(Index::new(topologies)));
+        let (client, lists) = slow(Duration::from_secs(20));
+        let watch = tokio::spawn(watch_pods(System::real(), client, cluster.clone()));
+        sleep(Duration::from_secs(30)).await;
+        let began = Instant::now();
+        let asking = (0..15).map(|second| {
+            let cluster = cluster.clone();
+            async move {
+                sleep(Duration::from_secs(second)).await;
+                cluster.relist.pods_are_listed().await;
+            }
+        });
+        futures::future::join_all(asking).await;
+        let took = began.elapsed();
+        assert!((40..45).contains(&took.as_secs()), "{took:?}: two lists, one after the other");
+        assert_eq!(lists.load(Ordering::SeqCst), 3, "with the first one");
+        watch.abort();
+    }
 
     /// A pod that was given devices on this node.
     fn pod(uid: &str, node: &str) -> Pod {

@@ -124,8 +124,8 @@ impl Index {
     }
 
     /// The watch of pods is given up for a list, since one is asked for.
-    pub(crate) fn list_of_pods_is_asked(&mut self) {
-        self.pod_watch.list_is_asked();
+    pub(crate) fn ask_for_list_of_pods(&mut self) {
+        self.pod_watch.ask_for_list();
     }
 
     /// Takes in what the watch of pods shows.
@@ -134,7 +134,7 @@ impl Index {
             Change::ListBegins => self.overlay.list_begins(),
             Change::Disconnected => {
                 reached("extender: pod watch disconnected");
-                self.pod_watch.is_disconnected();
+                self.pod_watch.disconnect();
             }
             Change::Applied(pod) => self.apply_pod(pod),
             // Planted: a pod that has ended holds its devices until the next list.
@@ -160,7 +160,7 @@ impl Index {
                 for pod in letting_go(pods) {
                     self.apply_pod(pod);
                 }
-                if self.pod_watch.listed() {
+                if self.pod_watch.complete_list() {
                     reached("extender: pods listed again");
                 }
             }
@@ -173,7 +173,7 @@ impl Index {
             Change::ListBegins => {}
             Change::Disconnected => {
                 reached("extender: node watch disconnected");
-                self.node_watch.is_disconnected();
+                self.node_watch.disconnect();
             }
             Change::Applied(node) => self.apply_node(node),
             Change::Gone(name) => self.remove_node(&name),
@@ -188,7 +188,7 @@ impl Index {
                 for node in letting_go(nodes) {
                     self.apply_node(node);
                 }
-                if self.node_watch.listed() {
+                if self.node_watch.complete_list() {
                     reached("extender: nodes listed again");
                 }
             }
@@ -232,6 +232,11 @@ impl Index {
         self.bound.get(uid).map(|(pod, node)| (pod, Some(node)))
     }
 
+    /// Whether a pod that asks for Neuron hardware is not bound.
+    pub(crate) fn has_pending_pods(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Whether there is anything that the explainer has not looked at.
     pub(crate) fn has_unexplained(&self) -> bool {
         let Unexplained { nodes, pods, topologies } = &self.unexplained;
@@ -257,7 +262,7 @@ impl Index {
             if observed.unschedulable {
                 self.unexplained.pods.insert(uid.to_string());
             }
-            self.overlay.is_shown(&uid);
+            self.overlay.mark_shown(&uid);
             self.pending.insert(uid.to_string(), observed);
             return;
         };

@@ -107,7 +107,7 @@ impl Overlay {
     }
 
     /// It is open what became of a Binding of the pod to the node. Whether that is news.
-    pub(super) fn is_unclear(&mut self, uid: &str, node: &str, id: ReservationId) -> bool {
+    pub(super) fn mark_unclear(&mut self, uid: &str, node: &str, id: ReservationId) -> bool {
         let reservation = self.by_pod.get_mut(uid).and_then(|nodes| nodes.get_mut(node));
         let Some(reservation) = reservation.filter(|reservation| reservation.id == id) else { return false };
         !std::mem::replace(&mut reservation.is_unclear, true)
@@ -146,7 +146,7 @@ impl Overlay {
     }
 
     /// The pod is there, and not bound.
-    pub(super) fn is_shown(&mut self, uid: &str) {
+    pub(super) fn mark_shown(&mut self, uid: &str) {
         let reservations = self.by_pod.get_mut(uid).into_iter().flat_map(BTreeMap::values_mut);
         reservations.for_each(|reservation| reservation.is_unlisted = false);
     }
@@ -242,7 +242,7 @@ mod tests {
         let first = id(&overlay, "u", "n1");
         assert_eq!(overlay.remove("u"), ["n1"]);
         add(&mut overlay, &[("u", "n1", 1)]);
-        assert!(!overlay.leave("u", "n1", first) && !overlay.is_unclear("u", "n1", first));
+        assert!(!overlay.leave("u", "n1", first) && !overlay.mark_unclear("u", "n1", first));
         assert!(overlay.of_pod("u").is_some());
     }
 
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(overlay.reserved_on("n3"), Reserved::default());
         let unclear = id(&overlay, "v", "n1");
         assert!(
-            overlay.is_unclear("v", "n1", unclear) && !overlay.is_unclear("v", "n1", unclear),
+            overlay.mark_unclear("v", "n1", unclear) && !overlay.mark_unclear("v", "n1", unclear),
             "news once"
         );
         assert!(overlay.has_unclear());

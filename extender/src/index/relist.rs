@@ -45,7 +45,7 @@ impl Relist {
     }
 
     /// A list that began with that number is in the index.
-    pub(crate) fn is_in_index(&self, number: u64) {
+    pub(crate) fn mark_in_index(&self, number: u64) {
         self.done.fetch_max(number, Ordering::AcqRel);
         self.is_done.notify_waiters();
     }
@@ -65,7 +65,7 @@ mod tests {
         let before = relist.begins();
         let asking = async { timeout(Duration::from_secs(1), relist.pods_are_listed()).await.is_ok() };
         let watching = async {
-            relist.is_in_index(before);
+            relist.mark_in_index(before);
             relist.is_asked_after(before).await;
             relist.begins()
         };
@@ -74,7 +74,7 @@ mod tests {
         let asking = async { timeout(Duration::from_secs(1), relist.pods_are_listed()).await.is_ok() };
         let watching = async {
             relist.is_asked_after(after).await;
-            relist.is_in_index(relist.begins());
+            relist.mark_in_index(relist.begins());
         };
         assert!(tokio::join!(asking, watching).0);
     }

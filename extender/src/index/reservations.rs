@@ -49,8 +49,8 @@ impl Index {
     }
 
     /// It is open whether the pod was bound with the reservation, so that it may end without a change that anybody sees.
-    pub(crate) fn is_unclear(&mut self, uid: &str, node: &str, id: ReservationId) {
-        if self.overlay.is_unclear(uid, node, id) {
+    pub(crate) fn mark_unclear(&mut self, uid: &str, node: &str, id: ReservationId) {
+        if self.overlay.mark_unclear(uid, node, id) {
             self.apply_reservations(node);
         }
     }

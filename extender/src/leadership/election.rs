@@ -75,7 +75,7 @@ impl Election {
     /// Ends the tenure: no Binding is sent any more, and the Lease is given back if it is held.
     pub(crate) async fn step_down(mut self) {
         let led = self.leadership.leads();
-        self.leadership.is_standby(None);
+        self.leadership.stand_by(None);
         let Some(known) = self.known.take().filter(|known| led && self.is_ours(&known.lease)) else { return };
         let mut given_back = self.lease.give_back(&known.lease).await;
         // A renewal was carried out whose answer was lost, or which was cut off just now.
@@ -116,7 +116,7 @@ impl Election {
         if is_held && matches!(result, Err(LeaseError::Changed)) {
             // By a renewal whose answer was lost, by another leader, or by people: no pod is placed until it is known.
             reached("extender: lease changed while held");
-            self.leadership.is_in_doubt();
+            self.leadership.doubt();
             result = self.look().await;
         }
         match result {
@@ -148,7 +148,7 @@ impl Election {
         if let Some(known) = &self.known {
             if known.is_gone && self.is_ours(&known.lease) {
                 // Who has just started may have taken it. If nobody has, this extender does, as a new leader.
-                self.leadership.is_standby(None);
+                self.leadership.stand_by(None);
             }
             let spec = known.lease.spec.clone().unwrap_or_default();
             let holder = spec.holder_identity.filter(|holder| !holder.is_empty() && *holder != self.identity);
@@ -156,7 +156,7 @@ impl Election {
             let is_over = now >= known.since + Duration::from_secs(seconds);
             match holder {
                 Some(holder) if !is_over => {
-                    self.leadership.is_standby(Some(holder));
+                    self.leadership.stand_by(Some(holder));
                     return Ok(());
                 }
                 Some(holder) => {
@@ -177,7 +177,7 @@ impl Election {
         let known = self.known.as_ref().filter(|known| !known.is_gone);
         let lease = self.lease.hold(known.map(|known| &known.lease)).await?;
         self.known = Some(Known { lease, since: Instant::now(), is_gone: false });
-        self.leadership.holds(began + self.settings.lease_duration - self.settings.margin());
+        self.leadership.hold(began + self.settings.lease_duration - self.settings.margin());
         if !led {
             reached("extender: leader elected");
             info!(lease = self.settings.lease, identity = self.identity, "this replica leads now");

@@ -1,10 +1,11 @@
 //! Which of several extenders places pods: the one that holds a Lease. Asked by the binder right before each Binding; kept by
-//! [`election`], followed by [`tenure`]. Without an election this extender places alone.
+//! [`election`], followed by [`tenure`]. Without an election this extender places alone, once it has [begun](alone).
 //!
 //! A Binding says nothing of who sent it, so nobody can refuse that of a deposed leader. What keeps two from placing at once is time: a
 //! leader sends no Binding, and neither it nor the API server goes on with one, in the last part of its Lease ([`LeaderElection::margin`]),
 //! and who takes over waits until the Lease has been over by its own clock, then lists the pods anew.
 
+pub(crate) mod alone;
 mod election;
 mod label;
 mod lease;
@@ -21,9 +22,6 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) use self::election::Election;
 pub(crate) use self::label::LeaderLabel;
 pub(crate) use self::tenure::Tenure;
-
-/// How long a call waits for a leader that has just taken over and lists the pods.
-const TAKING_OVER: Duration = Duration::from_secs(2);
 
 /// So long a leader counts as new.
 const NEW: Duration = Duration::from_secs(60);
@@ -56,6 +54,8 @@ pub(crate) struct Leadership {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
+    /// There is no election, and what a process before this one had under way may still be carried out.
+    Starting,
     /// There is no election.
     Alone,
     /// Another one leads, as far as it is known which.
@@ -84,6 +84,11 @@ pub(crate) enum NotLeading {
         /// Who holds the Lease.
         leader: Option<String>,
     },
+    /// There is no other one, and it has just started.
+    #[error(
+        "the Neuron scheduler has just started, and a Binding of the process before it may still be under way; kube-scheduler tries again"
+    )]
+    Starting,
     /// It has just become the leader.
     #[error(
         "this replica of the Neuron scheduler has just taken over and lists the pods; kube-scheduler tries again"
@@ -119,6 +124,11 @@ impl Leadership {
         Self::of(State::Alone)
     }
 
+    /// The same, of one that may have been started again and has not begun.
+    pub(crate) fn starting() -> Self {
+        Self::of(State::Starting)
+    }
+
     /// That of one among several, which does not lead yet.
     pub(crate) fn elected() -> Self {
         Self::of(State::Standby { leader: None })
@@ -139,6 +149,7 @@ impl Leadership {
     /// None may be sent now.
     pub(crate) fn places_until(&self) -> Result<Option<Instant>, NotLeading> {
         match &*self.lock() {
+            State::Starting => Err(NotLeading::Starting),
             State::Alone => Ok(None),
             // Planted: a Binding is sent by who has been deposed meanwhile.
             #[cfg(planted)]
@@ -154,16 +165,17 @@ impl Leadership {
         }
     }
 
-    /// The same, for which a call waits a little where this extender has just taken over, or looks whether it still leads.
+    /// The same, for which a call waits a little where this extender has just started or taken over, or looks whether it still leads.
     ///
     /// # Errors
-    /// None may be sent now.
-    pub(crate) async fn places_soon(&self) -> Result<(), NotLeading> {
-        let limit = Instant::now() + TAKING_OVER;
+    /// None may be sent by then.
+    pub(crate) async fn places_by(&self, limit: Instant) -> Result<(), NotLeading> {
         loop {
             let changed = self.changed.notified();
             let not_leading = match self.places_until() {
-                Err(not_leading @ (NotLeading::TakingOver | NotLeading::InDoubt)) => not_leading,
+                Err(not_leading @ (NotLeading::Starting | NotLeading::TakingOver | NotLeading::InDoubt)) => {
+                    not_leading
+                }
                 Err(not_leading) => {
                     reached("extender: bind while another leads");
                     return Err(not_leading);
@@ -180,7 +192,7 @@ impl Leadership {
     /// Whether this extender leads, whatever it may do yet. Without an election it does.
     pub(crate) fn leads(&self) -> bool {
         match &*self.lock() {
-            State::Alone => true,
+            State::Starting | State::Alone => true,
             State::Standby { .. } => false,
             State::Leader { until, .. } => Instant::now() < *until,
         }
@@ -202,15 +214,21 @@ impl Leadership {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < NEW
     }
 
+    /// What a process before this one had under way is over.
+    fn begin(&self) {
+        self.change(|state| *state = State::Alone);
+        self.counts_from_now();
+    }
+
     /// The Lease is held, and places may be given until then.
-    fn holds(&self, until: Instant) {
+    fn hold(&self, until: Instant) {
         self.change(|state| {
             let (tenure, has_listed) = match *state {
                 State::Leader { tenure, has_listed, until, .. } if Instant::now() < until => {
                     (tenure, has_listed)
                 }
                 _ => {
-                    *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                    self.counts_from_now();
                     (self.tenures.fetch_add(1, Ordering::Relaxed), false)
                 }
             };
@@ -219,7 +237,7 @@ impl Leadership {
     }
 
     /// Somebody has changed the Lease: no pod is placed until it is seen who holds it.
-    fn is_in_doubt(&self) {
+    fn doubt(&self) {
         self.change(|state| {
             if let State::Leader { is_in_doubt, .. } = state {
                 *is_in_doubt = true;
@@ -228,18 +246,18 @@ impl Leadership {
     }
 
     /// Another one holds the Lease, or nobody.
-    fn is_standby(&self, leader: Option<String>) {
+    fn stand_by(&self, leader: Option<String>) {
         self.change(|state| *state = State::Standby { leader });
     }
 
     /// The pods have been listed since this tenure began.
-    fn has_listed(&self, of: u64) {
+    fn place_from_now(&self, of: u64) {
         self.change(|state| {
             if let State::Leader { tenure, has_listed: has_listed @ false, .. } = state
                 && *tenure == of
             {
                 *has_listed = true;
-                *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                self.counts_from_now();
             }
         });
     }
@@ -275,17 +293,22 @@ impl Leadership {
         !matches!(*self.lock(), State::Leader { tenure, until, .. } if tenure == of && Instant::now() < until)
     }
 
+    /// Its time as a new one begins.
+    fn counts_from_now(&self) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
     /// It has been elected for so long.
     #[cfg(test)]
     pub(crate) fn lead_for(&self, time: Duration) {
-        self.holds(Instant::now() + time);
+        self.hold(Instant::now() + time);
     }
 
     /// The pods have been listed.
     #[cfg(test)]
     pub(crate) fn has_listed_now(&self) {
         let tenure = self.tenures.load(Ordering::Relaxed) - 1;
-        self.has_listed(tenure);
+        self.place_from_now(tenure);
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {

@@ -50,7 +50,7 @@ impl Tenure {
     /// stays, until the list or the pod says what became of it.
     async fn take_over(&self, tenure: u64) {
         self.cluster.relist.pods_are_listed().await;
-        self.leadership.has_listed(tenure);
+        self.leadership.place_from_now(tenure);
         info!("the pods are listed; pods are placed from now on");
     }
 }

@@ -260,7 +260,7 @@ async fn a_leader_places_nothing_while_it_looks_who_holds_its_lease() {
         leadership.places_until()
     };
     assert_eq!(tokio::join!(a.turn(), looks).1, Err(NotLeading::InDoubt));
-    assert_eq!(leadership.places_soon().await, Err(NotLeading::InDoubt));
+    assert_eq!(leadership.places_by(Instant::now() + LEASE / 8).await, Err(NotLeading::InDoubt));
     hangs.store(false, Ordering::SeqCst);
     a.turn().await;
     assert!(leadership.places_until().is_ok(), "it still holds it");

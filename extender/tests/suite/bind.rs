@@ -102,13 +102,13 @@ async fn a_pod_bound_by_hand_is_not_bound_again() {
 
 #[tokio::test]
 async fn a_restart_between_filter_and_bind_does_no_harm() {
-    let mut world = World::with_nodes(&[("n1", "inf2.24xlarge")]).await;
+    let mut world = World::that_restarts(&[("n1", "inf2.24xlarge")]).await;
     let held = world.pod("held", "neuron", 2).await;
     let pod = world.pod("two", "neuron", 2).await;
     assert_eq!(world.bind(&held, "n1").await, "");
     assert!(world.fits(&pod, "n1").await);
     world.stop().await;
     world.start().await;
-    assert_eq!(world.bind(&pod, "n1").await, "");
+    assert_eq!(world.bind_after_start(&pod, "n1").await, "");
     assert_eq!(world.placed("two").await, (Some("n1".into()), Some("2,3".into())));
 }

@@ -49,7 +49,8 @@ fn privileged(limits: Value) -> Value {
 
 #[tokio::test]
 async fn pods_that_ask_for_nothing_hold_nothing_though_they_see_every_device() {
-    let config = Config { event_delay: Duration::from_millis(100), ..Config::default() };
+    let event_delay = Duration::from_millis(100);
+    let config = Config { event_delay, bind_deadline: Duration::from_millis(1000), ..Config::default() };
     let nodes = [("n1", "inf2.xlarge"), ("n2", "inf2.xlarge")];
     let mut world = World::configured(config, &nodes).await;
     let daemons: Api<Pod> = Api::namespaced(world.client.clone(), "kube-system");
@@ -83,6 +84,6 @@ async fn pods_that_ask_for_nothing_hold_nothing_though_they_see_every_device() {
     world.stop().await;
     world.start().await;
     assert!(world.fits(&whole, "n1").await);
-    assert_eq!(world.bind(&whole, "n1").await, "");
+    assert_eq!(world.bind_after_start(&whole, "n1").await, "");
     assert_eq!(world.placed("whole").await, (Some("n1".into()), Some("0".into())));
 }

@@ -34,6 +34,7 @@ mod preempt;
 mod prioritize;
 mod program;
 mod replicas;
+mod restarts;
 mod rights;
 mod settings;
 mod silence;

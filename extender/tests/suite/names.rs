@@ -23,7 +23,7 @@ async fn what_a_pod_holds_under_one_name_is_refused_under_the_others(
     #[case] asked: &str,
     #[case] refused: &str,
 ) {
-    let mut world = World::with_nodes(&[("n1", "inf2.xlarge")]).await;
+    let mut world = World::that_restarts(&[("n1", "inf2.xlarge")]).await;
     let (holder, next) = (world.pod("holder", held, 1).await, world.pod("next", asked, 1).await);
     assert_eq!(world.bind(&holder, "n1").await, "");
     assert_eq!(world.filter(&next, &["n1"]).await["FailedNodes"], json!({"n1": refused}));
@@ -32,7 +32,7 @@ async fn what_a_pod_holds_under_one_name_is_refused_under_the_others(
     world.stop().await;
     world.start().await;
     assert_eq!(world.filter(&next, &["n1"]).await["FailedNodes"], json!({"n1": refused}));
-    assert_eq!(world.bind(&next, "n1").await, refused);
+    assert_eq!(world.bind_after_start(&next, "n1").await, refused);
     assert_eq!(world.placed("next").await, (None, None));
 
     world.delete("holder").await;

@@ -65,9 +65,12 @@ impl Simulated {
         let (faults, probe, shutdown) = (Faults::default(), Probe::new(), CancellationToken::new());
         let catalog = Some("/etc/types.json".into());
         let config = Config { catalog, probe: Some(probe.clone()), ..Config::default() };
+        let bind_deadline = config.bind_deadline;
         let listener = machine.system().listen(&address()).unwrap();
         let serving = serve(machine.system(), config, faults.client(&api), listener, shutdown.clone());
         let serving = machine.system().spawn(serving);
+        // What one before it may have had under way is over.
+        sleep(bind_deadline).await;
         Simulated { machine, faults, client, probe, shutdown, serving }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fake_cluster::api::ApiServer;
 use fake_cluster::clock::Clock;
@@ -148,6 +149,12 @@ impl World {
     /// A cluster with these nodes, by name and instance type, and an extender that is ready.
     pub(crate) async fn with_nodes(nodes: &[(&str, &str)]) -> World {
         World::configured(Config::default(), nodes).await
+    }
+
+    /// The same with an extender that binds soon after it was started again: what the one before had under way may take so long.
+    pub(crate) async fn that_restarts(nodes: &[(&str, &str)]) -> World {
+        let config = Config { bind_deadline: Duration::from_millis(1000), ..Config::default() };
+        World::configured(config, nodes).await
     }
 
     pub(crate) async fn configured(config: Config, nodes: &[(&str, &str)]) -> World {
@@ -354,7 +361,16 @@ impl World {
         self.bind_later(pod, node).await.unwrap()
     }
 
-    /// The same beside the test.
+    /// Binds the pod, again where an extender that has just been started does not place pods yet.
+    pub(crate) async fn bind_after_start(&self, pod: &Pod, node: &str) -> String {
+        eventually("the extender places pods", async || {
+            let answer = self.bind(pod, node).await;
+            (!answer.contains("has just started")).then_some(answer)
+        })
+        .await
+    }
+
+    /// The same as [`Self::bind`] beside the test.
     pub(crate) fn bind_later(&self, pod: &Pod, node: &str) -> JoinHandle<String> {
         let args = json!({
             "PodName": pod.name_any(), "PodNamespace": "default", "PodUID": pod.uid().unwrap(), "Node": node,

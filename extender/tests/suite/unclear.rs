@@ -8,7 +8,7 @@ use testkit_support::eventually;
 
 use crate::support::{Fault, World};
 
-const UNCLEAR: &str = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is known within \
+const UNCLEAR: &str = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is mostly known within \
                        a minute";
 
 #[tokio::test]

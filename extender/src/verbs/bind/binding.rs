@@ -20,10 +20,13 @@ use crate::protobuf::messages::{Binding, ObjectMeta, ObjectReference, Pod};
 /// Which pod goes where.
 #[derive(Clone, Debug)]
 pub(super) struct BindingRequest {
+    /// The pod's namespace.
     pub(super) namespace: String,
+    /// The pod's name.
     pub(super) name: String,
     /// Another pod of the same name is never bound.
     pub(super) uid: String,
+    /// The node to bind it to.
     pub(super) node: String,
     /// The allocation record; empty for a pod without Neuron hardware.
     pub(super) annotations: Arc<BTreeMap<String, String>>,
@@ -49,6 +52,7 @@ pub(super) struct LivePod {
     pub(super) node: Option<String>,
     /// The device models that its author wants, as written; not known of a pod that the watch shows bound.
     pub(super) device_model: Option<String>,
+    /// What it asks for and holds.
     pub(super) pod: Arc<BoundPod>,
 }
 

@@ -105,6 +105,7 @@ impl BindError {
         match self {
             BindError::Refused(_) | BindError::UnknownNode { .. } => "refused",
             BindError::OutcomeUnknown { .. } => "unclear",
+            BindError::NotLeading(NotLeading::Starting) => "unknown",
             BindError::NotLeading(_) => "not_leading",
             BindError::NotAdmitted { .. } => "not_admitted",
             BindError::Panicked => "panicked",

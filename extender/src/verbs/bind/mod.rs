@@ -166,12 +166,14 @@ impl Binder {
         let start = Instant::now();
         // The last quarter is for reading the pod where the Binding's outcome is not known.
         let (write_until, until) = (start + self.timeouts.bind * 3 / 4, start + self.timeouts.bind);
+        // Half is left for the Binding where this extender has just taken over.
+        let begin_by = start + self.timeouts.bind / 2;
         if self.stopping.is_cancelled() {
             reached("extender: bind while stopping");
             return Err(BindError::Stopped);
         }
         self.cluster.listed().await.inspect_err(|_| reached("extender: bind before the first lists"))?;
-        self.leadership.places_soon().await?;
+        self.leadership.places_by(begin_by).await?;
         // Before the pod: once the watch shows it bound it is neither admitted nor reserved for.
         let is_admitted = self.is_admitted(&args);
         let not_admitted = |node: &str| {

@@ -22,7 +22,8 @@ use crate::metrics::Verb;
 /// Most searches of one bind: while it searches, other binds and the watches may change the node.
 const MOST_SEARCHES: u32 = 4;
 
-/// How often a pod is read in vain before all are listed to learn what became of it: its right may be lost, or the API server is busy.
+/// How many reads of a pod may fail before all pods are listed instead: the extender may have lost the right to read it, or the API server may
+/// be busy.
 const MOST_UNREAD: u32 = 1;
 
 /// The annotations with the record of what is reserved, and which reservation it is.
@@ -77,7 +78,7 @@ impl Drop for Held {
             return;
         }
         let BindingRequest { uid, node, .. } = &self.binding;
-        self.binder.cluster.write(|index| index.is_unclear(uid, node, self.id));
+        self.binder.cluster.write(|index| index.mark_unclear(uid, node, self.id));
         self.binder.release_when_clear(self.binding.clone(), self.id);
     }
 }
@@ -179,10 +180,12 @@ impl Binder {
     fn release_when_clear(&self, binding: BindingRequest, id: ReservationId) {
         let binder = self.clone();
         let wait = async move {
+            let is_kept =
+                || binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node, id));
             let mut unread = 0;
             loop {
                 sleep(binder.timeouts.binding).await;
-                if !binder.cluster.read(|index| index.has_reservation(&binding.uid, &binding.node, id)) {
+                if !is_kept() {
                     return;
                 }
                 let until = Instant::now() + binder.timeouts.bind;
@@ -195,10 +198,13 @@ impl Binder {
                         unread += 1;
                         true
                     }
-                    // A list that begins now shows the pod if it is bound here, which lets the reservation go.
+                    // A list that begins now removes the reservation of a pod that is bound or gone; what is left is of one that waits.
                     Err(_) => {
                         reached("extender: pods listed for a pod that cannot be read");
                         binder.cluster.relist.pods_are_listed().await;
+                        if !is_kept() {
+                            return;
+                        }
                         false
                     }
                 };

@@ -21,7 +21,11 @@ async fn a_replica_that_does_not_lead_binds_nothing() {
     world.binder = world.binder.clone().led_by(leadership.clone());
     assert_eq!(world.bind(&args).await.0, Err(STANDBY));
     leadership.lead_for(Duration::from_secs(12));
-    assert_eq!(world.bind(&args).await.0, Err(BindError::NotLeading(NotLeading::TakingOver)));
+    let taking_over = BindError::NotLeading(NotLeading::TakingOver);
+    assert_eq!(world.bind(&args).await, (Err(taking_over.clone()), 2000), "half the time of a bind");
+    world.binder.timeouts.bind = Duration::from_secs(1);
+    assert_eq!(world.bind(&args).await, (Err(taking_over), 500));
+    world.binder.timeouts.bind = Duration::from_secs(4);
     assert!(!world.is_reserved(&args));
     let listed = async {
         sleep(Duration::from_millis(300)).await;
