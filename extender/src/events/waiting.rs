@@ -153,7 +153,7 @@ fn take_turn(
         let Some(view) = index.view(name) else { continue };
         let refusal = match view.fits(equal_nodes) {
             Err(refusal) if refusal.is_permanent() => Some(refusal),
-            // Where the plugin is dead no pod is taken, whichever ended there.
+            // A node whose plugin is dead takes no pod, whichever of its pods end.
             fits => index.has_a_living_plugin(view).and(fits).err(),
         };
         refusals.add(name, refusal?);

@@ -11,6 +11,9 @@ use super::{Indeterminate, Index, Relist};
 
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the watch of Leases may take to be taken up again before that puts off no refusal any more.
+const LEASE_GAP: Duration = Duration::from_secs(30);
 /// How long after the end of a watch calls wait for the next one.
 const GAP_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -91,9 +94,10 @@ impl Cluster {
         self.pod_gap.is_open() || self.node_gap.is_open()
     }
 
-    /// Whether the watch of the plugins' Leases is being taken up again: those that count as silent may have renewed theirs unseen.
+    /// Whether the watch of the plugins' Leases is being taken up again: those that count as silent may have renewed theirs unseen. Where
+    /// that takes long, as without the right to it, those that were silent before count as gone.
     pub(crate) fn is_between_lease_watches(&self) -> bool {
-        self.lease_gap.is_open()
+        self.lease_gap.since().is_some_and(|since| since.elapsed() <= LEASE_GAP)
     }
 
     /// Waits until both watches tell again what happens, for a second at most after they ended: kube-scheduler asks for one pod after

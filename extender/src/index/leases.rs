@@ -40,8 +40,9 @@ pub(super) struct Leases {
     /// How long after its end a plugin still counts as living.
     pub(super) grace: Duration,
     by_node: BTreeMap<String, Seen>,
+    /// How far the watch of Leases has come.
     pub(super) watch: Watched,
-    /// While the watch is disconnected, when it was heard last: until then renewals were seen.
+    /// When the watch was last heard before it was disconnected: renewals up to then were seen. None while it is connected.
     heard_until: Option<Instant>,
 }
 
@@ -50,8 +51,8 @@ struct Seen {
     lease: ObservedLease,
     /// When this renewal was seen first.
     at: Instant,
-    /// Since when it is over, if it was before renewals were not seen for a while, or long before it was seen first: only a renewal ends
-    /// that.
+    /// When its plugin began to count as gone, kept where that was before the watch broke or long before the Lease was first seen. Only a
+    /// renewal clears it.
     over_since: Option<Instant>,
 }
 
@@ -74,11 +75,14 @@ impl Leases {
                 self.by_node.remove(&node);
                 vec![node]
             }
-            // Where renewals were not seen, or nobody could renew as the API server was away, all begin anew that were not over before.
+            // A list after a disconnection gives each Lease its whole time again, except those that were over before: nobody saw, or could
+            // send, renewals meanwhile.
             Change::Listed(leases) => {
                 let mut before = std::mem::take(&mut self.by_node);
                 self.heard_until = None;
-                if self.watch.listed() {
+                // The list may be taken in a little after it was heard, and the watch break in between.
+                let over_since = self.watch.gap.heard_at().map_or(now, |heard| heard.min(now));
+                if self.watch.complete_list() {
                     reached("extender: leases listed again");
                     before.values_mut().for_each(|seen| seen.at = now);
                 }
@@ -88,7 +92,7 @@ impl Leases {
                     if let Some(seen) = seen {
                         self.by_node.insert(lease.node.clone(), seen);
                     }
-                    self.apply(lease, now, is_over.then_some(now));
+                    self.apply(lease, now, is_over.then_some(over_since));
                 }
                 self.by_node.keys().cloned().chain(before.into_keys()).collect()
             }
@@ -97,18 +101,18 @@ impl Leases {
                 if self.watch.disconnected.is_none() {
                     self.keep_over(self.watch.gap.heard_at().unwrap_or(now));
                 }
-                self.watch.is_disconnected();
+                self.watch.disconnect();
                 Vec::new()
             }
         }
     }
 
-    /// Renewals were seen until then, and are not for a while: what was over stays so.
+    /// Marks the Leases that were over when the watch was last heard, so that the next list does not give them time again.
     fn keep_over(&mut self, heard_until: Instant) {
         self.heard_until = Some(heard_until);
         let grace = self.grace;
         for seen in self.by_node.values_mut().filter(|seen| seen.over_since.is_none()) {
-            seen.over_since = seen.ends(grace).filter(|end| *end < heard_until);
+            seen.over_since = seen.ends(grace).filter(|end| *end <= heard_until);
         }
     }
 
@@ -175,7 +179,7 @@ impl Index {
         }
     }
 
-    /// Until when renewals of the plugins' Leases would have been seen, at most now: by then one that is over is. None before the first list.
+    /// Until when renewals of the plugins' Leases would have been seen, at most now; none before the first list.
     pub(crate) fn leases_seen_until(&self, now: Instant) -> Option<Instant> {
         self.leases.seen_until(now)
     }
@@ -185,10 +189,7 @@ impl Index {
     /// # Errors
     /// It does not.
     pub(crate) fn has_a_living_plugin(&self, view: &NodeView) -> Result<(), NodeRefusal> {
-        match self.leases_seen_until(Instant::now()) {
-            Some(until) => view.has_a_living_plugin(until),
-            None => Ok(()),
-        }
+        view.has_a_living_plugin(self.leases_seen_until(Instant::now()))
     }
 }
 
@@ -247,6 +248,17 @@ mod tests {
         leases.grace = Duration::MAX;
         change(&mut leases, Change::Listed(vec![lease("n3", "2001-01-01T00:00:00Z")]), at(40));
         assert_eq!(leases.ends("n3"), None, "never");
+    }
+
+    /// The index takes a list in a little after its last page was heard.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_long_over_is_so_though_the_watch_breaks_before_it_is_heard() {
+        let (mut leases, began) = (Leases::default(), Instant::now());
+        leases.watch.gap.heard();
+        let taken_in = began + Duration::from_millis(1);
+        change(&mut leases, Change::Listed(vec![lease("n1", "2024-01-01T00:00:00Z")]), taken_in);
+        change(&mut leases, Change::Disconnected, taken_in);
+        assert!(leases.seen_until(taken_in) >= leases.ends("n1"), "{leases:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -37,7 +37,9 @@ pub(crate) struct NodeNumber(u32);
 /// One node with its holders.
 #[derive(Debug)]
 pub(crate) struct NodeView {
+    /// The node's name.
     pub(crate) name: Arc<str>,
+    /// Stands for the name in admissions.
     pub(crate) number: NodeNumber,
     advertised: Advertised,
     /// When the node's plugin counts as gone unless it renews its Lease; none if the node has none, or it is not followed.
@@ -160,13 +162,16 @@ impl NodeView {
         }
     }
 
-    /// Whether the node's plugin renews its Lease. A node without one is served.
+    /// Whether the node's plugin renews its Lease, where renewals were seen until this time; none before the first list of Leases. A node
+    /// without a Lease is served.
     ///
     /// # Errors
     /// It does not: kubelet may go on to advertise what nobody answers for.
-    pub(crate) fn has_a_living_plugin(&self, now: Instant) -> Result<(), NodeRefusal> {
-        match self.lease_ends {
-            Some(ends) if now > ends => Err(NodeRefusal::PluginSilent { node: self.name.to_string() }),
+    pub(crate) fn has_a_living_plugin(&self, seen_until: Option<Instant>) -> Result<(), NodeRefusal> {
+        match self.lease_ends.zip(seen_until) {
+            Some((ends, seen_until)) if seen_until >= ends => {
+                Err(NodeRefusal::PluginSilent { node: self.name.to_string() })
+            }
             _ => Ok(()),
         }
     }

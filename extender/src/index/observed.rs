@@ -18,6 +18,7 @@ pub(crate) struct ObservedPod {
     pub(crate) device_model: Option<String>,
     /// Who makes pods like it; not kept of a pod that is bound.
     pub(crate) owner: Option<Box<Owner>>,
+    /// What it asks for and holds.
     pub(crate) pod: Arc<BoundPod>,
 }
 
@@ -32,20 +33,25 @@ impl ObservedPod {
 /// The owner that manages a pod, such as its ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
+    /// Such as `ReplicaSet`.
     pub(crate) kind: String,
+    /// Its name, in the pod's namespace.
     pub(crate) name: String,
+    /// Another one of the same name has another.
     pub(crate) uid: String,
 }
 
 /// A node as the watch shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedNode {
+    /// The node's name.
     pub(crate) name: String,
     /// The value of its instance type label.
     pub(crate) instance_type: Option<String>,
     /// Its device plugin's report, or why that cannot be read. Its text is not kept: it would take as much memory again. So each event of the
     /// node reads it anew, of which kubelet makes one in five minutes at rest.
     pub(crate) report: Option<Result<NodeReport, String>>,
+    /// What its device plugin advertises.
     pub(crate) advertised: Advertised,
 }
 
@@ -86,6 +92,7 @@ impl Advertised {
 /// What a watch shows.
 #[derive(Debug)]
 pub(crate) enum Change<T> {
+    /// A list of all objects begins; what it shows comes with `Listed`.
     ListBegins,
     /// The list is complete: what is not in it is gone.
     Listed(Vec<T>),

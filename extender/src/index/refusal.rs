@@ -28,7 +28,7 @@ pub(crate) enum NodeRefusal {
     },
     /// Too little is free but for what is reserved for pods of which it is not known whether they were bound.
     #[error(
-        "devices of node {node} are reserved for a pod of which it is not known yet whether it was bound; that is known within a minute"
+        "devices of node {node} are reserved for a pod of which it is not known yet whether it was bound; that is mostly known within a minute"
     )]
     UnclearReservation {
         /// The node.
@@ -99,11 +99,13 @@ impl NodeRefusal {
 pub(crate) struct RefusalKind(Discriminant<NodeRefusal>, Option<Discriminant<Refusal>>);
 
 impl NodeRefusal {
+    /// The refusal of a pod that gets from this claim what a plugin advertises.
     pub(super) fn claimed(claim: &Claim) -> Self {
         let resources: Vec<&str> = claim.resources().into_iter().collect();
         NodeRefusal::Claimed { resources: resources.join(", "), claim: claim.name.clone() }
     }
 
+    /// What tells this refusal's kind apart from others, whatever its numbers.
     pub(crate) fn kind(&self) -> RefusalKind {
         let placement = match self {
             NodeRefusal::Placement(refusal) => Some(discriminant(refusal)),

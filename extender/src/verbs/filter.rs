@@ -99,7 +99,7 @@ impl Filter {
             models: models.as_ref().map(Option::as_ref),
             equal_nodes: request.as_ref().map(|request| self.answered.take(request)),
             claim: claim.as_ref(),
-            leases_by: None,
+            leases_seen_until: None,
             is_a_plugin_silent: false,
             reasons: Reasons::default(),
             unknown: Note::new("; "),
@@ -209,8 +209,8 @@ struct Call<'c> {
     claim: Option<&'c Claim>,
     /// The device models that the pod's author wants, if any.
     models: Result<Option<&'c DeviceModels>, &'c DeviceModelError>,
-    /// The time by which Leases have ended or not: now, or while renewals are not seen when they were last; none before the first list.
-    leases_by: Option<Instant>,
+    /// Until when renewals of Leases would have been seen; none before the first list of Leases.
+    leases_seen_until: Option<Instant>,
     /// Whether a node takes the pod but for its plugin, which counts as silent.
     is_a_plugin_silent: bool,
     reasons: Reasons,
@@ -264,7 +264,7 @@ impl Call<'_> {
         answer: &mut FilterResult<'a>,
     ) -> bool {
         let now = Instant::now();
-        self.leases_by = index.leases_seen_until(now);
+        self.leases_seen_until = index.leases_seen_until(now);
         let reserved = index.reservations_of(self.uid);
         let moves = |call: &Self| call.equal_nodes.as_ref().map_or(0, |searched| searched.cost().moves);
         let end = moves(self).saturating_add(MOVES_OF_TURN);
@@ -363,10 +363,7 @@ impl Call<'_> {
             view.fits(equal_nodes)?;
         }
         // Last: what never fits stays so, whether or not the plugin comes back.
-        match self.leases_by {
-            Some(now) => view.has_a_living_plugin(now),
-            None => Ok(()),
-        }
+        view.has_a_living_plugin(self.leases_seen_until)
     }
 }
 

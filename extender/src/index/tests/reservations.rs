@@ -16,7 +16,7 @@ fn what_only_an_unclear_reservation_keeps_out_is_not_refused_for_good() {
     };
     assert!(!refusal(&index, ALL).is_indeterminate(), "its Binding is under way");
     let id = index.reservations_of("one").unwrap()["n1"].id;
-    index.is_unclear("one", "n1", id);
+    index.mark_unclear("one", "n1", id);
     let told = refusal(&index, ALL);
     assert!(told.is_indeterminate() && !told.is_permanent() && told.to_string().contains("n1"), "{told}");
     assert!(fits(&index, "n1", 5));

@@ -62,3 +62,20 @@ async fn what_no_plugin_can_change_is_told_at_once() {
     assert!(never["FailedAndUnresolvableNodes"]["n1"].is_string() && never["Error"] == "", "{never}");
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
+
+/// As without the right to watch Leases: kube-scheduler neither preempts for a pod nor marks it unschedulable after an error.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_was_silent_before_counts_as_gone_where_the_watch_stays_away() {
+    let cluster = silent().await;
+    cluster.lease_gap.heard();
+    cluster.write(|index| index.change_leases(Change::Disconnected, Instant::now(), UNIX_EPOCH));
+    cluster.lease_gap.open();
+    sleep(Duration::from_secs(29)).await;
+    assert!(
+        ask(&filter(&cluster), 1, &["n1"]).await["Error"].as_str().unwrap().contains("is being taken up")
+    );
+    sleep(Duration::from_secs(2)).await;
+    let answer = ask(&filter(&cluster), 1, &["n1"]).await;
+    let told = answer["FailedNodes"]["n1"].as_str().unwrap();
+    assert!(told.contains("has not renewed its Lease") && answer["Error"] == "", "{answer}");
+}

@@ -199,8 +199,8 @@ async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_i
     };
     let taken = "not enough free: Neuron devices asked 6, free 5 of 6";
     assert_eq!(all().await, (json!({"n1": taken}), json!("")), "its Binding is under way");
-    cluster.write(|index| index.is_unclear("other", "n1", id));
-    let unclear = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is known within a \
+    cluster.write(|index| index.mark_unclear("other", "n1", id));
+    let unclear = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is mostly known within a \
                    minute";
     for seconds in [0, 29, 29] {
         sleep(Duration::from_secs(seconds)).await;
@@ -278,7 +278,7 @@ fn is_short(told: &Value, begins: &str, nodes: usize) {
     let (said, more) = told.rsplit_once("; and ").unwrap();
     let more: usize = more.strip_suffix(" nodes more").unwrap().parse().unwrap();
     assert_eq!(
-        said.split("; ").filter(|part| !part.starts_with("that is known")).count() + more,
+        said.split("; ").filter(|part| !part.starts_with("that is mostly known")).count() + more,
         nodes,
         "{told}"
     );
@@ -301,7 +301,7 @@ async fn an_error_for_unclear_reservations_names_the_first_nodes_and_counts_the_
     for name in &nodes {
         comes(&cluster, name);
         let id = cluster.write(|index| index.reserve(name, name, CoreSet::run(0, 12), Arc::default()));
-        cluster.write(|index| index.is_unclear(name, name, id));
+        cluster.write(|index| index.mark_unclear(name, name, id));
     }
     let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
     let told = ask(&filter(&cluster), 1, &names).await["Error"].clone();

@@ -1,4 +1,5 @@
-//! What asks for the next page of a list. This API server answers every list whole; who serves its lists in pages says so with it.
+//! The continue token of a list in protobuf. This API server answers every list whole; tests and benches that serve lists in pages write the
+//! token into the answer.
 
 use prost::Message;
 use prost::bytes::{Buf as _, Bytes};
