@@ -68,18 +68,22 @@ impl LeaseUpkeep {
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let renewals = async {
             let (mut renewed_at, mut is_noted) = (Instant::now(), false);
+            // Of a process before this one nobody knows when it renewed the Lease last, and the report may have been written meanwhile.
+            let (mut is_first, mut may_have_expired) = (true, false);
             loop {
                 turn.tick().await;
                 let Err(reason) = self.renew().await else {
                     self.status.clear_note(PART);
-                    if renewed_at.elapsed() > self.renewal * RENEWALS {
+                    if may_have_expired || renewed_at.elapsed() > self.renewal * RENEWALS {
                         reached("plugin: lease renewed after its end");
                         self.revived.notify_one();
                     }
                     (renewed_at, is_noted) = (Instant::now(), false);
+                    (is_first, may_have_expired) = (false, false);
                     continue;
                 };
                 reached("plugin: lease not renewed");
+                may_have_expired = is_first;
                 if !is_noted && renewed_at.elapsed() > self.renewal * RENEWALS {
                     self.status.note(PART, &format!("Lease {} has expired: {reason}", self.name()));
                     is_noted = true;

@@ -129,15 +129,17 @@ impl Node {
     }
 
     pub(crate) fn plugin_on(&self, system: System) -> Plugin {
-        let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(system, self.config.clone(), self.api.client(), shutdown.clone()));
-        Plugin { shutdown, task }
+        self.plugin_of(system, self.api.client())
     }
 
     /// The plugin with another way to an API server.
     pub(crate) fn plugin_with(&self, client: kube::Client) -> Plugin {
+        self.plugin_of(System::real(), client)
+    }
+
+    pub(crate) fn plugin_of(&self, system: System, client: kube::Client) -> Plugin {
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(System::real(), self.config.clone(), client, shutdown.clone()));
+        let task = tokio::spawn(run(system, self.config.clone(), client, shutdown.clone()));
         Plugin { shutdown, task }
     }
 

@@ -1,7 +1,13 @@
 //! The report says when it last changed and by which rules it is, and a plugin that starts goes on from the last one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse as _;
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::{Policy, rules};
 use serde_json::{Value, json};
@@ -72,5 +78,26 @@ async fn a_lease_that_is_renewed_after_its_end_gives_the_report_another_time() {
     eventually("the Lease to expire", async || says("Lease neuron-device-plugin-n1 has expired").await).await;
     clock.set_clock(SystemTime::UNIX_EPOCH + Duration::from_secs(90));
     node.api.set_available(true);
+    node.report("another time", |report| is_of(report, "1970-01-01T00:01:30Z")).await;
+}
+
+/// The Lease of the process before may have expired, and kube-scheduler hears of the report alone, which was written before the renewal.
+#[tokio::test]
+async fn a_lease_whose_first_renewal_is_late_gives_the_report_another_time() {
+    let mut node = Node::new("inf2.xlarge");
+    node.config.lease_renewal = Duration::from_secs(2);
+    let _kubelet = node.kubelet().await;
+    let is_refused = Arc::new(AtomicBool::new(true));
+    let refused = is_refused.clone();
+    let refuse = from_fn(move |call: Request, next: Next| {
+        let is_refused = refused.load(Ordering::SeqCst) && call.uri().path().contains("/leases/");
+        async move { if is_refused { StatusCode::FORBIDDEN.into_response() } else { next.run(call).await } }
+    });
+    let clock = clock(60);
+    let client = kube::Client::new(node.api.router().layer(refuse), "default");
+    let _plugin = node.plugin_of(clock.system(), client);
+    node.report("its time", |report| is_of(report, "1970-01-01T00:01:00Z")).await;
+    clock.set_clock(SystemTime::UNIX_EPOCH + Duration::from_secs(90));
+    is_refused.store(false, Ordering::SeqCst);
     node.report("another time", |report| is_of(report, "1970-01-01T00:01:30Z")).await;
 }
