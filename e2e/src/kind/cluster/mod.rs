@@ -18,6 +18,7 @@ pub(crate) mod leases;
 mod metrics;
 pub(crate) mod plugin;
 mod plugin_policy;
+mod published_checks;
 mod rights;
 pub mod scheduling;
 

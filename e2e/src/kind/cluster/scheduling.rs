@@ -62,7 +62,7 @@ impl Setup {
 
 const MY: &str = "my-scheduler";
 /// Selector of its pods.
-const MY_PODS: &str = "component=my-scheduler";
+pub(super) const MY_PODS: &str = "component=my-scheduler";
 const CONFIG_MAP: &str = "my-scheduler-config";
 
 impl KindCluster {

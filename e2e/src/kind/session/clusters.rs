@@ -216,11 +216,13 @@ async fn checked(cluster: &KindCluster) -> Vec<String> {
     );
     // It has the plugin's pods replaced, whose rights were looked at.
     let handover = cluster.waits_for_processes().await;
+    let published = cluster.logs_published_lines().await;
     let checks = [
         ("the rights of the device plugin", plugin),
         ("the rights of the extender", extender),
         ("the end of the agent that answers ioctls", agent),
         ("the device of a pod deleted by force", handover),
+        ("the published checks of logs", published),
     ];
     let failed = checks.into_iter().filter_map(|(what, came_to)| Some((what, came_to.err()?)));
     let mut failures: Vec<String> =
