@@ -101,7 +101,8 @@ impl Outbox {
         true
     }
 
-    /// The look ends: what is about pods that are gone is forgotten, and others of their owners are told.
+    /// The look ends: what was said on pods that are gone is forgotten, and to their owners' other pods what was said on one that is bound: who
+    /// looks why others wait does not look there, and events are kept for an hour.
     pub(super) fn end(&mut self, cluster: &Cluster) {
         let now = Instant::now();
         if !self.held_back.is_empty() && self.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL) {
@@ -119,7 +120,11 @@ impl Outbox {
         }
         let untold: BTreeSet<Audience> = cluster.read(|index| {
             self.retries.retain(|uid| index.pod(uid).is_some());
-            self.told.forget_gone(|uid| index.pod(uid).is_some())
+            self.told.forget(|audience, uid| match (index.pod(uid), audience) {
+                (None, _) => true,
+                (Some((_, node)), Audience::PodsOf { .. }) => node.is_some(),
+                (Some(_), Audience::Pod(_)) => false,
+            })
         });
         if !untold.is_empty() {
             cluster.write(|index| index.explain_again(&untold));

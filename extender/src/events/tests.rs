@@ -285,6 +285,25 @@ async fn another_pod_is_told_once_the_one_with_the_event_is_gone() {
     assert_eq!(told, ["web-0", "web-1"]);
 }
 
+/// Who asks why a pod waits looks at one that does, and events are kept for an hour.
+#[tokio::test(start_paused = true)]
+async fn another_pod_is_told_once_the_one_with_the_event_is_bound() {
+    let pods = ["web-0", "web-1", "web-2"].map(|name| owned(name, 3, "web"));
+    let world = World::new(1, pods.to_vec());
+    world
+        .explain_for(60, |cluster, told| {
+            if told == "web-0" {
+                let bound = ObservedPod { node: Some("n0000".into()), ..owned(told, 3, "web") };
+                cluster.write(|index| index.change_pods(Change::Applied(bound)));
+            }
+        })
+        .await;
+    let sent = world.sent.lock().unwrap();
+    let unlinked = sent.iter().filter(|(_, _, note)| note.contains("no linked set"));
+    let told: Vec<&str> = unlinked.map(|(_, pod, _)| &**pod).collect();
+    assert_eq!(told, ["web-0", "web-1"], "{sent:#?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_above_the_rate_are_sent_later_and_none_is_lost() {
     let pods = (0..200).map(|pod| waiting(&format!("p{pod:04}"), 7)).collect();

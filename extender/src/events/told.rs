@@ -32,10 +32,10 @@ impl Told {
         std::mem::take(&mut self.on_pod).into_keys().map(|(audience, _)| audience).collect()
     }
 
-    /// Forgets what was said on pods that are gone. The owners whose other pods can no longer read it.
-    pub(super) fn forget_gone(&mut self, exists: impl Fn(&str) -> bool) -> BTreeSet<Audience> {
-        let gone = self.on_pod.extract_if(.., |_, uid| !exists(uid));
-        gone.map(|((audience, _), _)| audience)
+    /// Forgets what `is_over` says so of, by who was told and the pod's UID. The owners whose other pods are to be told again.
+    pub(super) fn forget(&mut self, is_over: impl Fn(&Audience, &str) -> bool) -> BTreeSet<Audience> {
+        let over = self.on_pod.extract_if(.., |(audience, _), uid| is_over(audience, uid));
+        over.map(|((audience, _), _)| audience)
             .filter(|audience| matches!(audience, Audience::PodsOf { .. }))
             .collect()
     }
