@@ -31,11 +31,13 @@ pub(crate) enum Verb {
     Bind,
 }
 
-/// A part of a bind that waits for the API server.
+/// A part of a bind that takes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BindPart {
     /// The pod is read that no watch shows yet.
     Pod,
+    /// A place is searched for.
+    Search,
     /// The Binding.
     Binding,
     /// The pod is read since the Binding's outcome is not known.
@@ -79,7 +81,7 @@ impl Default for Metrics {
         registry.register("calls_in_flight", "Calls that are being answered", Clone::clone(&in_flight));
         registry.register_with_unit(
             "bind_part",
-            "Waits of binds for the API server",
+            "Parts of binds, by the time that they took",
             Unit::Seconds,
             Clone::clone(&bind_parts),
         );
@@ -128,14 +130,9 @@ impl Metrics {
         Call { metrics: self, verb, began: Instant::now() }
     }
 
-    /// A bind has waited so long for the API server.
-    pub(crate) fn bind_part(&self, part: BindPart, waited: Duration) {
-        let part = match part {
-            BindPart::Pod => "pod",
-            BindPart::Binding => "binding",
-            BindPart::Outcome => "outcome",
-        };
-        self.bind_parts.get_or_create(&OfPart { part }).observe(waited.as_secs_f64());
+    /// A part of a bind took so long.
+    pub(crate) fn bind_part(&self, part: BindPart, took: Duration) {
+        self.bind_parts.get_or_create(&OfPart { part: part.name() }).observe(took.as_secs_f64());
     }
 
     /// No node took a pod: what the nodes said, each kind once.
@@ -176,6 +173,17 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         self.metrics.in_flight.get_or_create(&OfVerb { verb: self.verb.name() }).dec();
+    }
+}
+
+impl BindPart {
+    fn name(self) -> &'static str {
+        match self {
+            BindPart::Pod => "pod",
+            BindPart::Search => "search",
+            BindPart::Binding => "binding",
+            BindPart::Outcome => "outcome",
+        }
     }
 }
 
@@ -251,6 +259,32 @@ mod tests {
         let row = extender.lines().find(|line| line.starts_with("| `refusals`")).unwrap();
         let told = row.split('`').skip(5).step_by(2).collect();
         assert_eq!(named, told);
+    }
+
+    /// What stands between quotes after this text, each time.
+    fn quoted_after(source: &'static str, text: &str) -> BTreeSet<&'static str> {
+        source.split(text).skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn every_result_and_part_is_documented() {
+        let row = |name: &str| {
+            let begins = format!("| `{name}` |");
+            let row = DOCUMENTED.lines().find(|line| line.starts_with(&begins)).unwrap();
+            row.split('`').skip(1).step_by(2).collect::<BTreeSet<_>>()
+        };
+        // The names that errors of bind, what is bound, and the routes give.
+        let mut results = quoted_after(include_str!("../verbs/bind/error.rs"), " => \"");
+        results.extend(quoted_after(include_str!("../verbs/bound.rs"), " => \""));
+        let routes = include_str!("../server/routes.rs");
+        results.extend(quoted_after(routes, " => \"").into_iter().chain(["failed", "panicked", "answered"]));
+        results.extend(quoted_after(routes, ".into_response(), \""));
+        let (results, told) = (results, row("verb_seconds"));
+        assert!(results.len() > 15 && results.is_subset(&told), "{:?}", results.difference(&told));
+        let parts =
+            [BindPart::Pod, BindPart::Search, BindPart::Binding, BindPart::Outcome].map(BindPart::name);
+        let told = row("bind_part_seconds");
+        assert!(parts.iter().all(|part| told.contains(part)), "{told:?}");
     }
 
     #[test]

@@ -211,6 +211,7 @@ async fn preempt(shared: &Shared, body: &[u8]) -> Answer {
         Err(error) => return not_answered(Verb::Preempt, error),
     };
     match verbs::preempt(&shared.cluster, &shared.metrics, args).await {
+        Ok(answer) if answer.meta_victims.is_empty() => (Json(answer).into_response(), "no_node"),
         Ok(answer) => (Json(answer).into_response(), "answered"),
         Err(PreemptError::Body(error)) => failed(Verb::Preempt, &error),
         Err(PreemptError::Indeterminate(error)) => {
