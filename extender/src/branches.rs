@@ -65,6 +65,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: no place for metrics",
     "extender: no room for a body",
     "extender: no room for an answer",
+    "extender: no time left for a binding",
     "extender: node changed while a place was searched for",
     "extender: node gone unseen",
     "extender: node of a bind unknown",

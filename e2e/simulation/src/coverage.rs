@@ -75,6 +75,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
         "extender: oldest admission forgotten",
         "not so many pods are admitted and not bound within ten minutes",
     ),
+    ("extender: no place for metrics", "nobody asks for metrics"),
     ("extender: no room for a body", "only kube-scheduler calls, about few nodes"),
     ("extender: no room for an answer", "only kube-scheduler calls, about few nodes"),
     ("extender: note shortened", "what is said of so few nodes is short"),

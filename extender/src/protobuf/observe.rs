@@ -39,12 +39,7 @@ impl From<messages::Pod> for ObservedPod {
         let messages::ObjectMeta { namespace, name, uid, mut annotations, owner_references, .. } = metadata;
         // Of bound pods nobody asks.
         let owner = if node.is_none() { controller(owner_references).map(Box::new) } else { None };
-        let device_model = annotations.remove(DEVICE_MODEL).map(|mut value| {
-            // Enough to see that it names too many.
-            value.truncate(MOST_OF_MODELS);
-            value.shrink_to_fit();
-            text(value)
-        });
+        let device_model = annotations.remove(DEVICE_MODEL).map(|value| device_models(&text(value)));
         let ours = annotations.into_iter().filter(|(key, _)| POD_ANNOTATIONS.contains(&key.as_str()));
         let annotations: BTreeMap<String, String> = ours
             .map(|(key, value)| {
@@ -61,6 +56,23 @@ impl From<messages::Pod> for ObservedPod {
         };
         ObservedPod { node, unschedulable, device_model, owner, pod: Arc::new(pod) }
     }
+}
+
+/// What is kept of the device models: filter reads them as they are written, in which there may be any number of spaces.
+fn device_models(written: &str) -> String {
+    let mut models = written.split(',').map(str::trim);
+    let mut kept = models.next().unwrap_or_default().to_owned();
+    for model in models {
+        kept.push(',');
+        kept.push_str(model);
+        // Enough to see that it names too many, or what is no model.
+        if kept.len() > MOST_OF_MODELS {
+            break;
+        }
+    }
+    kept.truncate(kept.floor_char_boundary(MOST_OF_MODELS));
+    kept.shrink_to_fit();
+    kept
 }
 
 /// The owner that manages the object, if there is one.
@@ -177,6 +189,18 @@ mod tests {
 
     fn entry(name: &str, value: &[u8]) -> Vec<u8> {
         [field(1, name.as_bytes()), field(2, value)].concat()
+    }
+
+    #[test]
+    fn of_device_models_what_filter_reads_is_kept_and_no_more_than_sixteen_need() {
+        let padded = format!("{}Inferentia2 ,\n{} trn1.32xlarge", " ".repeat(2000), " ".repeat(2000));
+        assert_eq!(device_models(&padded), "Inferentia2,trn1.32xlarge");
+        for garbage in ["", ",Trainium", "Trainium,", "Inferentia 2"] {
+            assert_eq!(device_models(garbage), garbage);
+        }
+        let long = device_models(&"\u{e4}".repeat(5000));
+        assert_eq!(long.len(), MOST_OF_MODELS);
+        assert!(device_models(&"Trainium,".repeat(5000)).split(',').count() > 16);
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub(crate) enum BindError {
     /// The API server did not carry out the Binding.
     #[error("the API server refused the binding: {0}")]
     BindingRefused(String),
+    /// The Binding would have been cut off.
+    #[error("no time was left to bind the pod once it had been read; nothing was bound, try again")]
+    NoTimeLeft,
     /// Nobody knows whether the Binding was or will be carried out.
     #[error(
         "it is not clear whether the pod was bound: {reason}; its devices stay reserved for it until that is clear"
@@ -113,7 +116,7 @@ impl BindError {
             BindError::BoundElsewhere { .. } | BindError::BoundWithoutRecord => "bound_before",
             BindError::BindingRefused(_) => "not_carried_out",
             BindError::NodeChanges { .. } => "node_changed",
-            BindError::Indeterminate(_) | BindError::NotRead(_) => "unknown",
+            BindError::Indeterminate(_) | BindError::NotRead(_) | BindError::NoTimeLeft => "unknown",
             BindError::TooMany => "too_many",
             BindError::Stopped => "stopped",
             BindError::Request(_) => "failed",

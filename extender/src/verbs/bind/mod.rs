@@ -39,6 +39,9 @@ use crate::wire::BindArgs;
 /// body bounds them. kube-scheduler begins some hundred a second, and each takes milliseconds.
 const MOST_AT_ONCE: usize = 1024;
 
+/// The part of a bind's time that must be left when its Binding is sent: one in so many.
+const LEAST_OF_BIND: u32 = 8;
+
 /// How long a bind and its Binding may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BindTimeouts {
@@ -203,12 +206,13 @@ impl Binder {
         let BindArgs { pod_name: name, pod_namespace: namespace, pod_uid: uid, node } = args;
         let mut binding = BindingRequest { namespace, name, uid, node, annotations: Arc::default() };
         if request.is_empty() {
-            return self.carry_out(&binding, write_until, until).await.map(|()| Bound::WithoutDevices);
+            let bound = self.carry_out(&binding, write_until, until).await?;
+            return Ok(bound.unwrap_or(Bound::WithoutDevices));
         }
         let held = Held::reserve(self, &found, &mut binding)?;
         let carried_out = self.carry_out(&binding, write_until, until).await;
         match &carried_out {
-            Ok(()) => {
+            Ok(_) => {
                 self.admitted.forget(&binding.uid);
                 held.bound();
             }
@@ -220,24 +224,29 @@ impl Binder {
             Err(BindError::OutcomeUnknown { .. }) => drop(held),
             Err(_) => held.release(),
         }
-        carried_out.map(|()| Bound::WithRecord(binding.annotations))
+        Ok(carried_out?.unwrap_or(Bound::WithRecord(binding.annotations)))
     }
 
-    /// Sends the Binding; where its outcome is not known, the pod says.
+    /// Sends the Binding; where its outcome is not known, the pod says. How the pod was found bound, if not by this Binding.
     async fn carry_out(
         &self,
         binding: &BindingRequest,
         write_until: Instant,
         until: Instant,
-    ) -> Result<(), BindError> {
+    ) -> Result<Option<Bound>, BindError> {
         // Right before it is sent: a new leader may have begun since this call came.
         let write_until = match self.leadership.places_until()? {
             Some(lease_over) => write_until.min(lease_over),
             None => write_until,
         };
+        // Of one that is cut off nobody knows what becomes of it, and its devices stay reserved until that is clear.
+        if Instant::now() + self.timeouts.bind / LEAST_OF_BIND > write_until {
+            reached("extender: no time left for a binding");
+            return Err(BindError::NoTimeLeft);
+        }
         let posted = self.timed(BindPart::Binding, post(&self.client, binding, write_until)).await;
         let (reason, is_conflict) = match posted {
-            Outcome::Bound => return Ok(()),
+            Outcome::Bound => return Ok(None),
             Outcome::Refused(reason) => {
                 reached("extender: binding refused");
                 return Err(BindError::BindingRefused(reason));
@@ -247,7 +256,7 @@ impl Binder {
                 // Planted: kube-scheduler takes a pod for bound that nobody has bound.
                 #[cfg(planted)]
                 if runtime::is_planted("conflict-is-success") {
-                    return Ok(());
+                    return Ok(None);
                 }
                 (reason, true)
             }
@@ -271,9 +280,9 @@ impl Binder {
                     && pod.annotations.get(ALLOCATION) == binding.annotations.get(ALLOCATION);
                 if ours {
                     reached("extender: binding found carried out");
-                    Ok(())
+                    Ok(None)
                 } else {
-                    self.bound_before(&pod, &node, &binding.node).map(|_| ())
+                    self.bound_before(&pod, &node, &binding.node).map(Some)
                 }
             }
             Ok(Some(LivePod { node: None, .. })) if is_conflict => {

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, info};
 use super::binding::{BindingRequest, LivePod, read};
 use super::{BindError, Binder, unknown_node};
 use crate::index::{Cluster, Index, NodeRefusal, NodeView, ReservationId};
-use crate::metrics::Verb;
+use crate::metrics::{BindPart, Verb};
 
 /// Most searches of one bind: while it searches, other binds and the watches may change the node.
 const MOST_SEARCHES: u32 = 4;
@@ -50,7 +50,9 @@ impl Held {
     ) -> Result<Self, BindError> {
         let now = binder.system.now();
         let search = |request: &PodRequest, occupancy: &Occupancy| {
+            let began = Instant::now();
             let (placed, cost) = place_counted(request, occupancy);
+            binder.metrics.bind_part(BindPart::Search, began.elapsed());
             binder.metrics.searched(Verb::Bind, cost);
             placed
         };

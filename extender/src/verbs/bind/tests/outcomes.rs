@@ -1,6 +1,8 @@
 //! What a bind answers where the API server answers late, with an error or not at all, and in what time.
 
-use super::world::{Fault, NODE, World, bind_over_http, metrics, unknown};
+use std::time::Duration;
+
+use super::world::{Fault, NODE, World, bind_over_http, metrics, record, unknown};
 use crate::index::Change;
 use crate::verbs::bind::{BindError, Bound};
 
@@ -19,6 +21,28 @@ async fn the_last_quarter_of_the_time_is_for_a_look_at_the_pod() {
     world.fault(Fault::NeverAnswered);
     let (bound, took) = world.bind(&other).await;
     assert_eq!((bound, took), (unknown("the API server did not answer in time"), 3500));
+}
+
+/// Its outcome would be unknown, and its devices reserved for a minute.
+#[tokio::test(start_paused = true)]
+async fn no_binding_is_sent_that_would_be_cut_off_at_once() {
+    let (mut world, args) = World::new().await;
+    // Three quarters of that is for the Binding, and the pod is read for 500 ms of it.
+    world.binder.timeouts.bind = Duration::from_millis(700);
+    assert_eq!(world.bind(&args).await, (Err(BindError::NoTimeLeft), 500));
+    assert!(!world.is_reserved(&args));
+    assert_eq!(world.node_of("one").await, None);
+    world.show(&args).await;
+    assert!(world.bind(&args).await.0.is_ok());
+}
+
+/// As by an earlier Binding that is carried out late: the log would name devices that the pod does not have.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_found_bound_with_another_record_was_bound_before() {
+    let (world, args) = World::new().await;
+    world.show(&args).await;
+    world.fault(Fault::BoundBefore(NODE, record(NODE, 3)));
+    assert_eq!(world.bind(&args).await.0, Ok(Bound::Already));
 }
 
 #[tokio::test(start_paused = true)]
