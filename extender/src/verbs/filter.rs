@@ -92,7 +92,9 @@ impl Filter {
         let PodToPlace { claim, request, .. } = pod;
         let models = self.cluster.read(|index| index.device_models(pod.metadata.device_model()));
         // Before any node is looked at: what is told meanwhile may not be seen of each.
-        let is_between_lease_watches = self.cluster.is_between_lease_watches();
+        let was_disconnected = self.cluster.read(Index::is_disconnected);
+        let was_between_watches = self.cluster.is_between_watches();
+        let was_between_lease_watches = self.cluster.is_between_lease_watches();
         let mut call = Call {
             cluster: &self.cluster,
             uid,
@@ -140,16 +142,16 @@ impl Filter {
         let reason = if request.is_err() {
             reached("extender: filter of a request that cannot be read");
             None
-        } else if self.cluster.read(Index::is_disconnected) {
+        } else if was_disconnected || self.cluster.read(Index::is_disconnected) {
             reached("extender: filter while a watch is disconnected");
             Some(Indeterminate::Disconnected)
-        } else if self.cluster.is_between_watches() {
+        } else if was_between_watches || self.cluster.is_between_watches() {
             if at_gap == AtGap::Waits {
                 return Err(Indeterminate::BetweenWatches);
             }
             reached("extender: filter between two watches");
             Some(Indeterminate::BetweenWatches)
-        } else if is_a_plugin_silent && (is_between_lease_watches || self.cluster.is_between_lease_watches())
+        } else if is_a_plugin_silent && (was_between_lease_watches || self.cluster.is_between_lease_watches())
         {
             if at_gap == AtGap::Waits {
                 return Err(Indeterminate::BetweenLeaseWatches);

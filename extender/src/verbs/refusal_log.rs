@@ -1,4 +1,4 @@
-//! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
+//! Logs why no node takes a pod, a line for each kind of refusal, once for the same kinds until a node takes it: kube-scheduler asks
 //! about a pod that waits several times a second. Remembers for how long a holder has been unknown to a pod, too. Used by filter.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,10 @@ use crate::index::{Indeterminate, NodeRefusal, RefusalKind};
 /// This many pods are remembered before those that no longer wait are forgotten.
 const FEW: usize = 64;
 
-/// What was logged last of each pod that no node took.
+/// Reasons that are remembered of a pod; of one more the first is forgotten.
+const MOST_REASONS: usize = 8;
+
+/// What was logged of each pod that no node took.
 #[derive(Debug)]
 pub(super) struct RefusalLog {
     logged: Mutex<Logged>,
@@ -32,8 +35,8 @@ struct Logged {
 /// What is remembered of one pod.
 #[derive(Debug, Default)]
 struct Known {
-    /// The fingerprint of the last reason; none before it was logged.
-    fingerprint: Option<u64>,
+    /// The fingerprints of the reasons that were logged.
+    logged: Vec<u64>,
     /// Since when it has been for an unknown holder that no node takes the pod.
     unknown_since: Option<Instant>,
 }
@@ -128,9 +131,18 @@ impl RefusalLog {
         self.lock().by_pod.len()
     }
 
-    /// Whether this was not the last reason for the pod.
+    /// Whether this reason was not logged yet of the pod.
     fn is_new(&self, uid: &str, fingerprint: u64, still_waits: impl Fn(&str) -> bool) -> bool {
-        self.with(uid, still_waits, |known| known.fingerprint.replace(fingerprint) != Some(fingerprint))
+        self.with(uid, still_waits, |Known { logged, .. }| {
+            let is_new = !logged.contains(&fingerprint);
+            if is_new {
+                if logged.len() == MOST_REASONS {
+                    logged.remove(0);
+                }
+                logged.push(fingerprint);
+            }
+            is_new
+        })
     }
 
     fn with<R>(
@@ -186,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_new_when_its_kinds_change_and_not_when_its_numbers_do() {
+    fn a_reason_is_new_when_its_kinds_were_not_logged_and_not_when_its_numbers_change() {
         let log = RefusalLog::new();
         let is_new = |refusals: &[NodeRefusal]| log.is_new("u", reasons(refusals).fingerprint(), |_| true);
         assert!(is_new(&[too_many(1), unknown_holder()]));
         assert!(!is_new(&[unknown_holder(), too_many(2), too_many(3)]));
         assert!(is_new(&[too_many(2)]));
         assert!(is_new(&[NodeRefusal::UnknownNode]));
-        assert!(is_new(&[too_many(2)]));
+        assert!(!is_new(&[too_many(2)]), "it comes and goes, as between two watches");
         log.fits("u");
         assert!(is_new(&[too_many(2)]));
         assert!(log.is_new("v", reasons(&[too_many(2)]).fingerprint(), |_| true), "another pod");

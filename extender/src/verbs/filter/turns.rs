@@ -87,6 +87,22 @@ async fn others_have_their_turns_while_nodes_are_searched() {
     assert!(turns.get() >= usize::from(NODES) - 1, "{} turns", turns.get());
 }
 
+/// The first node was looked at before the watch told what kube-scheduler knew already: it would not ask again after a refusal.
+#[tokio::test(start_paused = true)]
+async fn what_is_told_amid_a_call_is_looked_at_before_a_refusal() {
+    let (cluster, nodes) = cluster(5);
+    let body = body(&nodes);
+    let filter = Filter::new(Arc::clone(&cluster), Arc::default(), Arc::default());
+    cluster.pod_gap.open();
+    let told = async {
+        cluster.write(|index| index.change_pods(Change::Gone("held-0".to_owned())));
+        cluster.pod_gap.close();
+    };
+    let (answer, ()) = tokio::join!(filter.filter(serde_json::from_str(&body).unwrap()), told);
+    let fits: Vec<String> = answer.node_names.iter().flatten().map(NodeName::to_string).collect();
+    assert_eq!((fits.as_slice(), answer.error.as_str()), (&["n0".to_owned()][..], ""));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_not_refused_while_nodes_wait_for_their_turn_to_be_searched() {
     // A call has the moves for some twenty.
