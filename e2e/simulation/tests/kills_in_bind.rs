@@ -134,7 +134,8 @@ fn an_extender_that_is_killed_wherever_a_bind_waits_places_every_pod_once() {
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}: {stages:?}");
     }
     // Of one pod's Binding no extender has heard yet, and the other pod asks for as much.
-    assert!(count(&stages, Stage::Bound, Stage::Created) > 0, "{stages:?}");
+    let is_unheard = |other| count(&stages, Stage::Bound, other) > 0;
+    assert!(is_unheard(Stage::Created) || is_unheard(Stage::Filtered), "{stages:?}");
     // The last kills come once both pods are bound, so none of the points before was left out.
     assert_eq!(stages.last(), Some(&[Stage::Done; 2]), "{stages:?}");
 }

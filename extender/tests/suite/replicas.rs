@@ -1,4 +1,4 @@
-//! Two replicas beside one API server: one leads, the other takes over. In simulated time.
+//! Two replicas beside one API server: one leads, the other takes over (T27 of the conformance list). In simulated time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
