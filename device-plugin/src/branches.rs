@@ -4,6 +4,7 @@
 /// Every name that the plugin calls [`runtime::reached`] with, sorted.
 pub const BRANCHES: &[&str] = &[
     "plugin: LNC held",
+    "plugin: LNC held, the configured one is not usable",
     "plugin: already connected",
     "plugin: another plugin is frozen",
     "plugin: another plugin let go",

@@ -270,7 +270,7 @@ fn announce(machine: &Machine, configured: Option<Result<Machine, DiscoveryError
             );
         }
         Some(Err(bad)) => {
-            reached("plugin: LNC held");
+            reached("plugin: LNC held, the configured one is not usable");
             let note = format!(
                 "pods hold cores at LNC {lnc}, which stays; without them no device could be offered, because {bad}: correct that"
             );

@@ -23,6 +23,8 @@ use crate::status::Status;
 
 /// Renewals that may be missed before a Lease expires.
 const RENEWALS: u32 = 4;
+/// A first renewal that takes longer may come after the first report.
+const LATE: Duration = Duration::from_secs(1);
 /// The part's name in the status.
 const PART: &str = "lease";
 
@@ -72,8 +74,10 @@ impl LeaseUpkeep {
             let (mut is_first, mut may_have_expired) = (true, false);
             loop {
                 turn.tick().await;
+                let asked = Instant::now();
                 let Err(reason) = self.renew().await else {
                     self.status.clear_note(PART);
+                    may_have_expired |= is_first && asked.elapsed() > LATE;
                     if may_have_expired || renewed_at.elapsed() > self.renewal * RENEWALS {
                         reached("plugin: lease renewed after its end");
                         self.revived.notify_one();

@@ -1,7 +1,5 @@
 //! The report says when it last changed and by which rules it is, and a plugin that starts goes on from the last one.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::extract::Request;
@@ -10,8 +8,11 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse as _;
 use neuron_core::catalog::Catalog;
 use neuron_core::topology::{Policy, rules};
+use rstest::rstest;
 use serde_json::{Value, json};
 use testkit_support::eventually;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use crate::node::{Node, asks, get};
 use crate::platform::Watched;
@@ -82,22 +83,35 @@ async fn a_lease_that_is_renewed_after_its_end_gives_the_report_another_time() {
 }
 
 /// The Lease of the process before may have expired, and kube-scheduler hears of the report alone, which was written before the renewal.
+#[rstest]
+#[case::refused_at_first(Some(StatusCode::FORBIDDEN))]
+#[case::answered_late(None)]
 #[tokio::test]
-async fn a_lease_whose_first_renewal_is_late_gives_the_report_another_time() {
+async fn a_lease_whose_first_renewal_is_late_gives_the_report_another_time(
+    #[case] answer: Option<StatusCode>,
+) {
     let mut node = Node::new("inf2.xlarge");
     node.config.lease_renewal = Duration::from_secs(2);
     let _kubelet = node.kubelet().await;
-    let is_refused = Arc::new(AtomicBool::new(true));
-    let refused = is_refused.clone();
-    let refuse = from_fn(move |call: Request, next: Next| {
-        let is_refused = refused.load(Ordering::SeqCst) && call.uri().path().contains("/leases/");
-        async move { if is_refused { StatusCode::FORBIDDEN.into_response() } else { next.run(call).await } }
+    let (late, is_late) = watch::channel(true);
+    let hold = from_fn(move |call: Request, next: Next| {
+        let mut is_late = is_late.clone();
+        async move {
+            if call.uri().path().contains("/leases/") && *is_late.borrow() {
+                match answer {
+                    Some(status) => return status.into_response(),
+                    None => drop(is_late.wait_for(|is_late| !is_late).await),
+                }
+            }
+            next.run(call).await
+        }
     });
-    let clock = clock(60);
-    let client = kube::Client::new(node.api.router().layer(refuse), "default");
+    let (clock, began) = (clock(60), Instant::now());
+    let client = kube::Client::new(node.api.router().layer(hold), "default");
     let _plugin = node.plugin_of(clock.system(), client);
     node.report("its time", |report| is_of(report, "1970-01-01T00:01:00Z")).await;
     clock.set_clock(SystemTime::UNIX_EPOCH + Duration::from_secs(90));
-    is_refused.store(false, Ordering::SeqCst);
+    sleep_until(began + Duration::from_millis(1200)).await;
+    late.send_replace(false);
     node.report("another time", |report| is_of(report, "1970-01-01T00:01:30Z")).await;
 }
