@@ -13,6 +13,7 @@ pub const BRANCHES: &[&str] = &[
     "extender: bind before the first lists",
     "extender: bind broke off",
     "extender: bind panicked",
+    "extender: bind right after the start",
     "extender: bind that filter has not admitted",
     "extender: bind while another leads",
     "extender: bind while stopping",

@@ -42,7 +42,7 @@ pub(crate) async fn watch_pods(system: System, client: Client, cluster: Arc<Clus
             let event = tokio::select! {
                 biased;
                 () = cluster.relist.is_asked_after(list), if !is_listing => break,
-                () = until(look_again) => {
+                () = until(look_again), if !is_listing => {
                     if cluster.read(Index::has_unlisted_reservations) {
                         reached("extender: pod of a reservation looked for");
                         break;

@@ -101,8 +101,8 @@ impl Outbox {
         true
     }
 
-    /// The look ends: what was said on pods that are gone is forgotten, and to their owners' other pods what was said on one that is bound: who
-    /// looks why others wait does not look there, and events are kept for an hour.
+    /// The look ends. What was said on a pod that is gone is forgotten. What was said to an owner's pods on one that is bound now is forgotten,
+    /// too, and said again on one that waits: nobody looks at a running pod to learn why others wait, and events are kept for an hour.
     pub(super) fn end(&mut self, cluster: &Cluster) {
         let now = Instant::now();
         if !self.held_back.is_empty() && self.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL) {

@@ -12,7 +12,7 @@ use super::{Indeterminate, Index, Relist};
 /// How long a call waits for the first lists: kube-scheduler's own limit is 5 s unless configured.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the watch of Leases may take to be taken up again before that puts off no refusal any more.
+/// A missing watch of Leases puts off refusals for so long.
 const LEASE_GAP: Duration = Duration::from_secs(30);
 /// How long after the end of a watch calls wait for the next one.
 const GAP_TIMEOUT: Duration = Duration::from_secs(1);

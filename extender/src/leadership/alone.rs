@@ -7,8 +7,8 @@ use tracing::info;
 use super::Leadership;
 use crate::index::{Cluster, Index};
 
-/// Has the leadership begin. A process before this one may have been killed with a Binding under way that no list shows yet: it is of a pod
-/// that waits by the first one. The API server has answered such a Binding or given it up when `earlier_bindings_end` is reached.
+/// Has the leadership begin. A process before this one may have been killed with a Binding under way that no list shows yet; its pod waits in
+/// the first list. The API server has answered such a Binding or given it up when `earlier_bindings_end` is reached.
 pub(crate) async fn begin(leadership: &Leadership, cluster: &Cluster, earlier_bindings_end: Instant) {
     cluster.is_listed_at_last().await;
     if cluster.read(Index::has_pending_pods) {

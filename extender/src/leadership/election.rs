@@ -116,7 +116,7 @@ impl Election {
         if is_held && matches!(result, Err(LeaseError::Changed)) {
             // By a renewal whose answer was lost, by another leader, or by people: no pod is placed until it is known.
             reached("extender: lease changed while held");
-            self.leadership.doubt();
+            self.leadership.mark_in_doubt();
             result = self.look().await;
         }
         match result {

@@ -124,7 +124,7 @@ impl Leadership {
         Self::of(State::Alone)
     }
 
-    /// The same, of one that may have been started again and has not begun.
+    /// That of an extender without an election which does not place pods yet.
     pub(crate) fn starting() -> Self {
         Self::of(State::Starting)
     }
@@ -183,7 +183,11 @@ impl Leadership {
                 Ok(_) => return Ok(()),
             };
             if timeout_at(limit, changed).await.is_err() {
-                reached("extender: bind while the leader takes over");
+                if not_leading == NotLeading::Starting {
+                    reached("extender: bind right after the start");
+                } else {
+                    reached("extender: bind while the leader takes over");
+                }
                 return Err(not_leading);
             }
         }
@@ -217,7 +221,7 @@ impl Leadership {
     /// What a process before this one had under way is over.
     fn begin(&self) {
         self.change(|state| *state = State::Alone);
-        self.counts_from_now();
+        self.restart_new_period();
     }
 
     /// The Lease is held, and places may be given until then.
@@ -228,7 +232,7 @@ impl Leadership {
                     (tenure, has_listed)
                 }
                 _ => {
-                    self.counts_from_now();
+                    self.restart_new_period();
                     (self.tenures.fetch_add(1, Ordering::Relaxed), false)
                 }
             };
@@ -237,7 +241,7 @@ impl Leadership {
     }
 
     /// Somebody has changed the Lease: no pod is placed until it is seen who holds it.
-    fn doubt(&self) {
+    fn mark_in_doubt(&self) {
         self.change(|state| {
             if let State::Leader { is_in_doubt, .. } = state {
                 *is_in_doubt = true;
@@ -257,7 +261,7 @@ impl Leadership {
                 && *tenure == of
             {
                 *has_listed = true;
-                self.counts_from_now();
+                self.restart_new_period();
             }
         });
     }
@@ -294,7 +298,7 @@ impl Leadership {
     }
 
     /// Its time as a new one begins.
-    fn counts_from_now(&self) {
+    fn restart_new_period(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 

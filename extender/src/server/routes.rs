@@ -21,7 +21,7 @@ use super::bodies::{Bodies, Received};
 use super::tls::Peer;
 use super::untaken::{answer_in, counted, enlarge};
 use crate::index::{Cluster, Index};
-use crate::leadership::Leadership;
+use crate::leadership::{Leadership, NotLeading};
 use crate::metrics::{Metrics, Verb};
 use crate::verbs::bind::{BindError, Binder};
 use crate::verbs::{self, Filter, PreemptError, Prioritize};
@@ -226,7 +226,7 @@ async fn bind(shared: &Shared, body: &[u8]) -> Answer {
         Err(error) => return not_answered(Verb::Bind, error),
     };
     let bound = shared.binder.bind(args).await;
-    let is_misdirected = matches!(bound, Err(BindError::NotLeading(_)));
+    let is_misdirected = matches!(&bound, Err(BindError::NotLeading(why)) if *why != NotLeading::Starting);
     let (error, result) = match bound {
         Ok(bound) => (String::new(), bound.name()),
         Err(error) => (error.to_string(), error.name()),

@@ -91,7 +91,7 @@ impl Filter {
         let uid = &pod.metadata.uid;
         let PodToPlace { claim, request, .. } = pod;
         let models = self.cluster.read(|index| index.device_models(pod.metadata.device_model()));
-        // Before any node is looked at: what is told meanwhile may not be seen of each.
+        // The gaps are looked at before any node: what is told meanwhile may not be seen of each.
         let was_disconnected = self.cluster.read(Index::is_disconnected);
         let was_between_watches = self.cluster.is_between_watches();
         let was_between_lease_watches = self.cluster.is_between_lease_watches();

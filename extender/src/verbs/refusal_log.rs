@@ -1,4 +1,4 @@
-//! Logs why no node takes a pod, a line for each kind of refusal, once for the same kinds until a node takes it: kube-scheduler asks
+//! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
 //! about a pod that waits several times a second. Remembers for how long a holder has been unknown to a pod, too. Used by filter.
 
 use std::collections::BTreeMap;
@@ -15,10 +15,7 @@ use crate::index::{Indeterminate, NodeRefusal, RefusalKind};
 /// This many pods are remembered before those that no longer wait are forgotten.
 const FEW: usize = 64;
 
-/// Reasons that are remembered of a pod; of one more the first is forgotten.
-const MOST_REASONS: usize = 8;
-
-/// What was logged of each pod that no node took.
+/// What was logged last of each pod that no node took.
 #[derive(Debug)]
 pub(super) struct RefusalLog {
     logged: Mutex<Logged>,
@@ -35,8 +32,10 @@ struct Logged {
 /// What is remembered of one pod.
 #[derive(Debug, Default)]
 struct Known {
-    /// The fingerprints of the reasons that were logged.
-    logged: Vec<u64>,
+    /// The fingerprint of the last refusal; none before it was logged.
+    refused: Option<u64>,
+    /// The same of what was not known. It comes and goes, as between two watches, and the refusal is no news after it.
+    not_known: Option<u64>,
     /// Since when it has been for an unknown holder that no node takes the pod.
     unknown_since: Option<Instant>,
 }
@@ -84,7 +83,7 @@ impl RefusalLog {
 
     /// No node takes the pod. `still_waits` says of a UID whether its pod waits. Whether that is news.
     pub(super) fn refused(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) -> bool {
-        let is_new = self.is_new(uid, reasons.fingerprint(), still_waits);
+        let is_new = self.is_new(uid, reasons, still_waits);
         for Reason { text: reason, nodes, .. } in &reasons.kinds {
             if is_new {
                 info!(nodes, reason, "no node takes the pod");
@@ -102,7 +101,9 @@ impl RefusalLog {
         reason: &Indeterminate,
         still_waits: impl Fn(&str) -> bool,
     ) {
-        if self.is_new(uid, hash(&std::mem::discriminant(reason)), still_waits) {
+        let fingerprint = hash(&std::mem::discriminant(reason));
+        let not_known = |known: &mut Known| known.not_known.replace(fingerprint);
+        if self.with(uid, still_waits, not_known) != Some(fingerprint) {
             info!(reason = reason.to_string(), "it is not known whether a node takes the pod");
         } else {
             debug!(reason = reason.to_string(), "it is not known whether a node takes the pod");
@@ -131,18 +132,10 @@ impl RefusalLog {
         self.lock().by_pod.len()
     }
 
-    /// Whether this reason was not logged yet of the pod.
-    fn is_new(&self, uid: &str, fingerprint: u64, still_waits: impl Fn(&str) -> bool) -> bool {
-        self.with(uid, still_waits, |Known { logged, .. }| {
-            let is_new = !logged.contains(&fingerprint);
-            if is_new {
-                if logged.len() == MOST_REASONS {
-                    logged.remove(0);
-                }
-                logged.push(fingerprint);
-            }
-            is_new
-        })
+    /// Whether these were not the last reasons for the pod.
+    fn is_new(&self, uid: &str, reasons: &Reasons, still_waits: impl Fn(&str) -> bool) -> bool {
+        let fingerprint = reasons.fingerprint();
+        self.with(uid, still_waits, |known| known.refused.replace(fingerprint)) != Some(fingerprint)
     }
 
     fn with<R>(
@@ -198,17 +191,19 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_new_when_its_kinds_were_not_logged_and_not_when_its_numbers_change() {
+    fn a_reason_is_new_when_its_kinds_change_and_not_when_its_numbers_do() {
         let log = RefusalLog::new();
-        let is_new = |refusals: &[NodeRefusal]| log.is_new("u", reasons(refusals).fingerprint(), |_| true);
+        let is_new = |refusals: &[NodeRefusal]| log.is_new("u", &reasons(refusals), |_| true);
         assert!(is_new(&[too_many(1), unknown_holder()]));
         assert!(!is_new(&[unknown_holder(), too_many(2), too_many(3)]));
         assert!(is_new(&[too_many(2)]));
         assert!(is_new(&[NodeRefusal::UnknownNode]));
-        assert!(!is_new(&[too_many(2)]), "it comes and goes, as between two watches");
+        assert!(is_new(&[too_many(2)]));
+        log.indeterminate("u", &Indeterminate::BetweenWatches, |_| true);
+        assert!(!is_new(&[too_many(2)]), "that comes and goes once a minute");
         log.fits("u");
         assert!(is_new(&[too_many(2)]));
-        assert!(log.is_new("v", reasons(&[too_many(2)]).fingerprint(), |_| true), "another pod");
+        assert!(log.is_new("v", &reasons(&[too_many(2)]), |_| true), "another pod");
     }
 
     #[test]
@@ -233,9 +228,9 @@ mod tests {
     fn pods_that_are_gone_are_forgotten() {
         let log = RefusalLog::new();
         for number in 0..10_000 {
-            assert!(log.is_new(&format!("u{number}"), 1, |uid| uid == "u7"));
+            assert!(log.is_new(&format!("u{number}"), &Reasons::default(), |uid| uid == "u7"));
         }
         assert!(log.lock().by_pod.len() <= FEW + 1, "{}", log.lock().by_pod.len());
-        assert!(!log.is_new("u7", 1, |_| true), "a pod that waits is remembered");
+        assert!(!log.is_new("u7", &Reasons::default(), |_| true), "a pod that waits is remembered");
     }
 }

@@ -50,7 +50,7 @@ fn privileged(limits: Value) -> Value {
 #[tokio::test]
 async fn pods_that_ask_for_nothing_hold_nothing_though_they_see_every_device() {
     let event_delay = Duration::from_millis(100);
-    let config = Config { event_delay, bind_deadline: Duration::from_millis(1000), ..Config::default() };
+    let config = Config { event_delay, bind_deadline: Duration::from_secs(2), ..Config::default() };
     let nodes = [("n1", "inf2.xlarge"), ("n2", "inf2.xlarge")];
     let mut world = World::configured(config, &nodes).await;
     let daemons: Api<Pod> = Api::namespaced(world.client.clone(), "kube-system");

@@ -153,7 +153,7 @@ impl World {
 
     /// The same with an extender that binds soon after it was started again: what the one before had under way may take so long.
     pub(crate) async fn that_restarts(nodes: &[(&str, &str)]) -> World {
-        let config = Config { bind_deadline: Duration::from_millis(1000), ..Config::default() };
+        let config = Config { bind_deadline: Duration::from_secs(2), ..Config::default() };
         World::configured(config, nodes).await
     }
 

@@ -42,7 +42,7 @@ impl KindCluster {
         let of_extender = [
             format!("POD {POD} fits in Node:{node}"),
             format!("Allocated ids for POD {POD} are: 0,1"),
-            "Finished executing Bind Request...".to_owned(),
+            format!("Try to bind pod {POD} in {NAMESPACE} namespace to node {node} "),
         ];
         self.logs_all(&extender, &of_extender).await?;
         let schedulers: Api<Pod> = Api::namespaced(self.client(), SYSTEM);

@@ -64,7 +64,7 @@ pub(crate) enum BindError {
     #[error("the API server refused the binding: {0}")]
     BindingRefused(String),
     /// The Binding would have been cut off.
-    #[error("no time was left to bind the pod once it had been read; nothing was bound, try again")]
+    #[error("too little time was left for the API server to answer a Binding; nothing was bound, try again")]
     NoTimeLeft,
     /// Nobody knows whether the Binding was or will be carried out.
     #[error(

@@ -39,8 +39,8 @@ use crate::wire::BindArgs;
 /// body bounds them. kube-scheduler begins some hundred a second, and each takes milliseconds.
 const MOST_AT_ONCE: usize = 1024;
 
-/// The part of a bind's time that must be left when its Binding is sent: one in so many.
-const LEAST_OF_BIND: u32 = 8;
+/// Time that must be left for the API server's answer when a Binding is sent: so much, or of a short bind an eighth.
+const LEAST_FOR_BINDING: Duration = Duration::from_millis(250);
 
 /// How long a bind and its Binding may take.
 #[derive(Clone, Copy, Debug)]
@@ -240,7 +240,8 @@ impl Binder {
             None => write_until,
         };
         // Of one that is cut off nobody knows what becomes of it, and its devices stay reserved until that is clear.
-        if Instant::now() + self.timeouts.bind / LEAST_OF_BIND > write_until {
+        let least = LEAST_FOR_BINDING.min(self.timeouts.bind / 8);
+        if Instant::now() + least > write_until {
             reached("extender: no time left for a binding");
             return Err(BindError::NoTimeLeft);
         }

@@ -63,6 +63,23 @@ async fn no_binding_is_waited_for_longer_than_the_lease_lasts() {
     assert_eq!(took, 2000);
 }
 
+/// However much longer than the Lease a bind may take.
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_is_long_enough_for_a_long_bind() {
+    let (mut world, args) = World::new().await;
+    world.binder.timeouts.bind = Duration::from_secs(59);
+    let leadership = Arc::new(Leadership::elected());
+    world.binder = world.binder.clone().led_by(leadership.clone());
+    // The pod is read before its bind, which takes 500 ms.
+    leadership.lead_for(Duration::from_millis(800));
+    leadership.has_listed_now();
+    assert!(world.bind(&args).await.0.is_ok());
+    let two = world.create("two", 1).await;
+    leadership.lead_for(Duration::from_millis(700));
+    leadership.has_listed_now();
+    assert_eq!(world.bind(&two).await.0, Err(BindError::NoTimeLeft));
+}
+
 /// For how many milliseconds at most the API server is told to carry out the next Binding.
 async fn time_given(world: &World, args: &BindArgs) -> u64 {
     let query = Arc::<Mutex<String>>::default();
