@@ -70,7 +70,7 @@ impl LeaseUpkeep {
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let renewals = async {
             let (mut renewed_at, mut is_noted) = (Instant::now(), false);
-            // Of a process before this one nobody knows when it renewed the Lease last, and the report may have been written meanwhile.
+            // The Lease of the process before this one may have expired, and the first report may be written before the renewal.
             let (mut is_first, mut may_have_expired) = (true, false);
             loop {
                 turn.tick().await;

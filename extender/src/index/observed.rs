@@ -37,7 +37,7 @@ pub(crate) struct Owner {
     pub(crate) kind: String,
     /// Its name, in the pod's namespace.
     pub(crate) name: String,
-    /// Another one of the same name has another.
+    /// Its UID: an owner that is made anew under the name has another.
     pub(crate) uid: String,
 }
 

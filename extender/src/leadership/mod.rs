@@ -297,7 +297,7 @@ impl Leadership {
         !matches!(*self.lock(), State::Leader { tenure, until, .. } if tenure == of && Instant::now() < until)
     }
 
-    /// Its time as a new one begins.
+    /// The minute begins in which it counts as new.
     fn restart_new_period(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }

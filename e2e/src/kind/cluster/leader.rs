@@ -45,7 +45,7 @@ impl KindCluster {
     pub(in crate::kind) async fn continue_leader(&self) -> anyhow::Result<()> {
         let stopped = self.stopped_leader.lock().await.take();
         let StoppedLeader { node, container } = stopped.context("no extender is stopped where it is")?;
-        // kubelet ends it for its probes that go unanswered, after a minute: what this is to show would not have happened.
+        // kubelet ends a process that answers no probes, after a minute; one that is gone does not go on, and the scenario would show nothing.
         let continued = self.driver.signal_container(&node, &container, "SIGCONT").await;
         self.start_extender().await?;
         continued.with_context(|| format!("the stopped extender on {node} was ended before it could go on"))
