@@ -252,7 +252,8 @@ mod tests {
         let topologies = TopologyCache::new(Arc::new(Catalog::embedded().clone()), Policy::Documented);
         let cluster = Arc::new(Cluster::new(Index::new(topologies)));
         let (client, lists) = slow(Duration::from_secs(20));
-        let watch = tokio::spawn(watch_pods(System::real(), client, cluster.clone()));
+        let system = System::real();
+        let watch = system.spawn(watch_pods(system.clone(), client, cluster.clone()));
         sleep(Duration::from_secs(30)).await;
         let began = Instant::now();
         let asking = (0..15).map(|second| {
