@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, PodStatus};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, LogParams};
 use neuron_core::names;
@@ -152,12 +152,13 @@ impl<'a, C: Cluster> Collector<'a, C> {
         let status = pod.status.clone().unwrap_or_default();
         let spec = pod.spec.clone().unwrap_or_default();
         let failure = match (&status.reason, &status.message) {
-            (None, None) => None,
+            (None, None) => not_started(&status),
             (reason, message) => {
                 let parts = [reason.as_deref(), message.as_deref()];
-                Some(self.redaction.apply(&parts.into_iter().flatten().collect::<Vec<_>>().join(": ")))
+                Some(parts.into_iter().flatten().collect::<Vec<_>>().join(": "))
             }
         };
+        let failure = failure.map(|failure| self.redaction.apply(&failure));
         let node = spec.node_name.clone();
         let outcome = PodOutcome {
             phase: status.phase.unwrap_or_else(|| "Pending".into()),
@@ -250,5 +251,33 @@ impl<'a, C: Cluster> Collector<'a, C> {
         let last = failed.max_by_key(version)?;
         let text = self.redaction.apply(last.note.as_deref().unwrap_or_default());
         Some(scheduling_text(&text, self.cluster.outside_reasons(), self.nodes))
+    }
+}
+
+/// Why kubelet could not start a container of the pod, which the pod itself does not say.
+fn not_started(status: &PodStatus) -> Option<String> {
+    let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let ended = containers.filter_map(|container| container.state.as_ref()?.terminated.as_ref());
+    let mut not_started = ended.filter(|ended| ended.reason.as_deref() == Some("StartError"));
+    let message = not_started.next()?.message.as_deref().unwrap_or_default();
+    Some(format!("StartError: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_could_not_be_started_says_why_its_pod_failed() {
+        let status = |reason: &str| {
+            let ended = json!({"exitCode": 128, "reason": reason, "message": "context canceled"});
+            let main = json!({"name": "main", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": ended}});
+            serde_json::from_value::<PodStatus>(json!({"phase": "Failed", "containerStatuses": [main]}))
+                .unwrap()
+        };
+        assert_eq!(not_started(&status("StartError")).as_deref(), Some("StartError: context canceled"));
+        assert_eq!(not_started(&status("Error")), None, "its own exit code");
     }
 }
