@@ -15,5 +15,5 @@ mod topology;
 
 /// Property tests write no file of failing cases: a failure that matters becomes an example.
 fn config() -> proptest::prelude::ProptestConfig {
-    proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() }
+    proptest::prelude::ProptestConfig { cases: 1000, failure_persistence: None, ..Default::default() }
 }
