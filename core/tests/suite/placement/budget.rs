@@ -194,6 +194,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     /// Every shape of up to four containers that ask: a role, a resource or both, and counts that the type gives.
     #[test]
     fn pods_of_up_to_four_containers_are_always_decided(

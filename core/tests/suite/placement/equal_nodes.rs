@@ -36,6 +36,8 @@ fn nodes() -> Vec<Occupancy> {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     #[test]
     fn equal_nodes_answer_as_each_of_them(
         requests in prop::collection::vec((0usize..3, any::<bool>(), 1u32..18), 1..4),
