@@ -298,7 +298,6 @@ mod tests {
         let (_, names) = include_str!("mod.rs").split_once("impl BindPart {").unwrap();
         let (names, _) = names.split_once("\n}").unwrap();
         let (parts, told) = (quoted_after(names, " => \""), told("bind_part_seconds", "`part`: ", " | "));
-        // What follows the first label is quoted, too.
         assert_eq!(parts, told);
     }
 
