@@ -3,6 +3,7 @@
 mod agent;
 mod exec;
 mod fault;
+mod health;
 mod imds;
 mod load;
 mod node;

@@ -4,7 +4,7 @@ mod contradictions;
 mod file;
 mod settings;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ pub struct Arguments {
     /// YAML or JSON file of flags by their long names; the command line and the environment go before it
     #[arg(long = "config", env = "NEURON_CONFIG", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// Address and port to listen on; 0.0.0.0 and the port below if not given
+    /// Address and port to listen on; [::], which is IPv4, too, and the port below if not given
     #[arg(long, env = "NEURON_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Port to listen on if no address is given
@@ -175,7 +175,7 @@ pub struct Arguments {
 impl Arguments {
     /// The address to listen on.
     pub fn address(&self) -> SocketAddr {
-        self.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port)))
+        self.listen.unwrap_or_else(|| SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port)))
     }
 
     /// How the extender behaves.

@@ -69,7 +69,7 @@ fn the_command_line_is_read() {
     let arguments = given(&all).unwrap();
     assert_eq!(arguments.address().to_string(), "127.0.0.1:1");
     assert_eq!(arguments.config().bind_deadline, Duration::from_millis(500));
-    assert_eq!(given(&["--port", "80"]).unwrap().address().to_string(), "0.0.0.0:80");
+    assert_eq!(given(&["--port", "80"]).unwrap().address().to_string(), "[::]:80");
     let error = |arguments: &[&str]| given(arguments).unwrap_err().to_string();
     let shown = error(&["--policy", "any"]);
     assert!(shown.contains("\"any\" is not a placement policy; use documented or linked"), "{shown}");

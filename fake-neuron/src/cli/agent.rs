@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::Router;
 use axum::routing::get;
 use clap::Args;
 use fake_neuron::agent::{Agent, Container, Containers, Report, install, lost_event};
@@ -16,8 +15,9 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::health;
 
 /// How long an event may take.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Write the seccomp profile for pods to this file, such as /var/lib/kubelet/seccomp/fake-neuron.json.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Address for /healthz, such as 0.0.0.0:8081; not served without it.
+    /// Address for /healthz, such as [::]:8081; not served without it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// The node this runs on; with it an event tells each pod that an earlier agent has left.
@@ -62,16 +62,9 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             .with_context(|| format!("cannot write profile {}", file.display()))?;
     }
     if let Some(address) = arguments.listen {
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address} (--listen)"))?;
         let containers = agent.containers();
         let answer = move || std::future::ready(healthz(&containers));
-        let router = Router::new().route("/healthz", get(answer));
-        let shutdown = shutdown.clone();
-        tokio::spawn(async move {
-            axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
-        });
+        health::serve(address, get(answer), shutdown.clone())?;
     }
     let client = match &arguments.node_name {
         Some(node) => Some((runtime::client(arguments.kubeconfig.as_deref()).await?, node.clone())),

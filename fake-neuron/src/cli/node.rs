@@ -5,16 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use fake_neuron::node::{Keeper, State, remove};
 use neuron_core::catalog::Catalog;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::CatalogFile;
+use super::{CatalogFile, health};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -26,7 +24,7 @@ pub(crate) struct Arguments {
     root: PathBuf,
     #[command(flatten)]
     catalog: CatalogFile,
-    /// Address for /healthz, such as 0.0.0.0:8080; not served without it.
+    /// Address for /healthz, such as [::]:8080; not served without it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Remove the hardware when ended; without it the node keeps it, as a node keeps its devices.
@@ -52,14 +50,7 @@ async fn keep(arguments: Arguments, catalog: Catalog) -> anyhow::Result<()> {
     let client = runtime::client(arguments.kubeconfig.as_deref()).await?;
     let (sender, state) = watch::channel(State::Waiting);
     if let Some(address) = arguments.listen {
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address} (--listen)"))?;
-        let router = Router::new().route("/healthz", get(async move || healthz(&state.borrow())));
-        let shutdown = shutdown.clone();
-        tokio::spawn(async move {
-            axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
-        });
+        health::serve(address, get(async move || healthz(&state.borrow())), shutdown.clone())?;
     }
     let keeper =
         Keeper { node: arguments.node_name, root: arguments.root, catalog: Arc::new(catalog), state: sender };

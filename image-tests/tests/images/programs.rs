@@ -22,7 +22,7 @@ async fn the_plugin_says_what_it_misses_and_ends_when_told() {
     if !can_run("neuron-device-plugin") {
         return;
     }
-    let arguments = ["--kubeconfig=/kubeconfig", "--listen=0.0.0.0:8080", "--root=/nothing"];
+    let arguments = ["--kubeconfig=/kubeconfig", "--listen=[::]:8080", "--root=/nothing"];
     let request = service("neuron-device-plugin", 8080, &arguments).with_env_var("NODE_NAME", "n1");
     let plugin = start(request).await;
     let (status, _) = healthz_that_says(&plugin, 8080, "/nothing/sys/").await;
@@ -35,7 +35,7 @@ async fn fake_neuron_waits_for_its_node_and_ends_when_told() {
     if !can_run("fake-neuron") {
         return;
     }
-    let arguments = ["node", "--kubeconfig=/kubeconfig", "--listen=0.0.0.0:8080", "--root=/machine"];
+    let arguments = ["node", "--kubeconfig=/kubeconfig", "--listen=[::]:8080", "--root=/machine"];
     let fake = start(service("fake-neuron", 8080, &arguments).with_env_var("NODE_NAME", "n1")).await;
     assert_eq!(healthz(&fake, 8080).await, (503, "the node has not been seen yet".to_owned()));
     assert_eq!(stop(&fake).await, 0);

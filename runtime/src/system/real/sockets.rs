@@ -1,13 +1,19 @@
 //! The kernel's sockets.
 
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_ipv6_v6only;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::system::sockets::{Address, Connection, Listener, Sockets};
+
+/// Connections that wait to be accepted: as many as mio has, beyond which the kernel lets clients try again.
+const BACKLOG: u32 = 1024;
 
 /// The kernel's sockets.
 pub(super) struct Kernel;
@@ -15,11 +21,7 @@ pub(super) struct Kernel;
 impl Sockets for Kernel {
     fn listen(&self, address: &Address) -> io::Result<Box<dyn Listener>> {
         Ok(match address {
-            Address::Tcp(address) => {
-                let listener = std::net::TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Box::new(TcpListener::from_std(listener)?)
-            }
+            Address::Tcp(address) => Box::new(listen_on_any(*address)?),
             Address::Unix(path) => Box::new(Unix { listener: UnixListener::bind(path)?, path: path.clone() }),
         })
     }
@@ -44,6 +46,8 @@ impl Listener for TcpListener {
         async {
             let (stream, peer) = TcpListener::accept(self).await?;
             stream.set_nodelay(true)?;
+            // A client over IPv4 has an IPv6 address on a socket of both.
+            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
             Ok(Connection::new(stream, peer.to_string()))
         }
         .boxed()
@@ -53,6 +57,36 @@ impl Listener for TcpListener {
         let unknown = ([0, 0, 0, 0], 0).into();
         Address::Tcp(self.local_addr().unwrap_or(unknown))
     }
+}
+
+/// Listens at the address: at `[::]` for IPv6 and IPv4 alike, or for IPv4 alone where the kernel has no IPv6.
+fn listen_on_any(address: SocketAddr) -> io::Result<TcpListener> {
+    let error = match listen(address) {
+        Ok(listener) => return Ok(listener),
+        Err(error) => error,
+    };
+    let has_no_ipv6 = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    if is_any_of_ipv6(address) && has_no_ipv6 {
+        return listen((Ipv4Addr::UNSPECIFIED, address.port()).into());
+    }
+    Err(error)
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    if is_any_of_ipv6(address) {
+        // Else net.ipv6.bindv6only decides.
+        set_ipv6_v6only(&socket, false)?;
+    }
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn is_any_of_ipv6(address: SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
 }
 
 struct Unix {
@@ -67,5 +101,37 @@ impl Listener for Unix {
 
     fn address(&self) -> Address {
         Address::Unix(self.path.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn any_address_of_ipv6_takes_clients_over_ipv4() {
+        let mut listener = Kernel.listen(&Address::Tcp((Ipv6Addr::UNSPECIFIED, 0).into())).unwrap();
+        let Address::Tcp(address) = listener.address() else { unreachable!("TCP was asked for") };
+        let mut client = Ipv4Addr::LOCALHOST.into();
+        for _ in 0..2 {
+            let there = Address::Tcp(SocketAddr::new(client, address.port()));
+            let (connected, accepted) = tokio::join!(Kernel.connect(&there), listener.accept());
+            connected.unwrap();
+            let from: SocketAddr = accepted.unwrap().peer().parse().unwrap();
+            assert_eq!(from.ip(), client, "logs have the address as its network writes it");
+            if address.is_ipv4() {
+                eprintln!("skipped over IPv6: this machine has none");
+                break;
+            }
+            client = Ipv6Addr::LOCALHOST.into();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_an_error() {
+        let first = Kernel.listen(&Address::Tcp((Ipv6Addr::UNSPECIFIED, 0).into())).unwrap();
+        assert_eq!(Kernel.listen(&first.address()).err().unwrap().kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -107,6 +107,10 @@ impl Sockets for ProcessSockets {
                 let (address, connections) = self.network.listen(self.process, (ip, wanted.port()))?;
                 (Address::Tcp(address.into()), connections)
             }
+            // No host has IPv6: its any address is that of IPv4 there, as on a real one.
+            Address::Tcp(SocketAddr::V6(wanted)) if wanted.ip().is_unspecified() => {
+                return self.listen(&Address::Tcp((Ipv4Addr::UNSPECIFIED, wanted.port()).into()));
+            }
             Address::Tcp(SocketAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()),
         };
         Ok(Box::new(Accepting { address, connections }))
