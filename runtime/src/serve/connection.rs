@@ -67,6 +67,13 @@ pub(super) async fn serve(
         }
     };
     let quiet = async { if is_exposed { too_quiet(&calls, protocol).await } else { pending().await } };
+    // Over HTTP/1.1 the limit of stalls looks after it.
+    let too_slow = async {
+        match protocol {
+            Protocol::Http2 if is_exposed => calls.too_slow().await,
+            _ => pending().await,
+        }
+    };
     match protocol {
         Protocol::Http1 => {
             let mut http = http1::Builder::new();
@@ -75,7 +82,7 @@ pub(super) async fn serve(
                 http.max_buf_size(UNREAD_HTTP1);
             }
             let connection = http.serve_connection(stream, service);
-            drive(connection, |connection| connection.graceful_shutdown(), close, quiet).await;
+            drive(connection, |connection| connection.graceful_shutdown(), close, quiet, too_slow).await;
         }
         Protocol::Http2 => {
             let mut http = http2::Builder::new(executor);
@@ -86,7 +93,7 @@ pub(super) async fn serve(
                 http.initial_connection_window_size(UNREAD_HTTP2).initial_stream_window_size(UNREAD_HTTP2);
             }
             let connection = http.serve_connection(stream, service);
-            drive(connection, |connection| connection.graceful_shutdown(), close, quiet).await;
+            drive(connection, |connection| connection.graceful_shutdown(), close, quiet, too_slow).await;
         }
     }
 }
@@ -96,6 +103,7 @@ async fn drive<C: Future>(
     close_gracefully: fn(Pin<&mut C>),
     close: impl Future<Output = ()>,
     quiet: impl Future<Output = Quiet>,
+    too_slow: impl Future<Output = ()>,
 ) {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -110,7 +118,11 @@ async fn drive<C: Future>(
         _ = connection.as_mut() => return,
     }
     close_gracefully(connection.as_mut());
-    let _ = connection.await;
+    tokio::select! {
+        biased;
+        () = too_slow => {}
+        _ = connection => {}
+    }
 }
 
 async fn too_quiet(calls: &Calls, protocol: Protocol) -> Quiet {

@@ -260,6 +260,22 @@ async fn who_takes_no_answer_over_http2_is_gone_in_minutes() {
     assert_eq!(began.elapsed().as_secs(), 60 + 32, "a minute, and what 8 MiB need over a slow link");
 }
 
+/// A replica that does not lead ends its connections with their calls.
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_answer_over_http2_is_gone_in_minutes_also_where_it_is_the_last_one() {
+    const SIZE: usize = 8 << 20;
+    let last = Router::new().route("/", get(|| async { (axum::Extension(LastCall), "x".repeat(SIZE)) }));
+    let client = serve_one(Protocol::Http2, last, true);
+    let (mut sender, connection) =
+        conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+    let closed = System::real().spawn(connection.map(drop));
+    let began = Instant::now();
+    let request = Request::get("http://h/").body(Empty::<Bytes>::new()).unwrap();
+    let _never_read = sender.send_request(request).await.unwrap();
+    timeout(Duration::from_secs(600), closed).await.expect("it is still open").unwrap();
+    assert_eq!(began.elapsed().as_secs(), 60 + 32);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_may_take_minutes_over_a_slow_link() {
     const SECOND: usize = 256 << 10;
