@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use neuron_core::pod::BoundPod;
-use runtime::{System, reached};
+use runtime::{System, event_name, reached};
 use tokio::time::Instant;
 
 use self::limit::EventLimit;
@@ -123,8 +123,7 @@ impl Events {
         let name = about.name.as_deref().unwrap_or(&self.node);
         Event {
             metadata: ObjectMeta {
-                // At random: several events of one object may be written at one moment.
-                name: Some(format!("{name}.{:016x}", self.system.random())),
+                name: Some(event_name(name, self.system.random())),
                 namespace: about.namespace.clone(),
                 ..ObjectMeta::default()
             },

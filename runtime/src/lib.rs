@@ -38,6 +38,7 @@ mod branches;
 mod calls;
 mod deadlines;
 mod encoding;
+mod event_name;
 mod logs;
 pub mod metrics;
 #[cfg(planted)]
@@ -54,6 +55,7 @@ pub use calls::{CallError, read, write};
 pub use deadlines::end_after;
 pub use encoding::protobuf::{self, Protobuf};
 pub use encoding::{Encoding, Items, Json, Page, Unreadable, WatchEvent};
+pub use event_name::event_name;
 pub use logs::{LogFormat, LogFormatError, log, log_with_plain_lines};
 #[cfg(planted)]
 pub use planted::{is_planted, plant};

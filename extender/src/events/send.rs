@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use runtime::System;
+use runtime::{System, event_name};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -56,13 +56,13 @@ pub(super) async fn send(system: &System, client: &Client, explanation: Explanat
     }
 }
 
-/// The event. Its name ends in a random number: of two events of one pod the clock may tell the same time.
+/// The event.
 fn event(system: &System, explanation: Explanation) -> Event {
     let Explanation { uid, namespace, name, reason, note, .. } = explanation;
     let now = Timestamp::try_from(system.now()).unwrap_or(Timestamp::MAX);
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:016x}", system.random())),
+            name: Some(event_name(&name, system.random())),
             namespace: Some(namespace.clone()),
             ..ObjectMeta::default()
         },
