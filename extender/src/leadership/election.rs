@@ -2,7 +2,8 @@
 //!
 //! Another one's Lease is over when it has stood unchanged for its whole duration by this machine's clock, whatever times stand in it:
 //! clocks differ. It was written before it was read, so its holder has stopped by then, whose own time began before the write. One that
-//! somebody has deleted is over as long after it was seen to be gone: its holder may have renewed it right before.
+//! somebody has deleted or emptied is over as long after that was seen: its holder may have renewed it right before. So no Lease is over in
+//! less than this replica's own duration, whatever people write there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use runtime::{System, reached};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use super::lease::{LeaseAtServer, LeaseError};
+use super::lease::{LeaseAtServer, LeaseError, duration, holder, is_given_back};
 use super::{LeaderElection, Leadership};
 
 /// One replica's part in the election.
@@ -132,6 +133,7 @@ impl Election {
         let found = self.lease.read().await?;
         let now = Instant::now();
         let before = self.known.take();
+        let was_ours = before.as_ref().is_some_and(|known| self.is_ours(&known.lease));
         self.known = match (found, before) {
             (Some(lease), before) => {
                 let is_same = |known: &Known| known.lease.resource_version() == lease.resource_version();
@@ -150,20 +152,24 @@ impl Election {
                 // Who has just started may have taken it. If nobody has, this extender does, as a new leader.
                 self.leadership.stand_by(None);
             }
-            let spec = known.lease.spec.clone().unwrap_or_default();
-            let holder = spec.holder_identity.filter(|holder| !holder.is_empty() && *holder != self.identity);
-            let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
-            let is_over = now >= known.since + Duration::from_secs(seconds);
-            match holder {
+            let is_over = now >= known.since + duration(&known.lease).max(self.settings.lease_duration);
+            match holder(&known.lease) {
+                Some(holder) if holder == self.identity => {}
                 Some(holder) if !is_over => {
-                    self.leadership.stand_by(Some(holder));
+                    self.leadership.stand_by(Some(holder.to_owned()));
                     return Ok(());
                 }
                 Some(holder) => {
                     reached("extender: lease of another leader is over");
                     info!(holder, "the Lease of the leader is over");
                 }
-                None => {}
+                // Another one may have led since this extender did.
+                None if is_over || was_ours || is_given_back(&known.lease) => self.leadership.stand_by(None),
+                // People have emptied it, and its holder may place pods until it is over.
+                None => {
+                    self.leadership.stand_by(None);
+                    return Ok(());
+                }
             }
         }
         self.hold().await
@@ -186,8 +192,7 @@ impl Election {
     }
 
     fn is_ours(&self, lease: &Lease) -> bool {
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
-        holder == Some(&self.identity)
+        holder(lease) == Some(&self.identity)
     }
 
     fn log(&mut self, error: &LeaseError) {

@@ -14,6 +14,9 @@ use tokio::time::timeout;
 
 use super::LeaderElection;
 
+/// What stands as the duration of a Lease that was given back.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
+
 /// The Lease at the API server.
 pub(super) struct LeaseAtServer {
     system: System,
@@ -36,6 +39,22 @@ pub(super) enum LeaseError {
     /// The API server refuses, or is not reached.
     #[error(transparent)]
     Failed(Box<kube::Error>),
+}
+
+/// Who holds the Lease.
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+/// How long it lasts, as is written there.
+pub(super) fn duration(lease: &Lease) -> Duration {
+    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+    Duration::from_secs(seconds.try_into().unwrap_or_default())
+}
+
+/// Whether its last holder has given it back, as [`LeaseAtServer::give_back`] writes.
+pub(super) fn is_given_back(lease: &Lease) -> bool {
+    holder(lease).is_none() && duration(lease) == GIVEN_BACK
 }
 
 impl LeaseAtServer {
@@ -77,7 +96,7 @@ impl LeaseAtServer {
         let spec = held.spec.clone().unwrap_or_default();
         let spec = LeaseSpec {
             holder_identity: None,
-            lease_duration_seconds: Some(1),
+            lease_duration_seconds: i32::try_from(GIVEN_BACK.as_secs()).ok(),
             renew_time: self.now(),
             ..spec
         };

@@ -204,6 +204,41 @@ async fn a_lease_that_somebody_deletes_is_over_only_after_its_time() {
     assert!(leads(&b_leads));
 }
 
+#[rstest]
+#[case::without_a_holder(json!({"spec": {"holderIdentity": ""}}))]
+#[case::without_a_spec(json!({"spec": null}))]
+#[case::with_a_short_duration(json!({"spec": {"leaseDurationSeconds": 1}}))]
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_edits_is_over_only_after_its_time(#[case] edit: serde_json::Value) {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    b.turn().await;
+    patch_lease(&api, edit).await;
+    b.turn().await;
+    advance(LEASE - Duration::from_millis(1)).await;
+    b.turn().await;
+    assert!(!leads(&a_leads) && !leads(&b_leads), "its holder may have placed pods until now");
+    advance(Duration::from_millis(1)).await;
+    b.turn().await;
+    assert!(leads(&b_leads));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_somebody_empties_takes_it_anew_and_lists_first() {
+    let api = ApiServer::new(Clock::new());
+    let (mut a, a_leads) = replica(&api, "a");
+    a.turn().await;
+    a_leads.has_listed_now();
+    patch_lease(&api, json!({"spec": {"holderIdentity": ""}})).await;
+    a.turn().await;
+    assert_eq!(
+        a_leads.places_until(),
+        Err(NotLeading::TakingOver),
+        "who has given it back may have led meanwhile"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_is_deleted_stops_and_takes_it_anew() {
     let api = ApiServer::new(Clock::new());
