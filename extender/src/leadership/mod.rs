@@ -202,6 +202,17 @@ impl Leadership {
         }
     }
 
+    /// Whether this extender places pods now.
+    pub(crate) fn places(&self) -> bool {
+        match *self.lock() {
+            State::Alone => true,
+            State::Leader { until, has_listed, is_in_doubt, .. } => {
+                has_listed && !is_in_doubt && Instant::now() < until
+            }
+            State::Starting | State::Standby { .. } => false,
+        }
+    }
+
     /// Waits until this extender leads.
     pub(crate) async fn leads_at_last(&self) {
         loop {

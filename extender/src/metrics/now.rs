@@ -27,8 +27,8 @@ pub(crate) struct Now {
     pub(crate) shared: usize,
     /// What is watched.
     pub(crate) watches: Vec<WatchNow>,
-    /// Whether this replica leads.
-    pub(crate) leads: bool,
+    /// Whether this replica places pods: it leads, and has listed them.
+    pub(crate) places: bool,
 }
 
 /// A watch.
@@ -113,7 +113,7 @@ impl Collector for Shown {
             None,
             MetricType::Gauge,
         )?;
-        ConstGauge::new(i64::from(now.leads)).encode(leader)?;
+        ConstGauge::new(i64::from(now.places)).encode(leader)?;
         let help = "Whether a watch tells what happens.";
         let mut gauges = encoder.encode_descriptor("watch_connected", help, None, MetricType::Gauge)?;
         for watch in &now.watches {

@@ -106,7 +106,7 @@ async fn prometheus(State(shared): State<Arc<Shared>>) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     };
     let mut now = shared.cluster.now();
-    now.leads = shared.leadership.leads();
+    now.places = shared.leadership.places();
     counted(place, runtime::metrics::answer(shared.metrics.text(now)).into_response())
 }
 

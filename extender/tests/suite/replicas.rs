@@ -159,6 +159,21 @@ impl Replicas {
         pods.get(name).await.unwrap().annotations().get("NEURON_DEVS").cloned()
     }
 
+    /// Waits until a replica of this identity, which begins so, holds the Lease.
+    async fn is_held(&self, by: &str) {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
+        let held = async {
+            loop {
+                let spec = leases.get("k8s-neuron-scheduler").await.unwrap().spec.unwrap();
+                if spec.holder_identity.is_some_and(|holder| holder.starts_with(by)) {
+                    return;
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        assert!(timeout(LEASE * 3, held).await.is_ok(), "it does not hold the Lease");
+    }
+
     /// The pod that the Service selects, once it is that one alone.
     async fn is_selected(&self, name: &str) {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
@@ -215,6 +230,8 @@ fn a_new_leader_takes_over_however_long_its_list_of_the_pods_takes() {
         let [a, b] = replicas.two().await;
         replicas.lists_slowly.store(true, Ordering::SeqCst);
         a.serving.abort();
+        replicas.is_held("b_").await;
+        assert_eq!(shown_as_leader(&b).await, 0, "it lists");
         let leads = async {
             while !replicas.bind(&b, "p1").await.is_empty() {
                 assert!(call(&b.machine, "GET", "/readyz", "").await.starts_with("HTTP/1.1 200"), "it lists");
@@ -224,7 +241,15 @@ fn a_new_leader_takes_over_however_long_its_list_of_the_pods_takes() {
         assert!(timeout(Duration::from_secs(90), leads).await.is_ok(), "it does not lead");
         assert_eq!(replicas.device("p1").await.as_deref(), Some("1"));
         replicas.is_selected("b").await;
+        assert_eq!(shown_as_leader(&b).await, 1);
     });
+}
+
+/// What the replica's metric `leader` is.
+async fn shown_as_leader(replica: &Replica) -> u8 {
+    let metrics = call(&replica.machine, "GET", "/metrics", "").await;
+    let value = metrics.lines().find_map(|line| line.strip_prefix("neuron_extender_leader "));
+    value.unwrap().parse().unwrap()
 }
 
 /// kube-scheduler keeps its connections, and one that it opened before the label moved would lead to this replica for good.
