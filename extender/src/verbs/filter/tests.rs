@@ -75,6 +75,8 @@ fn comes(cluster: &Cluster, name: &str) -> NodeNumber {
 }
 
 /// Why nothing is known of a node on which the pod `stray` is.
+const UNCLEAR: &str = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is mostly known within \
+                       a minute";
 const STRAY: &str = "it is not known yet which devices pod default/stray holds; the node takes no new Neuron pod until its device plugin \
                      reports it";
 
@@ -189,7 +191,7 @@ async fn after_half_a_minute_a_pod_is_refused_for_a_node_that_stays_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_it_is_unclear() {
+async fn what_only_an_unclear_reservation_keeps_out_is_an_error() {
     let cluster = cluster_of("inf2.24xlarge", Vec::new());
     let filter = filter(&cluster);
     let id = cluster.write(|index| index.reserve("other", "n1", CoreSet::run(0, 2), Arc::default()));
@@ -200,11 +202,9 @@ async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_i
     let taken = "not enough free: Neuron devices asked 6, free 5 of 6";
     assert_eq!(all().await, (json!({"n1": taken}), json!("")), "its Binding is under way");
     cluster.write(|index| index.mark_unclear("other", "n1", id));
-    let unclear = "devices of node n1 are reserved for a pod of which it is not known yet whether it was bound; that is mostly known within a \
-                   minute";
     for seconds in [0, 29, 29] {
         sleep(Duration::from_secs(seconds)).await;
-        assert_eq!(all().await, (json!({}), json!(unclear)));
+        assert_eq!(all().await, (json!({}), json!(UNCLEAR)));
     }
     assert_eq!(ask(&filter, 5, &["n1"]).await["NodeNames"], json!(["n1"]));
     assert_eq!(ask(&filter, 7, &["n1"]).await["Error"], "", "there never are so many");
@@ -215,6 +215,24 @@ async fn what_only_an_unclear_reservation_keeps_out_is_an_error_for_as_long_as_i
     cluster.write(|index| index.release("third", "n1", other));
     cluster.write(|index| index.release("other", "n1", id));
     assert_eq!(ask(&filter, 6, &["n1"]).await["NodeNames"], json!(["n1"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_three_minutes_a_pod_is_refused_for_a_binding_that_stays_unclear() {
+    let cluster = cluster_of("inf2.24xlarge", Vec::new());
+    let filter = filter(&cluster);
+    let ask = async || ask(&filter, 6, &["n1"]).await;
+    let id = cluster.write(|index| index.reserve("other", "n1", CoreSet::run(0, 2), Arc::default()));
+    cluster.write(|index| index.mark_unclear("other", "n1", id));
+    for seconds in [0, 90, 90] {
+        sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(ask().await["Error"], UNCLEAR);
+    }
+    sleep(Duration::from_secs(1)).await;
+    let answer = ask().await;
+    assert_eq!((&answer["FailedNodes"], &answer["Error"]), (&json!({"n1": UNCLEAR}), &json!("")), "{answer}");
+    cluster.write(|index| index.release("other", "n1", id));
+    assert_eq!(ask().await["NodeNames"], json!(["n1"]));
 }
 
 #[tokio::test(start_paused = true)]
