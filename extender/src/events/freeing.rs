@@ -41,11 +41,11 @@ pub(super) struct Freeing {
 /// A pod that holds devices.
 #[derive(Clone, Copy)]
 struct Holder<'i> {
-    uid: &'i str,
+    uid: &'i Arc<str>,
     /// As `namespace/name`.
     pod: &'i str,
     cores: CoreSet,
-    priority: Option<i32>,
+    priority: i32,
 }
 
 /// The fewest pods of one of these nodes whose end would let the pod fit there, the least important ones first; none if it takes too much
@@ -74,7 +74,7 @@ struct Choice<'i> {
 impl Choice<'_> {
     /// Whether the pod fits once they have ended.
     fn helps(&self, index: &Index, pod: &mut EqualNodes) -> bool {
-        let ended: BTreeSet<&str> = self.ended.iter().map(|holder| holder.uid).collect();
+        let ended: BTreeSet<Arc<str>> = self.ended.iter().map(|holder| Arc::clone(holder.uid)).collect();
         index.fits_without(self.node, &ended, pod) == Some(true)
     }
 
@@ -164,10 +164,10 @@ fn holders<'i>(index: &'i Index, node: &str) -> Vec<Holder<'i>> {
     let settled = index.view(node).and_then(|view| view.settled());
     let holdings = settled.map(|settled| settled.holdings.as_slice()).unwrap_or_default();
     let holder = |holding: &'i Holding<Arc<BoundPod>>| Holder {
-        uid: holding.uid(),
+        uid: &holding.pod.uid,
         pod: holding.full_name(),
         cores: holding.cores,
-        priority: index.priority(node, holding.uid()),
+        priority: holding.pod.priority,
     };
     let mut holders: Vec<Holder<'i>> = holdings.iter().map(holder).collect();
     holders.sort_by_key(|holder| (holder.priority, holder.pod));

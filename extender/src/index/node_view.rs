@@ -15,7 +15,7 @@ use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 use tokio::time::Instant;
 
-use super::{Advertised, NodeRefusal, ObservedNode, Reserved, TopologyCache};
+use super::{Advertised, NodeRefusal, ObservedNode, Reservation, Reserved, TopologyCache};
 
 /// What is kept of a node as the watch shows it, with its topology looked up: once for each change of the node, not of its pods.
 #[derive(Clone, Debug)]
@@ -210,7 +210,7 @@ impl NodeView {
     /// Why it would not.
     pub(super) fn fits_without(
         &self,
-        gone: &BTreeSet<&str>,
+        gone: &BTreeSet<Arc<str>>,
         reserved: CoreSet,
         pod: &mut EqualNodes,
     ) -> Result<(), NodeRefusal> {
@@ -301,12 +301,13 @@ impl NodeView {
         self.known().map_or(0, |(occupancy, _)| occupancy.held().len() as usize)
     }
 
-    /// Whether cores that were reserved earlier can still be given: none is on a device that is unhealthy, and no pod has one meanwhile, nor
-    /// may have it.
-    pub(crate) fn can_still_give(&self, cores: CoreSet) -> bool {
+    /// Whether the cores of a reservation can still be given: the node has the devices and cores that it had, none is on a device that is
+    /// unhealthy, and no pod has one meanwhile, nor may have it.
+    pub(crate) fn can_still_give(&self, reservation: &Reservation) -> bool {
         let State::Known { settled, unknown_holder: None, .. } = &self.state else { return false };
-        let occupancy = &settled.occupancy;
-        !cores.intersects(occupancy.topology().cores_of(occupancy.unhealthy()))
+        let (occupancy, cores) = (&settled.occupancy, reservation.chosen);
+        reservation.topology.as_ref().is_some_and(|before| Arc::ptr_eq(before, occupancy.topology()))
+            && !cores.intersects(occupancy.topology().cores_of(occupancy.unhealthy()))
             && !cores.intersects(occupancy.held())
     }
 
@@ -328,7 +329,7 @@ impl NodeView {
 }
 
 /// Pods of which nothing says what they hold, but for those that are gone.
-fn unknown_holder(settled: &Settled<Arc<BoundPod>>, gone: &BTreeSet<&str>) -> Option<NodeRefusal> {
+fn unknown_holder(settled: &Settled<Arc<BoundPod>>, gone: &BTreeSet<Arc<str>>) -> Option<NodeRefusal> {
     let stay = settled.unknown.iter().filter(|holder| !gone.contains(&*holder.uid));
     let mut pods: Vec<&str> = stay.map(|holder| holder.pod.as_str()).collect();
     pods.sort_unstable();

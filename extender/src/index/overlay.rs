@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
+use neuron_core::topology::Topology;
 
 /// One pod's hardware on one node.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Reservation {
     pub(crate) chosen: CoreSet,
     /// Those, and the ones of Bindings sent before that may still be carried out.
     pub(crate) cores: CoreSet,
+    /// What the node was when they were chosen; none if that was not known. On a node with other devices or cores they are others.
+    pub(crate) topology: Option<Arc<Topology>>,
     /// The annotations that its Binding carries; a repeated bind sends the same again.
     pub(crate) annotations: Arc<BTreeMap<String, String>>,
     /// Tells it from every other one: a bind that ends late must not release what a later bind has made.
@@ -71,6 +74,7 @@ impl Overlay {
         uid: &str,
         node: &str,
         cores: CoreSet,
+        topology: Option<Arc<Topology>>,
         annotations: Arc<BTreeMap<String, String>>,
     ) -> ReservationId {
         self.last_id.0 += 1;
@@ -79,6 +83,7 @@ impl Overlay {
         let reservation = Reservation {
             chosen: cores,
             cores,
+            topology,
             annotations,
             id,
             binds: 1,
@@ -96,12 +101,14 @@ impl Overlay {
         uid: &str,
         node: &str,
         cores: CoreSet,
+        topology: Option<Arc<Topology>>,
         annotations: Arc<BTreeMap<String, String>>,
     ) {
         if let Some(reservation) = self.by_pod.get_mut(uid).and_then(|nodes| nodes.get_mut(node)) {
             // What was sent before may still be carried out.
             reservation.cores = reservation.cores.union(cores);
             reservation.chosen = cores;
+            reservation.topology = topology;
             reservation.annotations = annotations;
         }
     }
@@ -214,7 +221,7 @@ mod tests {
     /// Reserves one core for each pod on each node.
     fn add(overlay: &mut Overlay, reservations: &[(&str, &str, u8)]) {
         for (uid, node, core) in reservations {
-            overlay.add(uid, node, CoreSet::run(*core, 1), Arc::default());
+            overlay.add(uid, node, CoreSet::run(*core, 1), None, Arc::default());
         }
     }
 

@@ -1,24 +1,29 @@
 //! What the index knows of pods that may have to go for another one. Asked by `/preempt`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
 use neuron_core::placement::{EqualNodes, Refusal};
+use neuron_core::pod::BoundPod;
 
-use super::{Index, NodeRefusal};
+use super::{Index, NodeRefusal, Reserved};
 
 impl Index {
-    /// Whether the pod fits the node once these pods, by UID, are gone; none where the search was given up.
+    /// Whether the pod fits the node once these pods, by UID, are gone. None where that is not known: the search was given up, nothing says
+    /// what one that stays holds, or what became of a Binding that may be in the way.
     pub(crate) fn fits_without(
         &self,
         node: &str,
-        gone: &BTreeSet<&str>,
+        gone: &BTreeSet<Arc<str>>,
         pod: &mut EqualNodes,
     ) -> Option<bool> {
-        let reserved = self.overlay.reserved_on(node).all;
-        match self.view(node).map(|view| view.fits_without(gone, reserved, pod)) {
-            Some(Err(NodeRefusal::Placement(Refusal::NotDecided { .. }))) => None,
-            fits => Some(matches!(fits, Some(Ok(())))),
+        let Some(view) = self.view(node) else { return Some(false) };
+        let Reserved { all, clear } = self.overlay.reserved_on(node);
+        let mut fits = |reserved| is_known_to_fit(view.fits_without(gone, reserved, pod));
+        match fits(all) {
+            Some(false) if all != clear && fits(clear) != Some(false) => None,
+            answer => answer,
         }
     }
 
@@ -32,14 +37,16 @@ impl Index {
         })
     }
 
-    /// Priority and UID of the pods that hold devices of the node and are less important than that.
-    pub(crate) fn holders_below(&self, node: &str, priority: i32) -> Vec<(i32, &str)> {
-        let below = self.bound.on(node).iter().filter(|pod| pod.priority < priority);
-        below.map(|pod| (pod.priority, &*pod.uid)).collect()
+    /// The pods that hold devices of the node.
+    pub(crate) fn holders(&self, node: &str) -> &[Arc<BoundPod>] {
+        self.bound.on(node)
     }
+}
 
-    /// The priority of a pod on the node that holds devices there.
-    pub(crate) fn priority(&self, node: &str, uid: &str) -> Option<i32> {
-        self.bound.on(node).iter().find(|pod| *pod.uid == *uid).map(|pod| pod.priority)
+fn is_known_to_fit(fits: Result<(), NodeRefusal>) -> Option<bool> {
+    match fits {
+        Ok(()) => Some(true),
+        Err(NodeRefusal::Placement(Refusal::NotDecided { .. }) | NodeRefusal::UnknownHolder { .. }) => None,
+        Err(_) => Some(false),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use neuron_core::ids::CoreSet;
+use neuron_core::topology::Topology;
 
 use super::{Index, Reservation, ReservationId};
 
@@ -31,7 +32,7 @@ impl Index {
         cores: CoreSet,
         annotations: Arc<BTreeMap<String, String>>,
     ) -> ReservationId {
-        let id = self.overlay.add(uid, node, cores, annotations);
+        let id = self.overlay.add(uid, node, cores, self.topology_of(node), annotations);
         self.apply_reservations(node);
         id
     }
@@ -44,8 +45,12 @@ impl Index {
         cores: CoreSet,
         annotations: Arc<BTreeMap<String, String>>,
     ) {
-        self.overlay.replace(uid, node, cores, annotations);
+        self.overlay.replace(uid, node, cores, self.topology_of(node), annotations);
         self.apply_reservations(node);
+    }
+
+    fn topology_of(&self, node: &str) -> Option<Arc<Topology>> {
+        self.view(node)?.topology().cloned()
     }
 
     /// It is open whether the pod was bound with the reservation, so that it may end without a change that anybody sees.

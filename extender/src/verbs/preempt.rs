@@ -2,12 +2,13 @@
 //! which pods have to go for it. Writes nothing. Called by the routes.
 //!
 //! kube-scheduler counts devices and knows nothing of links: its victims may free enough that is not linked. Then others of lower
-//! priority are added, as few as help, and no node is kept of which the search for them was given up. Their PodDisruptionBudgets are not
-//! looked at.
+//! priority are added, as few as help. No node is kept of which it is not known whether a pod helps: the search for them was given up, nothing
+//! says yet what a pod holds that stays, or what became of a Binding. Their PodDisruptionBudgets are not looked at.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::vec;
 
 use neuron_core::device_model::DeviceModels;
@@ -93,12 +94,15 @@ async fn with_victims<'a>(
         let Ok(models) = index.device_models(pod.metadata.device_model()) else { return Ok(false) };
         let end = equal_nodes.cost().moves.saturating_add(MOVES_OF_TURN);
         for _ in 0..QUESTIONS_OF_TURN {
-            let next = || left.next().map(|(node, victims)| Asked::new(node, victims));
+            let next = || left.next().map(|(node, victims)| Asked::new(index, node, victims));
             let Some(mut asked) = under_way.take().or_else(next) else { return Ok(false) };
             if is_wanted(index, &asked.node.0, models.as_ref()) {
                 match asked.ask(index, pod.priority, &mut equal_nodes) {
                     Found::Nothing => under_way = Some(asked),
-                    Found::Enough => drop(kept.insert(asked.node, asked.victims)),
+                    Found::Enough => {
+                        let (node, victims) = asked.with_added(index);
+                        kept.insert(node, victims);
+                    }
                     Found::NotEnough => {}
                 }
             }
@@ -126,83 +130,110 @@ fn is_wanted(index: &Index, node: &str, models: Option<&DeviceModels>) -> bool {
 struct Asked<'a> {
     node: NodeName<'a>,
     victims: MetaVictims<'a>,
-    /// UIDs of those that are gone in the next question.
-    gone: BTreeSet<Cow<'a, str>>,
+    /// The node's pods, by UID, that are gone in the next question. A call may name a hundred thousand others.
+    gone: BTreeSet<Arc<str>>,
+    /// Those that have to go beside the victims, the most important one first.
+    added: Vec<Holder>,
     next: Question,
 }
+
+/// Priority and UID of a pod that holds devices of the node.
+type Holder = (i32, Arc<str>);
 
 /// What is asked next.
 enum Question {
     /// Whether the victims that kube-scheduler named are enough.
     Named,
     /// Whether all are that are less important than the pod; they are these, the most important one first.
-    All(vec::IntoIter<String>),
+    All(vec::IntoIter<Holder>),
     /// Whether the next of these can be spared.
-    Spared(vec::IntoIter<String>),
+    Spared(vec::IntoIter<Holder>),
 }
 
 /// What a question has led to.
 enum Found {
     /// There is more to ask.
     Nothing,
-    /// The pod fits once the victims are gone.
+    /// The pod fits once the victims are gone, and those that were added.
     Enough,
-    /// It does not fit whoever goes, or who has to go was not found out within the call's moves.
+    /// It does not fit whoever goes, or it is not known who has to.
     NotEnough,
 }
 
 impl<'a> Asked<'a> {
-    fn new(node: NodeName<'a>, victims: MetaVictims<'a>) -> Self {
-        let gone = victims.pods.iter().flatten().map(|victim| victim.uid.clone()).collect();
-        Self { node, victims, gone, next: Question::Named }
+    fn new(index: &Index, node: NodeName<'a>, victims: MetaVictims<'a>) -> Self {
+        let named: BTreeSet<&str> = victims.pods.iter().flatten().map(|victim| &*victim.uid).collect();
+        let uids = index.holders(&node.0).iter().map(|pod| &pod.uid);
+        let gone = uids.filter(|uid| named.contains(&***uid)).cloned().collect();
+        Self { node, victims, gone, added: Vec::new(), next: Question::Named }
     }
 
     fn ask(&mut self, index: &Index, priority: i32, pod: &mut EqualNodes) -> Found {
-        let Self { node: NodeName(node), victims, gone, next } = self;
-        let mut fits = |gone: &BTreeSet<Cow<'_, str>>| {
-            index.fits_without(node, &gone.iter().map(Cow::as_ref).collect(), pod)
-        };
+        let Self { node: NodeName(node), gone, added, next, .. } = self;
         match next {
-            Question::Named if fits(gone) == Some(true) => Found::Enough,
+            Question::Named if index.fits_without(node, gone, pod) == Some(true) => Found::Enough,
             Question::Named => {
-                let mut others = index.holders_below(node, priority);
-                others.retain(|(_, uid)| !gone.contains(*uid));
-                others.sort_by_key(|(priority, uid)| (Reverse(*priority), *uid));
-                let others: Vec<String> = others.into_iter().map(|(_, uid)| uid.to_owned()).collect();
-                gone.extend(others.iter().cloned().map(Cow::Owned));
+                let below = index.holders(node).iter().filter(|pod| pod.priority < priority);
+                let others = below.filter(|pod| !gone.contains(&pod.uid));
+                let mut others: Vec<Holder> =
+                    others.map(|pod| (pod.priority, Arc::clone(&pod.uid))).collect();
+                others.sort_by_key(|(priority, _)| Reverse(*priority));
+                gone.extend(others.iter().map(|(_, uid)| Arc::clone(uid)));
                 *next = Question::All(others.into_iter());
                 Found::Nothing
             }
-            Question::All(others) if fits(gone) == Some(true) => {
+            Question::All(others) if index.fits_without(node, gone, pod) == Some(true) => {
                 *next = Question::Spared(std::mem::take(others));
                 Found::Nothing
             }
             Question::All(_) => Found::NotEnough,
             Question::Spared(others) => {
-                let Some(uid) = others.next() else {
+                let Some(other) = others.next() else {
                     reached("extender: victims added to those of kube-scheduler");
                     return Found::Enough;
                 };
-                gone.remove(uid.as_str());
-                match fits(gone) {
-                    Some(true) => {}
+                gone.remove(&other.1);
+                match index.fits_without(node, gone, pod) {
+                    Some(true) => Found::Nothing,
                     Some(false) => {
-                        add(index, node, victims.pods.get_or_insert_default(), &uid);
-                        gone.insert(Cow::Owned(uid));
+                        gone.insert(Arc::clone(&other.1));
+                        added.push(other);
+                        Found::Nothing
                     }
                     // Nobody ends of whom it is not known that it helps.
-                    None => return Found::NotEnough,
+                    None => Found::NotEnough,
                 }
-                Found::Nothing
             }
         }
     }
-}
 
-/// Adds a victim before those that are less important: kube-scheduler takes the first one for the most important of a node.
-fn add(index: &Index, node: &str, victims: &mut Vec<MetaPod<'_>>, uid: &str) {
-    let priority = index.priority(node, uid);
-    let is_less = |other: &MetaPod<'_>| index.priority(node, &other.uid) < priority;
-    let at = victims.iter().position(|other| index.priority(node, &other.uid).is_some() && is_less(other));
-    victims.insert(at.unwrap_or(victims.len()), MetaPod { uid: Cow::Owned(uid.to_owned()) });
+    /// The node and its victims with those that have been added, each before those that are less important: kube-scheduler takes the first one
+    /// for the most important of a node.
+    fn with_added(self, index: &Index) -> (NodeName<'a>, MetaVictims<'a>) {
+        let Self { node, mut victims, added, .. } = self;
+        if added.is_empty() {
+            return (node, victims);
+        }
+        let priorities: BTreeMap<&str, i32> =
+            index.holders(&node.0).iter().map(|pod| (&*pod.uid, pod.priority)).collect();
+        let added_too: BTreeSet<Arc<str>> = added.iter().map(|(_, uid)| Arc::clone(uid)).collect();
+        let mut added = added.into_iter().peekable();
+        let victim = |(_, uid): Holder| MetaPod { uid: Cow::Owned(uid.to_string()) };
+        let mut all = Vec::new();
+        for named in victims.pods.take().unwrap_or_default() {
+            if let Some(priority) = priorities.get(&*named.uid) {
+                // The watch has shown it only after the first question.
+                if added_too.contains(&*named.uid) {
+                    continue;
+                }
+                while let Some(before) = added.next_if(|(other, _)| other > priority) {
+                    all.push(victim(before));
+                }
+            }
+            all.push(named);
+        }
+        all.extend(added.map(victim));
+        victims.pods = Some(all);
+        (node, victims)
+    }
 }

@@ -10,6 +10,7 @@ use neuron_core::pod::{BoundPod, PodSpec};
 use neuron_core::topology::Policy;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::{Prioritize, preempt};
 use crate::index::{Advertised, Change, Cluster, Index, ObservedNode, ObservedPod, TopologyCache};
@@ -143,4 +144,27 @@ async fn others_have_their_turns_while_victims_of_one_node_are_looked_for() {
     assert_eq!(answer, json!({"NodeNameToMetaVictims": {}}));
     // With nobody gone, with both, with one of them.
     assert!(turns >= 2, "{turns} turns");
+}
+
+/// A body of 5 MB would have the one thread for seconds.
+#[tokio::test]
+async fn victims_that_are_not_on_the_node_cost_little_more_than_to_read_them() {
+    const NAMED: u32 = 100_000;
+    let on = |core: u8| holder(&format!("held-{core}"), "n1", &[core]);
+    let cluster = cluster_of(&[node("n1")], (0..64).map(on).collect());
+    let mut pod =
+        json!({"metadata": {"name": "all", "namespace": "default", "uid": "all"}, "spec": spec(&[64])});
+    pod["spec"]["priority"] = json!(100);
+    let named: Vec<Value> = (0..NAMED).map(|number| json!({"UID": format!("made-up-{number}")})).collect();
+    let victims = json!({"n1": {"Pods": named, "NumPDBViolations": 0}});
+    let body = json!({"Pod": pod, "NodeNameToMetaVictims": victims}).to_string();
+    let began = Instant::now();
+    let args = serde_json::from_str(&body).unwrap();
+    let reading = began.elapsed();
+    let answer = preempt(&cluster, &Metrics::default(), args).await.unwrap();
+    let took = began.elapsed() - reading;
+    assert!(took < 10 * reading, "{took:?}, and {reading:?} to read it");
+    let answer = serde_json::to_value(answer).unwrap();
+    let left = answer["NodeNameToMetaVictims"]["n1"]["Pods"].as_array().unwrap();
+    assert_eq!(left.len(), 100_000 + 64, "all that hold something are added");
 }

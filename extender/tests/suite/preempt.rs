@@ -1,11 +1,14 @@
 //! Which victims are enough: kube-scheduler counts devices and knows no links.
 
+use std::time::Duration;
+
 use http::Method;
 use kube::ResourceExt as _;
+use neuron_extender::Config;
 use serde_json::{Value, json};
 use testkit_support::eventually;
 
-use crate::support::{World, bound, pod};
+use crate::support::{Fault, World, bound, pod};
 
 /// An inf2.24xlarge, six devices in a row, of which 1, 3 and 5 are held by pods of these priorities; the pods' UIDs.
 async fn held(priorities: [i32; 3]) -> (World, [String; 3]) {
@@ -73,6 +76,44 @@ async fn a_node_on_which_no_victim_helps_is_left_out() {
     let (world, [_, _, five]) = held([100, 100, 0]).await;
     assert_eq!(left(&world, &[&five]).await, None);
     assert_eq!(left(&world, &[]).await, None);
+}
+
+/// A report that comes within a second says what it holds; a pod that is ended for it is ended for nothing.
+#[tokio::test]
+async fn nobody_is_added_while_it_is_not_known_what_a_pod_holds() {
+    let (world, [_, three, five]) = held([0, 0, 0]).await;
+    let stray = world.create(bound(pod("stray", "neuron", 1), "n1", json!({}))).await.uid().unwrap();
+    let one = pod("one", "neuron", 1);
+    eventually("the stray to be seen", async || {
+        let args = json!({"Pod": one, "NodeNames": ["n1"]});
+        world.post("/filter", args).await.contains("default/stray").then_some(())
+    })
+    .await;
+    assert_eq!(left(&world, &[&five]).await, None);
+    assert_eq!(left(&world, &[&three]).await, None, "the node takes no pod while the stray is there");
+    assert_eq!(left(&world, &[&three, &stray]).await, Some(vec![three, stray]));
+}
+
+#[tokio::test]
+async fn nobody_is_added_for_a_binding_of_which_it_is_open_what_became_of_it() {
+    let config = Config { bind_deadline: Duration::from_millis(400), ..Config::default() };
+    let world = World::configured(config, &[("n1", "inf2.24xlarge")]).await;
+    let [first, last] = [hold(&world, "n1", 0, 0).await, hold(&world, "n1", 5, 0).await];
+    let five = pod("five", "neuron", 5);
+    eventually("both pods are seen", async || {
+        let args = json!({"Pod": five, "NodeNames": ["n1"]});
+        world.post("/filter", args).await.contains("free 4 of 6").then_some(())
+    })
+    .await;
+    // Two devices at one end of the four in the middle.
+    let late = world.pod("late", "neuron", 2).await;
+    world.faults.push(Fault::CallLost);
+    assert!(world.bind(&late, "n1").await.starts_with("it is not clear whether the pod was bound: "));
+    let mut answers = [left(&world, &[&first]).await, left(&world, &[&last]).await];
+    answers.sort();
+    let beside_the_free_ones = answers[1].clone().unwrap();
+    assert_eq!(answers[0], None, "it would fit if the late pod was not bound");
+    assert!([vec![first], vec![last]].contains(&beside_the_free_ones), "{beside_the_free_ones:?}");
 }
 
 /// T25 of the conformance list.

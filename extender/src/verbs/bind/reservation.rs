@@ -138,11 +138,11 @@ fn takes<'i>(index: &Index, view: &'i NodeView, pod: &LivePod) -> Result<&'i Occ
     Ok(occupancy)
 }
 
-/// What an earlier bind of the pod reserved on the node, if its devices are still healthy, no other leader has given them to another pod
-/// meanwhile, and it is known what the node's pods hold.
+/// What an earlier bind of the pod reserved on the node, if its devices are the same and still healthy, no other leader has given them to
+/// another pod meanwhile, and it is known what the node's pods hold.
 fn join(index: &mut Index, uid: &str, node: &str) -> Option<Reserved> {
-    let chosen = index.reservations_of(uid)?.get(node)?.chosen;
-    let is_usable = index.view(node).is_some_and(|view| view.can_still_give(chosen));
+    let reservation = index.reservations_of(uid)?.get(node)?;
+    let is_usable = index.view(node).is_some_and(|view| view.can_still_give(reservation));
     let reservation = if is_usable { index.join_reservation(uid, node)? } else { return None };
     reached("extender: reservation joined by a repeated bind");
     Some((reservation.annotations, reservation.id))

@@ -111,3 +111,21 @@ fn a_bind_does_not_search_for_ever_on_a_node_that_never_stays_the_same() {
     assert_eq!(refusal.to_string(), told);
     assert!(cluster.read(|index| index.reservations_of("asks").is_none()));
 }
+
+#[test]
+fn a_repeated_bind_gives_what_the_first_has_chosen_unless_the_node_is_another_machine_now() {
+    let cluster = cluster();
+    let (first, _) = bind(&cluster, 1, |_| {});
+    let (again, searches) = bind(&cluster, 1, |_| {});
+    assert_eq!((again.unwrap(), searches), (first.unwrap(), 0));
+    let node = ObservedNode {
+        name: NODE.to_owned(),
+        instance_type: Some("trn2.48xlarge".to_owned()),
+        report: None,
+        advertised: Advertised { any: true, devices: true, cores: true },
+    };
+    cluster.write(|index| index.change_nodes(Change::Applied(node)));
+    let (other, searches) = bind(&cluster, 1, |_| {});
+    let record = other.unwrap()["neuron-scheduler/allocation"].clone();
+    assert!(searches == 1 && record.contains("\"lnc\":2"), "{record}");
+}
