@@ -7,9 +7,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context as _;
 use neuron_core::catalog::Catalog;
 use neuron_core::ids::CoreSet;
+use neuron_core::occupancy::Occupancy;
 use neuron_core::pod::{Amounts, BoundPod, Container, PodSpec, Resources};
 use neuron_core::quantity::Quantity;
 use neuron_core::record::{Allocation, ContainerAllocation};
+use neuron_core::request::PodRequest;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -29,6 +31,11 @@ const LEASE: Duration = Duration::from_secs(86_400);
 
 /// Moves that a call searches for before others get a turn.
 pub const MOVES_OF_TURN: u32 = verbs::MOVES_OF_TURN;
+
+/// The scores that prioritize gives to nodes, each of which takes the pod; 0 to 10.
+pub fn scores(request: &PodRequest, nodes: &[&Occupancy]) -> Vec<u8> {
+    verbs::scores(request, nodes)
+}
 
 /// A node with a device plugin.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use fastrand::Rng;
 use neuron_core::occupancy::Occupancy;
-use neuron_core::placement::Ranks;
 use neuron_core::request::PodRequest;
+use neuron_extender::measured::scores;
 
 /// A way to choose.
 #[derive(Clone, Copy)]
@@ -14,21 +14,30 @@ pub(crate) struct Choice {
     pub(crate) choose: fn(&PodRequest, &[&Occupancy], &mut Rng) -> usize,
 }
 
+/// Weight of the extender's scores in `deploy/`, and what kube-scheduler multiplies scores of extenders with: they go to 10, a plugin's to 100.
+const WEIGHT: f64 = 12.0 * 10.0;
+
+/// Weight of kube-scheduler's NodeResourcesFit and PodTopologySpread together, which like empty nodes.
+const SPREADING: f64 = 1.0 + 2.0;
+
 /// The first is what the others are compared with: any node, and the fullest or the emptiest, as kube-scheduler's MostAllocated and LeastAllocated do.
-pub(crate) const CHOICES: [Choice; 4] = [
-    Choice { name: "prioritize", choose: prioritize },
+pub(crate) const CHOICES: [Choice; 5] = [
+    Choice { name: "prioritize", choose: |request, nodes, _| best(nodes, &scores(request, nodes), 0.0) },
+    Choice {
+        name: "beside others",
+        choose: |request, nodes, _| best(nodes, &scores(request, nodes), SPREADING),
+    },
     Choice { name: "random", choose: |_, nodes, random| random.usize(..nodes.len()) },
     Choice { name: "packed", choose: |_, nodes, _| first_by(nodes, |node| -share_held(node)) },
     Choice { name: "spread", choose: |_, nodes, _| first_by(nodes, share_held) },
 ];
 
-/// The node of the best rank, the first of several: what the extender scores highest.
-fn prioritize(request: &PodRequest, nodes: &[&Occupancy], _: &mut Rng) -> usize {
-    let mut ranks = Ranks::new(request);
-    let numbers: Vec<_> = nodes.iter().map(|node| ranks.number(node)).collect();
-    let places = ranks.places();
-    let place = |at: &usize| numbers[*at].map_or(usize::MAX, |number| places.of(number));
-    (0..nodes.len()).min_by_key(place).unwrap_or_default()
+/// The first of the nodes with the highest sum of the extender's score and of that of plugins of this weight, which score by what is free: as
+/// though pods asked for processors and memory as they do for cores.
+fn best(nodes: &[&Occupancy], scores: &[u8], others: f64) -> usize {
+    let sum = |at: usize| WEIGHT * f64::from(scores[at]) + others * 100.0 * (1.0 - share_held(nodes[at]));
+    let sums: Vec<f64> = (0..nodes.len()).map(sum).collect();
+    (0..nodes.len()).min_by(|one, other| sums[*other].total_cmp(&sums[*one])).unwrap_or_default()
 }
 
 fn first_by(nodes: &[&Occupancy], key: impl Fn(&Occupancy) -> f64) -> usize {

@@ -14,7 +14,7 @@ mod turns;
 pub(crate) use self::admitted::Admitted;
 pub(crate) use self::filter::Filter;
 pub(crate) use self::preempt::{PreemptError, preempt};
-pub(crate) use self::prioritize::Prioritize;
+pub(crate) use self::prioritize::{Prioritize, scores};
 
 /// Moves that a call searches for before others get a turn, some 10 ms of them: what one pod's author asks for must not hold up other
 /// pods, nor the watches.

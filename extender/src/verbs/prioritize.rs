@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use neuron_core::device_model::DeviceModels;
+use neuron_core::occupancy::Occupancy;
 use neuron_core::placement::{Places, RankNumber, Ranks};
 use neuron_core::request::PodRequest;
 use runtime::reached;
@@ -69,6 +70,14 @@ impl Prioritize {
         };
         Ok(names.into_iter().zip(suits).filter_map(scored).collect())
     }
+}
+
+/// The scores of these nodes, of one model all.
+pub(crate) fn scores(request: &PodRequest, nodes: &[&Occupancy]) -> Vec<u8> {
+    let mut ranks = Ranks::new(request);
+    let suits: Vec<Option<Suits>> = nodes.iter().map(|node| Some((0, ranks.number(node)?))).collect();
+    let scores = Scores::of(&suits, ranks.places());
+    suits.into_iter().map(|suits| suits.map_or(0, |suits| scores.score(suits))).collect()
 }
 
 /// The scores of one call.
