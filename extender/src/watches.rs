@@ -129,12 +129,17 @@ fn observed(lease: &Lease) -> Option<ObservedLease> {
     Some(ObservedLease { node, renewed: spec.renew_time.as_ref()?.0.to_string(), lasts })
 }
 
-/// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be a fifth of what is kept.
+/// What is kept of the pod, if it decides anything. Its record has been read, and the annotations would be a fifth of what is kept. That of a
+/// pod that is not bound says nothing, and any author can write a long one.
 fn kept(mut observed: ObservedPod, names: &mut NodeNames) -> Option<ObservedPod> {
     if !decides(&observed) {
         return None;
     }
-    Arc::make_mut(&mut observed.pod).annotations.clear();
+    let pod = Arc::make_mut(&mut observed.pod);
+    pod.annotations.clear();
+    if observed.node.is_none() {
+        pod.record = Ok(None);
+    }
     names.share(&mut observed);
     Some(observed)
 }
@@ -156,9 +161,9 @@ impl NodeNames {
     }
 }
 
-/// Whether the pod asks for Neuron hardware, gets it from a ResourceClaim or carries a record.
+/// Whether the pod asks for Neuron hardware, gets it from a ResourceClaim or is bound and carries a record.
 fn decides(observed: &ObservedPod) -> bool {
-    !observed.pod.annotations.is_empty()
+    (observed.node.is_some() && !observed.pod.annotations.is_empty())
         || observed.pod.claim.is_some()
         || !observed.pod.request.as_ref().is_ok_and(|request| request.is_empty())
 }
@@ -222,6 +227,7 @@ mod tests {
     use fake_cluster::api::ApiServer;
     use fake_cluster::clock::Clock;
     use neuron_core::catalog::Catalog;
+    use neuron_core::request::{ContainerRequest, PodRequest, Role};
     use neuron_core::topology::Policy;
     use tokio::time::sleep;
 
@@ -296,5 +302,17 @@ mod tests {
         assert_eq!(nodes.iter().map(|node| &***node).collect::<Vec<_>>(), ["n1", "n2", "n1"]);
         assert!(Arc::ptr_eq(nodes[0], nodes[2]));
         assert!(pods.iter().all(|pod| pod.pod.annotations.is_empty()), "their records were read");
+    }
+
+    /// Anybody may write one, on as many pods as are never scheduled.
+    #[test]
+    fn of_a_record_on_a_pod_that_is_not_bound_nothing_is_kept() {
+        let names = &mut NodeNames::default();
+        assert!(kept(ObservedPod::from(pod("u", "")), names).is_none(), "it asks for nothing");
+        let mut asks = ObservedPod::from(pod("v", ""));
+        let request = ContainerRequest { name: "main".into(), role: Role::App, devices: 1, cores: 0 };
+        Arc::make_mut(&mut asks.pod).request = Ok(PodRequest { containers: vec![request] });
+        assert!(matches!(asks.pod.record, Ok(Some(_))));
+        assert_eq!(kept(asks, names).unwrap().pod.record, Ok(None));
     }
 }

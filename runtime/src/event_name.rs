@@ -1,4 +1,4 @@
-//! Names of events. Used by all who send some.
+//! Names of events. Used by the extender and the device plugin.
 
 /// The longest name of an object, in bytes (DNS subdomain, RFC 1123).
 const LONGEST: usize = 253;

@@ -12,6 +12,7 @@ use crate::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
     NEURON_RESOURCE_TYPE, NEURONCORE, Resource,
 };
+use crate::placement::MAX_CONTAINERS;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
@@ -220,6 +221,13 @@ fn ours(text: &str) -> Result<Allocation, RecordError> {
         return Err(wrong(format!("it has version {v}, this program reads version {VERSION}")));
     }
     let Wire { node, lnc, containers, .. } = serde_json::from_value(value).map_err(json)?;
+    // What is made of short names takes four times the text.
+    if containers.len() > MAX_CONTAINERS {
+        let count = containers.len();
+        return Err(wrong(format!(
+            "it names {count} containers, and at most {MAX_CONTAINERS} can have devices or cores"
+        )));
+    }
     if let Some((name, _)) = containers.iter().find(|(_, given)| **given == ContainerAllocation::default()) {
         return Err(wrong(format!("container {name} has neither devices nor cores")));
     }

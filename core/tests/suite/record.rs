@@ -10,6 +10,7 @@ use neuron_core::record::{Allocation, ContainerAllocation, Recorded};
 use neuron_core::report::{Health, NodeReport};
 use proptest::prelude::*;
 use rstest::rstest;
+use serde_json::json;
 
 fn allocation(containers: &[(&str, &str, &str)]) -> Allocation {
     let given = |&(name, devices, cores): &(&str, &str, &str)| {
@@ -218,6 +219,19 @@ fn what_is_longer_than_any_record_is_not_read(#[case] key: &str, #[case] longest
     let long = parse(&[(key, &format!("1{}", " ".repeat(longest)))]);
     let why = format!("annotation {key} cannot be read: it is longer than {longest} bytes");
     assert_eq!(long.unwrap_err(), why);
+}
+
+/// Thousands of short names fit a value, and what is kept of them takes four times as much.
+#[test]
+fn a_record_of_more_containers_than_can_have_devices_is_not_read() {
+    let record = |containers: usize| {
+        let container = |at: usize| (format!("c{at}"), json!({"cores": [1]}));
+        let containers: serde_json::Map<_, _> = (0..containers).map(container).collect();
+        json!({"v": 1, "node": "n1", "lnc": 1, "containers": containers}).to_string()
+    };
+    assert!(parse(&[(names::ALLOCATION, &record(128))]).is_ok());
+    let why = "annotation neuron-scheduler/allocation cannot be read: it names 129 containers, and at most 128 can have devices or cores";
+    assert_eq!(parse(&[(names::ALLOCATION, &record(129))]).unwrap_err(), why);
 }
 
 #[test]

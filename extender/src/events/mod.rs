@@ -80,7 +80,10 @@ pub(crate) async fn explain(
             tokio::select! {
                 biased;
                 () = leadership.leads_at_last() => cluster.write(Index::explain_all),
-                () = cluster.changed() => continue,
+                () = cluster.changed() => {
+                    sleep(GATHER).await;
+                    continue;
+                }
             }
         }
         tokio::select! {
@@ -105,6 +108,8 @@ pub(crate) async fn explain(
         nodes.extend(unsettled.nodes_due(now));
         outbox.begin();
         for node in &nodes {
+            // As below: a leader begins with all of them.
+            yield_now().await;
             let found = cluster.read(|index| explain_node(index, node));
             for explanation in unsettled.settled(node, found, Instant::now()) {
                 let (subject, key) = (Subject::of(&explanation), explanation.key());

@@ -26,7 +26,7 @@ pub(super) enum Sent {
     Yes,
     /// The API server does not want it, now or later.
     Refused,
-    /// The API server, or what it asks, was away or busy.
+    /// The API server, or what it asks, was away or busy, or does not let this extender send any.
     NotAnswered,
 }
 
@@ -43,9 +43,9 @@ pub(super) async fn send(system: &System, client: &Client, explanation: Explanat
         Ok(Err(error)) => {
             warn!(pod, event = reason, reason = error.to_string(), "event not sent");
             match error {
-                kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
-                    Sent::Refused
-                }
+                // It may get the rights, or a token that is not over.
+                kube::Error::Api(status) if [401, 403, 429].contains(&status.code) => Sent::NotAnswered,
+                kube::Error::Api(status) if (400..500).contains(&status.code) => Sent::Refused,
                 _ => Sent::NotAnswered,
             }
         }

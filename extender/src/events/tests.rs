@@ -29,6 +29,8 @@ struct World {
     leadership: Arc<Leadership>,
     cluster: Arc<Cluster>,
     sent: Arc<Mutex<Vec<(u64, String, String)>>>,
+    /// What the API server answers to the next events in place of taking them.
+    refusals: Arc<Mutex<Vec<u16>>>,
     sizes: Arc<EventSizes>,
 }
 
@@ -73,16 +75,21 @@ impl World {
         // Whoever waits for the lists is told.
         cluster.write(|_| ());
         let leadership = Arc::new(Leadership::alone());
-        World { cluster, leadership, sent: Arc::default(), sizes: Arc::default() }
+        World { cluster, leadership, sent: Arc::default(), refusals: Arc::default(), sizes: Arc::default() }
     }
 
     /// Explains for so many seconds; `then` is done at each event.
     async fn explain_for(&self, seconds: u64, then: impl Fn(&Cluster, &str) + Clone + Send + 'static) {
         let began = Instant::now();
-        let (cluster, sent) = (self.cluster.clone(), self.sent.clone());
+        let (cluster, sent, refusals) = (self.cluster.clone(), self.sent.clone(), self.refusals.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (cluster, sent, then) = (cluster.clone(), sent.clone(), then.clone());
+            let refusal = refusals.lock().unwrap().pop();
             async move {
+                if let Some(status) = refusal {
+                    let refused = axum::body::Body::from(json!({"code": status}).to_string());
+                    return Ok(Response::builder().status(status).body(refused)?);
+                }
                 let body = request.into_body().collect().await?.to_bytes();
                 let event: Event = serde_json::from_slice(&body)?;
                 let pod = event.regarding.and_then(|pod| pod.name).unwrap_or_default();
@@ -342,4 +349,69 @@ async fn a_pod_that_is_held_back_and_no_longer_waits_is_told_nothing() {
     };
     world.explain_for(600, last_goes).await;
     assert_eq!(world.notes().len(), 50);
+}
+
+/// A pod of which nothing says what it holds.
+fn stray(name: &str) -> ObservedPod {
+    ObservedPod { node: Some("n0000".into()), unschedulable: false, ..waiting(name, 1) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_to_be_told_of_one_node_is_told_at_the_rate_once_it_has_held() {
+    let world = World::new(1, (0..100).map(|pod| stray(&format!("p{pod:04}"))).collect());
+    world.explain_for(600, |_, _| {}).await;
+    let sent = world.sent.lock().unwrap();
+    let told: BTreeSet<&String> = sent.iter().map(|(_, pod, _)| pod).collect();
+    assert_eq!((sent.len(), told.len()), (100, 100));
+    // Fifty after ten seconds, and ten a second from then on; what waits for its turn need not hold anew.
+    assert!(sent.iter().all(|(after, _, _)| (10..18).contains(after)), "{:?}", sent.last());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_of_a_node_that_is_gone_is_forgotten() {
+    let world = World::new(1, vec![stray("one"), waiting("other", 7)]);
+    let node_goes = |cluster: &Cluster, told: &str| {
+        if told == "other" {
+            cluster.write(|index| index.change_nodes(Change::Gone("n0000".to_owned())));
+        }
+    };
+    world.explain_for(5, node_goes).await;
+    assert_eq!(world.sizes.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_this_extender_may_not_send_is_sent_once_it_may() {
+    for status in [401, 403] {
+        let world = World::new(1, vec![waiting("one", 7)]);
+        world.refusals.lock().unwrap().extend([status; 2]);
+        world.explain_for(60, |_, _| {}).await;
+        assert_eq!(world.notes(), [SEVEN], "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_one_owner_that_ask_for_something_else_are_told_of_that() {
+    let pods = [("job-0", 3), ("job-1", 4), ("job-2", 4)];
+    let world = World::new(1, pods.map(|(name, devices)| owned(name, devices, "job")).to_vec());
+    world.explain_for(60, |_, _| {}).await;
+    let told: Vec<String> = world.sent.lock().unwrap().iter().map(|(_, pod, _)| pod.clone()).collect();
+    assert_eq!(told, ["job-0", "job-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_told_of_models_where_it_is_not_known_what_a_node_is() {
+    let wants = ObservedPod { device_model: Some("Trainium2".to_owned()), ..waiting("one", 1) };
+    let world = World::new(1, vec![wants]);
+    let unreadable = ObservedNode {
+        name: "new".to_owned(),
+        instance_type: Some("trn2.48xlarge".to_owned()),
+        report: Some(ObservedNode::read_report("{")),
+        advertised: Advertised::default(),
+    };
+    world.cluster.write(|index| index.change_nodes(Change::Applied(unreadable)));
+    world.explain_for(60, |_, _| {}).await;
+    assert_eq!(world.notes(), [""; 0]);
+    world.cluster.write(|index| index.change_nodes(Change::Gone("new".to_owned())));
+    world.explain_for(60, |_, _| {}).await;
+    assert_eq!(world.notes().len(), 1);
 }

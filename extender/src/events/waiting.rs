@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use neuron_core::placement::{EqualNodes, Refusal};
-use neuron_core::request::{PodRequest, RequestError};
+use neuron_core::request::{ContainerRequest, PodRequest, RequestError};
 use tokio::task::yield_now;
 
 use super::explain::Explanation;
 use super::freeing::fewest_that_free;
-use crate::index::{Audience, Cluster, Index, NodeRefusal, ObservedPod, Owner};
+use crate::index::{Audience, Cluster, Index, NodeRefusal, NodeView, ObservedPod, Owner};
 use crate::note::{self, Note};
 use crate::verbs::MOVES_OF_TURN;
 
@@ -35,6 +35,8 @@ const MOST_NODES: usize = 1000;
 pub(super) struct Reason {
     /// The event's reason, in CamelCase.
     reason: &'static str,
+    /// What the pods ask for.
+    asked: String,
     note: Note,
     /// The first nodes on which what is free is not linked.
     unlinked: Vec<String>,
@@ -75,13 +77,13 @@ impl Answers {
 
 impl Reason {
     fn unsupported(note: Note) -> Self {
-        Self { reason: UNSUPPORTED, note, unlinked: Vec::new() }
+        Self { reason: UNSUPPORTED, asked: String::new(), note, unlinked: Vec::new() }
     }
 
-    /// One event per key is sent to a pod and all others of its owner: new counts are no news.
+    /// One event per key is sent to a pod and all others of its owner: what is free now is no news.
     pub(super) fn key(&self) -> u64 {
         match self.reason {
-            NO_LINKED_SET => note::key([NO_LINKED_SET].into_iter()),
+            NO_LINKED_SET => note::key([NO_LINKED_SET, &self.asked].into_iter()),
             _ => self.note.key(),
         }
     }
@@ -119,7 +121,13 @@ async fn refused_by_every_node(cluster: &Cluster, shape: &Shape) -> Option<Reaso
     while cluster.read(|index| take_turn(index, &mut nodes, &mut equal_nodes, &mut refusals))? {
         yield_now().await;
     }
-    refusals.reason()
+    refusals.reason(request)
+}
+
+/// What the pod's containers ask for, whatever they are called.
+fn asked(request: &PodRequest) -> String {
+    let of_container = |one: &ContainerRequest| format!("{:?} {} {}", one.role, one.devices, one.cores);
+    request.containers.iter().map(of_container).collect::<Vec<_>>().join(", ")
 }
 
 /// The names of the nodes that may be of the device models that a pod is restricted to.
@@ -131,8 +139,9 @@ fn wanted_nodes(index: &Index, device_model: Option<&str>) -> Result<Vec<String>
     let models = index.device_models(device_model).map_err(|error| unsupported(error.to_string()))?;
     let neuron = || index.views().filter(|view| view.is_neuron());
     let Some(models) = models else { return Ok(neuron().map(|view| view.name.to_string()).collect()) };
-    let wanted: Vec<String> =
-        neuron().filter(|view| view.is_of(&models).is_ok()).map(|view| view.name.to_string()).collect();
+    // What a node is may not be known yet.
+    let may_be = |view: &&NodeView| view.is_of(&models).err().is_none_or(|refusal| !refusal.is_permanent());
+    let wanted: Vec<String> = neuron().filter(may_be).map(|view| view.name.to_string()).collect();
     if wanted.is_empty() {
         // What one node is told says it.
         let why = neuron().find_map(|view| view.is_of(&models).err());
@@ -215,7 +224,7 @@ impl Refusals {
     }
 
     /// What they come to; none if devices are only taken, or there are no nodes.
-    fn reason(self) -> Option<Reason> {
+    fn reason(self, request: &PodRequest) -> Option<Reason> {
         if self.all_are_permanent && !self.permanent.is_empty() {
             let mut texts: Vec<(String, usize)> =
                 self.permanent.into_iter().map(|(_, text, nodes)| (text, nodes)).collect();
@@ -226,7 +235,12 @@ impl Refusals {
             return Some(Reason::unsupported(note));
         }
         let (note, unlinked) = (self.unlinked, self.unlinked_nodes);
-        (!unlinked.is_empty()).then_some(Reason { reason: NO_LINKED_SET, note, unlinked })
+        (!unlinked.is_empty()).then(|| Reason {
+            reason: NO_LINKED_SET,
+            asked: asked(request),
+            note,
+            unlinked,
+        })
     }
 }
 

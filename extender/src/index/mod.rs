@@ -49,6 +49,11 @@ use crate::probe::Sizes;
 /// may know more.
 const SILENT: Duration = Duration::from_secs(30);
 
+/// How long it counts as not known yet what an unknown holder has, which its plugin mostly reports within a second, what a node is that
+/// kube-scheduler has seen before the extender, or what a call's searches have not come to. Then pods are refused for it, so that autoscalers and
+/// preemption do something; a report that comes later has them tried again.
+pub(crate) const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
+
 /// Everything known.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -331,7 +336,10 @@ impl Index {
 
     fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
-        self.unexplained.topologies |= self.views.remove(name).is_some_and(|view| view.is_neuron());
+        if self.views.remove(name).is_some_and(|view| view.is_neuron()) {
+            self.unexplained.topologies = true;
+            self.unexplained.nodes.insert(name.to_owned());
+        }
     }
 
     /// Settles one node again, after its pods or the node itself changed.
@@ -340,7 +348,11 @@ impl Index {
         let mut view = NodeView::new(Arc::clone(known_name), node, self.bound.on(name));
         view.reserve(self.overlay.reserved_on(name));
         view.lease_ends = self.leases.ends(name);
-        let before = self.views.get(name).and_then(|view| view.topology());
+        let before = self.views.get(name);
+        view.unknown_since = view
+            .has_unknown_holder()
+            .then(|| before.and_then(|before| before.unknown_since).unwrap_or_else(Instant::now));
+        let before = before.and_then(|view| view.topology());
         // Topologies are shared, so the same one is the same allocation.
         self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);
         self.views.insert(view);

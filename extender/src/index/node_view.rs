@@ -44,6 +44,8 @@ pub(crate) struct NodeView {
     advertised: Advertised,
     /// When the node's plugin counts as gone unless it renews its Lease; none if the node has none, or it is not followed.
     pub(super) lease_ends: Option<Instant>,
+    /// Since when there has been an unknown holder without a break; none where there is none.
+    pub(super) unknown_since: Option<Instant>,
     reserved: Reserved,
     state: State,
 }
@@ -67,7 +69,7 @@ impl From<u32> for NodeNumber {
 }
 
 impl PartialEq for IndexedNode {
-    /// Whether the same follows from both for pods. Equal topologies in use are one in memory.
+    /// Whether the same follows from both for pods. Equal topologies are mostly one in memory; where they are not, the node is settled again.
     fn eq(&self, other: &Self) -> bool {
         let is_same_topology = match (&self.topology, &other.topology) {
             (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
@@ -134,7 +136,7 @@ impl NodeView {
             Err(refusal) => State::Unknown(refusal.clone()),
         };
         let (advertised, reserved) = (node.advertised, Reserved::default());
-        Self { name, number: node.number, advertised, lease_ends: None, reserved, state }
+        Self { name, number: node.number, advertised, lease_ends: None, unknown_since: None, reserved, state }
     }
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
@@ -296,6 +298,11 @@ impl NodeView {
         self.settled().map(|settled| settled.occupancy.topology())
     }
 
+    /// Whether nothing says what a pod on the node holds.
+    pub(super) fn has_unknown_holder(&self) -> bool {
+        matches!(self.known(), Ok((_, Some(_))))
+    }
+
     /// How many cores count as taken.
     pub(super) fn cores_taken(&self) -> usize {
         self.known().map_or(0, |(occupancy, _)| occupancy.held().len() as usize)
@@ -306,7 +313,7 @@ impl NodeView {
     pub(crate) fn can_still_give(&self, reservation: &Reservation) -> bool {
         let State::Known { settled, unknown_holder: None, .. } = &self.state else { return false };
         let (occupancy, cores) = (&settled.occupancy, reservation.chosen);
-        reservation.topology.as_ref().is_some_and(|before| Arc::ptr_eq(before, occupancy.topology()))
+        reservation.topology.as_ref().is_some_and(|before| before == occupancy.topology())
             && !cores.intersects(occupancy.topology().cores_of(occupancy.unhealthy()))
             && !cores.intersects(occupancy.held())
     }

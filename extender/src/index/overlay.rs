@@ -6,9 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use neuron_core::ids::CoreSet;
 use neuron_core::topology::Topology;
+use tokio::time::Instant;
+
+/// How long it may be open what became of a Binding before its reservation counts like any other, so that pods which it keeps out are
+/// refused, and autoscalers and preemption do something. That is mostly known within a minute, by nothing that kube-scheduler sees; where
+/// each bind of a pod fails, as for an admission webhook that is down, it is not for as long as they do.
+const UNCLEAR_AT_MOST: Duration = Duration::from_secs(180);
 
 /// One pod's hardware on one node.
 #[derive(Clone, Debug)]
@@ -25,8 +32,8 @@ pub(crate) struct Reservation {
     pub(crate) id: ReservationId,
     /// Binds under way with it: kube-scheduler may repeat a call before the first has ended.
     binds: u32,
-    /// Whether it is open what became of a Binding that was sent with it, so that time alone may end it.
-    pub(crate) is_unclear: bool,
+    /// Since when it is open what became of a Binding that was sent with it, so that time alone may end it.
+    unclear_since: Option<Instant>,
     /// How many lists of all pods had begun when it was made.
     lists_begun: u64,
     /// Whether the list that had begun then did not show its pod, and nothing has since.
@@ -38,7 +45,8 @@ pub(crate) struct Reservation {
 pub(crate) struct Reserved {
     /// All of them.
     pub(crate) all: CoreSet,
-    /// Those without which a Binding under way would fail: not the ones of Bindings of which it is open what became of them.
+    /// Those without which a Binding under way would fail: not the ones of Bindings of which it has been open for less than
+    /// [`UNCLEAR_AT_MOST`] what became of them.
     pub(crate) clear: CoreSet,
 }
 
@@ -87,7 +95,7 @@ impl Overlay {
             annotations,
             id,
             binds: 1,
-            is_unclear: false,
+            unclear_since: None,
             lists_begun,
             is_unlisted: false,
         };
@@ -113,11 +121,12 @@ impl Overlay {
         }
     }
 
-    /// It is open what became of a Binding of the pod to the node. Whether that is news.
+    /// It is open what became of a Binding of the pod to the node. Whether the reservation is still there.
     pub(super) fn mark_unclear(&mut self, uid: &str, node: &str, id: ReservationId) -> bool {
         let reservation = self.by_pod.get_mut(uid).and_then(|nodes| nodes.get_mut(node));
         let Some(reservation) = reservation.filter(|reservation| reservation.id == id) else { return false };
-        !std::mem::replace(&mut reservation.is_unclear, true)
+        reservation.unclear_since.get_or_insert_with(Instant::now);
+        true
     }
 
     /// One bind ended without binding the pod: the reservation goes unless another bind uses it. Whether it went.
@@ -144,7 +153,7 @@ impl Overlay {
 
     /// Whether it is open of any what became of its Binding.
     pub(super) fn has_unclear(&self) -> bool {
-        self.by_pod.values().flat_map(BTreeMap::values).any(|reservation| reservation.is_unclear)
+        self.by_pod.values().flat_map(BTreeMap::values).any(|reservation| reservation.unclear_since.is_some())
     }
 
     /// A list of all pods begins: a pod that is reserved for from here on may be missing in it.
@@ -200,7 +209,7 @@ impl Overlay {
         let mut reserved = Reserved::default();
         for reservation in self.by_pod.values().filter_map(|nodes| nodes.get(node)) {
             reserved.all = reserved.all.union(reservation.cores);
-            if !reservation.is_unclear {
+            if reservation.unclear_since.is_none_or(|since| since.elapsed() > UNCLEAR_AT_MOST) {
                 reserved.clear = reserved.clear.union(reservation.cores);
             }
         }
@@ -260,10 +269,7 @@ mod tests {
         assert_eq!(overlay.reserved_on("n2").all, CoreSet::run(1, 1));
         assert_eq!(overlay.reserved_on("n3"), Reserved::default());
         let unclear = id(&overlay, "v", "n1");
-        assert!(
-            overlay.mark_unclear("v", "n1", unclear) && !overlay.mark_unclear("v", "n1", unclear),
-            "news once"
-        );
+        assert!(overlay.mark_unclear("v", "n1", unclear));
         assert!(overlay.has_unclear());
         assert_eq!(overlay.reserved_on("n1").clear, CoreSet::run(0, 1));
     }

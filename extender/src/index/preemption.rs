@@ -7,11 +7,11 @@ use neuron_core::ids::CoreSet;
 use neuron_core::placement::{EqualNodes, Refusal};
 use neuron_core::pod::BoundPod;
 
-use super::{Index, NodeRefusal, Reserved};
+use super::{Index, NodeRefusal, Reserved, UNKNOWN_AT_MOST};
 
 impl Index {
-    /// Whether the pod fits the node once these pods, by UID, are gone. None where that is not known: the search was given up, nothing says
-    /// what one that stays holds, or what became of a Binding that may be in the way.
+    /// Whether the pod fits the node once these pods, by UID, are gone. None where that is not known: the search was given up, or nothing says
+    /// yet what one that stays holds, or what became of a Binding that may be in the way.
     pub(crate) fn fits_without(
         &self,
         node: &str,
@@ -20,7 +20,13 @@ impl Index {
     ) -> Option<bool> {
         let Some(view) = self.view(node) else { return Some(false) };
         let Reserved { all, clear } = self.overlay.reserved_on(node);
-        let mut fits = |reserved| is_known_to_fit(view.fits_without(gone, reserved, pod));
+        let is_recent = view.unknown_since.is_some_and(|since| since.elapsed() <= UNKNOWN_AT_MOST);
+        let mut fits = |reserved| match view.fits_without(gone, reserved, pod) {
+            Ok(()) => Some(true),
+            Err(NodeRefusal::Placement(Refusal::NotDecided { .. })) => None,
+            Err(NodeRefusal::UnknownHolder { .. }) if is_recent => None,
+            Err(_) => Some(false),
+        };
         match fits(all) {
             Some(false) if all != clear && fits(clear) != Some(false) => None,
             answer => answer,
@@ -40,13 +46,5 @@ impl Index {
     /// The pods that hold devices of the node.
     pub(crate) fn holders(&self, node: &str) -> &[Arc<BoundPod>] {
         self.bound.on(node)
-    }
-}
-
-fn is_known_to_fit(fits: Result<(), NodeRefusal>) -> Option<bool> {
-    match fits {
-        Ok(()) => Some(true),
-        Err(NodeRefusal::Placement(Refusal::NotDecided { .. }) | NodeRefusal::UnknownHolder { .. }) => None,
-        Err(_) => Some(false),
     }
 }

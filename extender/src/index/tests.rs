@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::*;
 
+mod preemption;
 mod reservations;
 
 /// Devices of an inf2.24xlarge.

@@ -2,8 +2,8 @@
 //!
 //! Another one's Lease is over when it has stood unchanged for its whole duration by this machine's clock, whatever times stand in it:
 //! clocks differ. It was written before it was read, so its holder has stopped by then, whose own time began before the write. One that
-//! somebody has deleted or emptied is over as long after that was seen: its holder may have renewed it right before. So no Lease is over in
-//! less than this replica's own duration, whatever people write there.
+//! somebody has deleted or emptied is over as long after that was seen: its holder may have renewed it right before. A duration that is
+//! shorter than this replica's own does not count, for the same reason. Only one that was given back is taken at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,7 +133,10 @@ impl Election {
         let found = self.lease.read().await?;
         let now = Instant::now();
         let before = self.known.take();
-        let was_ours = before.as_ref().is_some_and(|known| self.is_ours(&known.lease));
+        // Nobody else has led since it was.
+        let was_ours = before.as_ref().is_some_and(|known| {
+            self.is_ours(&known.lease) && !known.is_gone && now < known.since + self.settings.lease_duration
+        });
         self.known = match (found, before) {
             (Some(lease), before) => {
                 let is_same = |known: &Known| known.lease.resource_version() == lease.resource_version();
@@ -143,7 +146,9 @@ impl Election {
             (None, Some(known)) if !known.is_gone => {
                 reached("extender: lease gone");
                 warn!(lease = self.settings.lease, "somebody has deleted the Lease");
-                Some(Known { since: now, is_gone: true, ..known })
+                let lease =
+                    if was_ours || !self.is_ours(&known.lease) { known.lease } else { Lease::default() };
+                Some(Known { lease, since: now, is_gone: true })
             }
             (None, before) => before,
         };
@@ -165,8 +170,11 @@ impl Election {
                 }
                 // Another one may have led since this extender did.
                 None if is_over || was_ours || is_given_back(&known.lease) => self.leadership.stand_by(None),
-                // People have emptied it, and its holder may place pods until it is over.
+                // Its holder may place pods until it is over.
                 None => {
+                    if known.since == now && !known.is_gone {
+                        warn!(lease = self.settings.lease, "somebody has emptied the Lease");
+                    }
                     self.leadership.stand_by(None);
                     return Ok(());
                 }

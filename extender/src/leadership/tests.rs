@@ -239,6 +239,32 @@ async fn a_leader_whose_lease_somebody_empties_takes_it_anew_and_lists_first() {
     );
 }
 
+/// Another replica may have led meanwhile, and lead still.
+#[rstest]
+#[case::emptied(false)]
+#[case::deleted(true)]
+#[tokio::test(start_paused = true)]
+async fn who_led_long_ago_waits_like_anybody_else(#[case] is_deleted: bool) {
+    let api = ApiServer::new(Clock::new());
+    let ((mut a, a_leads), (mut b, b_leads)) = (replica(&api, "a"), replica(&api, "b"));
+    a.turn().await;
+    b.turn().await;
+    advance(LEASE).await;
+    b.turn().await;
+    assert!(leads(&b_leads));
+    match is_deleted {
+        true => delete_lease(&api).await,
+        false => patch_lease(&api, json!({"spec": {"holderIdentity": ""}})).await,
+    }
+    for _ in 0..2 {
+        a.turn().await;
+        assert!(!leads(&a_leads) && leads(&b_leads));
+    }
+    advance(LEASE).await;
+    a.turn().await;
+    assert!(leads(&a_leads));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_is_deleted_stops_and_takes_it_anew() {
     let api = ApiServer::new(Clock::new());

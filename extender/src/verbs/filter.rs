@@ -2,7 +2,6 @@
 //! may call it freely. Called by the routes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use neuron_core::claim::Claim;
 use neuron_core::device_model::{DeviceModelError, DeviceModels};
@@ -17,21 +16,12 @@ use tracing::{Instrument as _, debug, info_span};
 use super::MOVES_OF_TURN;
 use super::admitted::Admitted;
 use super::answered::Answered;
-use super::refusal_log::{Doubt, Reasons, RefusalLog};
+use super::refusal_log::{Reasons, RefusalLog};
 use crate::classic_log;
-use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView};
+use crate::index::{Cluster, Indeterminate, Index, NodeNumber, NodeRefusal, NodeView, UNKNOWN_AT_MOST};
 use crate::metrics::{Metrics, Verb};
 use crate::note::Note;
 use crate::wire::{BodyError, FilterArgs, FilterResult, FittingNodes, NodeList, NodeName, PodToPlace, Why};
-
-/// How long a pod is told that nothing is known for an unknown holder, which its plugin mostly reports within a second, for a node that
-/// kube-scheduler has seen before the extender, or for nodes to which a call's searches have not come. After that it is refused, so that
-/// autoscalers and preemption do something; a report that comes later has it tried again.
-const UNKNOWN_AT_MOST: Duration = Duration::from_secs(30);
-
-/// The same for a Binding of which it is open what became of it. That is mostly known within a minute, by nothing that kube-scheduler sees;
-/// where binds of a pod fail one after the other, as for a webhook that is down, it is not for as long as they do.
-const UNCLEAR_AT_MOST: Duration = Duration::from_secs(180);
 
 /// Answers `/filter`. Clones share the cluster and what was logged.
 #[derive(Clone)]
@@ -143,13 +133,6 @@ impl Filter {
             self.admitted.admit(uid, &takers, still_waits);
             return Ok(answer);
         }
-        let lasts = |doubt, note: &Note, at_most| {
-            if note.is_empty() {
-                self.refusals.is_certain(uid, doubt);
-                return false;
-            }
-            self.refusals.doubted_for(uid, doubt, still_waits) <= at_most
-        };
         let reason = if request.is_err() {
             reached("extender: filter of a request that cannot be read");
             None
@@ -168,16 +151,17 @@ impl Filter {
                 return Err(Indeterminate::BetweenLeaseWatches);
             }
             Some(Indeterminate::BetweenLeaseWatches)
-        } else if lasts(Doubt::Binding, &unclear, UNCLEAR_AT_MOST) {
+        } else if !unclear.is_empty() {
             reached("extender: filter met an unclear reservation");
             Some(Indeterminate::UnclearReservations(unclear.text("")))
-        } else if lasts(Doubt::Holder, &unknown, UNKNOWN_AT_MOST) {
+        } else if unknown.is_empty() {
+            self.refusals.is_known(uid);
+            None
+        } else if self.refusals.unknown_for(uid, still_waits) <= UNKNOWN_AT_MOST {
             reached("extender: filter met an unknown holder");
             Some(Indeterminate::UnknownNodes(unknown.text("")))
         } else {
-            if !unknown.is_empty() {
-                reached("extender: refused, a holder stays unknown");
-            }
+            reached("extender: refused, a holder stays unknown");
             None
         };
         match reason {

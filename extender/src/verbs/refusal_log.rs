@@ -1,5 +1,5 @@
 //! Logs why no node takes a pod, a line for each kind of refusal, once while the kinds stay the same: kube-scheduler asks
-//! about a pod that waits several times a second. Remembers for how long each doubt has kept a pod waiting, too. Used by filter.
+//! about a pod that waits several times a second. Remembers for how long a holder has been unknown to a pod, too. Used by filter.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -38,17 +38,6 @@ struct Known {
     not_known: Option<u64>,
     /// Since when it has been for an unknown holder that no node takes the pod.
     unknown_since: Option<Instant>,
-    /// Since when for a Binding of which it is open what became of it.
-    unclear_since: Option<Instant>,
-}
-
-/// Why it is not known whether a node takes a pod, of which nobody knows when it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// What a holder has.
-    Holder,
-    /// What became of a Binding.
-    Binding,
 }
 
 /// Why the nodes of one call refuse a pod: the first refusal of each kind, and how many nodes gave one of that kind.
@@ -87,15 +76,6 @@ impl Reasons {
     }
 }
 
-impl Known {
-    fn since(&mut self, doubt: Doubt) -> &mut Option<Instant> {
-        match doubt {
-            Doubt::Holder => &mut self.unknown_since,
-            Doubt::Binding => &mut self.unclear_since,
-        }
-    }
-}
-
 impl RefusalLog {
     pub(super) fn new() -> Self {
         Self { logged: Mutex::new(Logged { by_pod: BTreeMap::new(), prune_at: FEW }) }
@@ -130,20 +110,15 @@ impl RefusalLog {
         }
     }
 
-    /// For how long this doubt has been why no node takes the pod.
-    pub(super) fn doubted_for(
-        &self,
-        uid: &str,
-        doubt: Doubt,
-        still_waits: impl Fn(&str) -> bool,
-    ) -> Duration {
-        self.with(uid, still_waits, |known| known.since(doubt).get_or_insert_with(Instant::now).elapsed())
+    /// For how long it has been for an unknown holder that no node takes the pod.
+    pub(super) fn unknown_for(&self, uid: &str, still_waits: impl Fn(&str) -> bool) -> Duration {
+        self.with(uid, still_waits, |known| known.unknown_since.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// No node is in this doubt.
-    pub(super) fn is_certain(&self, uid: &str, doubt: Doubt) {
+    /// It is known of every node whether it takes the pod.
+    pub(super) fn is_known(&self, uid: &str) {
         if let Some(known) = self.lock().by_pod.get_mut(uid) {
-            *known.since(doubt) = None;
+            known.unknown_since = None;
         }
     }
 

