@@ -75,6 +75,9 @@ pub fn max_value_bytes(key: &str) -> usize {
     if key == ALLOCATION { 64 << 10 } else { 1 << 10 }
 }
 
+/// The longest name of a container, in bytes (DNS label, RFC 1123).
+const MAX_NAME_BYTES: usize = 63;
+
 /// What is longer of a text about a value that cannot be read is cut.
 const MAX_PROBLEM_BYTES: usize = 200;
 
@@ -221,7 +224,10 @@ fn ours(text: &str) -> Result<Allocation, RecordError> {
         return Err(wrong(format!("it has version {v}, this program reads version {VERSION}")));
     }
     let Wire { node, lnc, containers, .. } = serde_json::from_value(value).map_err(json)?;
-    // What is made of short names takes four times the text.
+    // What is made of short names takes four times the text, and a long one belongs to no container.
+    if let Some(name) = containers.keys().find(|name| name.len() > MAX_NAME_BYTES) {
+        return Err(wrong(format!("{name:?} is longer than a container's name")));
+    }
     if containers.len() > MAX_CONTAINERS {
         let count = containers.len();
         return Err(wrong(format!(

@@ -232,6 +232,10 @@ fn a_record_of_more_containers_than_can_have_devices_is_not_read() {
     assert!(parse(&[(names::ALLOCATION, &record(128))]).is_ok());
     let why = "annotation neuron-scheduler/allocation cannot be read: it names 129 containers, and at most 128 can have devices or cores";
     assert_eq!(parse(&[(names::ALLOCATION, &record(129))]).unwrap_err(), why);
+    let containers = json!({"a".repeat(64): {"cores": [1]}});
+    let long = json!({"v": 1, "node": "n1", "lnc": 1, "containers": containers}).to_string();
+    let why = parse(&[(names::ALLOCATION, &long)]).unwrap_err();
+    assert!(why.ends_with("a\" is longer than a container's name"), "{why}");
 }
 
 #[test]

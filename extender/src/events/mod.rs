@@ -77,13 +77,15 @@ pub(crate) async fn explain(
             let _told_by_another = cluster.write(Index::take_unexplained);
             outbox.end(&cluster);
             sizes.of(&unsettled, &outbox);
+            let changed = async {
+                cluster.changed().await;
+                sleep(GATHER).await;
+            };
             tokio::select! {
+                // However much changes: what was let go is looked at by nobody else.
                 biased;
                 () = leadership.leads_at_last() => cluster.write(Index::explain_all),
-                () = cluster.changed() => {
-                    sleep(GATHER).await;
-                    continue;
-                }
+                () = changed => continue,
             }
         }
         tokio::select! {

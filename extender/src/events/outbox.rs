@@ -63,11 +63,15 @@ impl Outbox {
         key: u64,
         make: impl FnOnce() -> Option<Explanation>,
     ) -> bool {
+        let now = Instant::now();
+        // Its turn has not come: what is due is looked at then, whatever else has the node looked at before.
+        if self.retries.is_later(&subject, now) {
+            return false;
+        }
         if self.told.contains(&audience, key) {
             self.retries.remove(&subject);
             return false;
         }
-        let now = Instant::now();
         // A send without an answer is most likely followed by another, and each may take until its timeout.
         if self.is_api_server_away {
             reached("extender: event put off");
@@ -90,8 +94,10 @@ impl Outbox {
             }
             Sent::Refused => {
                 reached("extender: event refused");
+                self.told.insert(audience, key, uid);
                 self.retries.remove(&subject);
             }
+            Sent::NotAllowed => self.retries.failed(subject, Instant::now()),
             Sent::NotAnswered => {
                 reached("extender: event not answered");
                 self.is_api_server_away = true;

@@ -26,7 +26,9 @@ pub(super) enum Sent {
     Yes,
     /// The API server does not want it, now or later.
     Refused,
-    /// The API server, or what it asks, was away or busy, or does not let this extender send any.
+    /// This extender may not send it now: it has not the rights, the namespace takes no more, or is about to be deleted.
+    NotAllowed,
+    /// The API server, or what it asks, was away or busy.
     NotAnswered,
 }
 
@@ -43,9 +45,10 @@ pub(super) async fn send(system: &System, client: &Client, explanation: Explanat
         Ok(Err(error)) => {
             warn!(pod, event = reason, reason = error.to_string(), "event not sent");
             match error {
-                // It may get the rights, or a token that is not over.
-                kube::Error::Api(status) if [401, 403, 429].contains(&status.code) => Sent::NotAnswered,
-                kube::Error::Api(status) if (400..500).contains(&status.code) => Sent::Refused,
+                kube::Error::Api(status) if [401, 403].contains(&status.code) => Sent::NotAllowed,
+                kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
+                    Sent::Refused
+                }
                 _ => Sent::NotAnswered,
             }
         }

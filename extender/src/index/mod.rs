@@ -349,9 +349,7 @@ impl Index {
         view.reserve(self.overlay.reserved_on(name));
         view.lease_ends = self.leases.ends(name);
         let before = self.views.get(name);
-        view.unknown_since = view
-            .has_unknown_holder()
-            .then(|| before.and_then(|before| before.unknown_since).unwrap_or_else(Instant::now));
+        view.follows(before);
         let before = before.and_then(|view| view.topology());
         // Topologies are shared, so the same one is the same allocation.
         self.unexplained.topologies |= before.map(Arc::as_ptr) != view.topology().map(Arc::as_ptr);

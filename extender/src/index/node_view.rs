@@ -1,6 +1,6 @@
 //! One node as filter and bind see it: settled once when its inputs change, then only read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use neuron_core::claim::Claim;
@@ -15,7 +15,7 @@ use neuron_core::request::PodRequest;
 use neuron_core::topology::Topology;
 use tokio::time::Instant;
 
-use super::{Advertised, NodeRefusal, ObservedNode, Reservation, Reserved, TopologyCache};
+use super::{Advertised, NodeRefusal, ObservedNode, Reservation, Reserved, TopologyCache, UNKNOWN_AT_MOST};
 
 /// What is kept of a node as the watch shows it, with its topology looked up: once for each change of the node, not of its pods.
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ pub(crate) struct NodeView {
     advertised: Advertised,
     /// When the node's plugin counts as gone unless it renews its Lease; none if the node has none, or it is not followed.
     pub(super) lease_ends: Option<Instant>,
-    /// Since when there has been an unknown holder without a break; none where there is none.
-    pub(super) unknown_since: Option<Instant>,
+    /// Since when nothing has said what a pod holds, by UID.
+    unknown_since: BTreeMap<Arc<str>, Instant>,
     reserved: Reserved,
     state: State,
 }
@@ -136,7 +136,15 @@ impl NodeView {
             Err(refusal) => State::Unknown(refusal.clone()),
         };
         let (advertised, reserved) = (node.advertised, Reserved::default());
-        Self { name, number: node.number, advertised, lease_ends: None, unknown_since: None, reserved, state }
+        Self {
+            name,
+            number: node.number,
+            advertised,
+            lease_ends: None,
+            unknown_since: BTreeMap::new(),
+            reserved,
+            state,
+        }
     }
 
     /// Has these cores held beside what the holders have, instead of what was reserved before.
@@ -298,9 +306,19 @@ impl NodeView {
         self.settled().map(|settled| settled.occupancy.topology())
     }
 
-    /// Whether nothing says what a pod on the node holds.
-    pub(super) fn has_unknown_holder(&self) -> bool {
-        matches!(self.known(), Ok((_, Some(_))))
+    /// The node was settled anew: a holder that was unknown before is so for as long.
+    pub(super) fn follows(&mut self, before: Option<&NodeView>) {
+        let unknown = self.settled().map(|settled| settled.unknown.as_slice()).unwrap_or_default();
+        let since = |uid| before.and_then(|before| before.unknown_since.get(uid).copied());
+        let unknown = unknown.iter().map(|holder| &holder.uid);
+        self.unknown_since =
+            unknown.map(|uid| (Arc::clone(uid), since(uid).unwrap_or_else(Instant::now))).collect();
+    }
+
+    /// Whether a report may say in a moment what a holder has, other than these pods, by UID.
+    pub(super) fn has_new_unknown_holder(&self, gone: &BTreeSet<Arc<str>>) -> bool {
+        let stay = self.unknown_since.iter().filter(|(uid, _)| !gone.contains(*uid));
+        stay.into_iter().any(|(_, since)| since.elapsed() <= UNKNOWN_AT_MOST)
     }
 
     /// How many cores count as taken.

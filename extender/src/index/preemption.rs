@@ -7,7 +7,7 @@ use neuron_core::ids::CoreSet;
 use neuron_core::placement::{EqualNodes, Refusal};
 use neuron_core::pod::BoundPod;
 
-use super::{Index, NodeRefusal, Reserved, UNKNOWN_AT_MOST};
+use super::{Index, NodeRefusal, Reserved};
 
 impl Index {
     /// Whether the pod fits the node once these pods, by UID, are gone. None where that is not known: the search was given up, or nothing says
@@ -20,11 +20,11 @@ impl Index {
     ) -> Option<bool> {
         let Some(view) = self.view(node) else { return Some(false) };
         let Reserved { all, clear } = self.overlay.reserved_on(node);
-        let is_recent = view.unknown_since.is_some_and(|since| since.elapsed() <= UNKNOWN_AT_MOST);
+        let is_new = view.has_new_unknown_holder(gone);
         let mut fits = |reserved| match view.fits_without(gone, reserved, pod) {
             Ok(()) => Some(true),
             Err(NodeRefusal::Placement(Refusal::NotDecided { .. })) => None,
-            Err(NodeRefusal::UnknownHolder { .. }) if is_recent => None,
+            Err(NodeRefusal::UnknownHolder { .. }) if is_new => None,
             Err(_) => Some(false),
         };
         match fits(all) {

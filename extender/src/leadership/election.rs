@@ -133,10 +133,9 @@ impl Election {
         let found = self.lease.read().await?;
         let now = Instant::now();
         let before = self.known.take();
-        // Nobody else has led since it was.
-        let was_ours = before.as_ref().is_some_and(|known| {
-            self.is_ours(&known.lease) && !known.is_gone && now < known.since + self.settings.lease_duration
-        });
+        // Nobody else has led since, as time tells that this one still leads.
+        let was_ours =
+            self.leadership.leads() && before.as_ref().is_some_and(|known| self.is_ours(&known.lease));
         self.known = match (found, before) {
             (Some(lease), before) => {
                 let is_same = |known: &Known| known.lease.resource_version() == lease.resource_version();
@@ -169,7 +168,9 @@ impl Election {
                     info!(holder, "the Lease of the leader is over");
                 }
                 // Another one may have led since this extender did.
-                None if is_over || was_ours || is_given_back(&known.lease) => self.leadership.stand_by(None),
+                None if is_over || was_ours || (is_given_back(&known.lease) && !known.is_gone) => {
+                    self.leadership.stand_by(None);
+                }
                 // Its holder may place pods until it is over.
                 None => {
                     if known.since == now && !known.is_gone {

@@ -224,6 +224,33 @@ async fn a_lease_that_somebody_edits_is_over_only_after_its_time(#[case] edit: s
     assert!(leads(&b_leads));
 }
 
+/// Another replica has taken it in between, and leads.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_given_back_and_is_deleted_is_over_only_after_its_time() {
+    let api = ApiServer::new(Clock::new());
+    let (mut a, b_leads) = (replica(&api, "a").0, Arc::new(Leadership::elected()));
+    let is_late = Arc::new(AtomicBool::new(true));
+    let late = is_late.clone();
+    let client = client_with(&api, move |request| {
+        let is_write = request.method() == Method::PUT && late.load(Ordering::SeqCst);
+        let status = json!({"kind": "Status", "code": 409, "reason": "Conflict", "status": "Failure"});
+        let conflict = Response::builder().status(409).body(Body::from(status.to_string())).unwrap();
+        is_write.then(|| ready(conflict).boxed())
+    });
+    let mut b = Election::new(&System::real(), client, settings("b"), b_leads.clone(), || true);
+    a.turn().await;
+    b.turn().await;
+    a.step_down().await;
+    b.turn().await;
+    is_late.store(false, Ordering::SeqCst);
+    delete_lease(&api).await;
+    b.turn().await;
+    assert!(!leads(&b_leads));
+    advance(LEASE).await;
+    b.turn().await;
+    assert!(leads(&b_leads));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_somebody_empties_takes_it_anew_and_lists_first() {
     let api = ApiServer::new(Clock::new());

@@ -63,6 +63,11 @@ impl Retries {
         self.waits.entry(subject).or_insert((None, self.first_wait)).0 = Some(until);
     }
 
+    /// Whether it is to be looked at only later.
+    pub(crate) fn is_later(&self, subject: &Subject, now: Instant) -> bool {
+        self.waits.get(subject).and_then(|(until, _)| *until).is_some_and(|until| now < until)
+    }
+
     /// It was sent, or never can be.
     pub(crate) fn remove(&mut self, subject: &Subject) {
         self.waits.remove(subject);
