@@ -7,12 +7,11 @@ use std::sync::Arc;
 use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CoreSet, DeviceSet, IdError};
+use crate::ids::{CoreSet, DeviceSet, IdError, MAX_CORES};
 use crate::names::{
     ALLOCATION, AWS_NEURON_IDS, NEURON, NEURON_ALLOC_TIME, NEURON_ALLOCATED, NEURON_CORES, NEURON_DEVS,
     NEURON_RESOURCE_TYPE, NEURONCORE, Resource,
 };
-use crate::placement::MAX_CONTAINERS;
 use crate::request::PodRequest;
 use crate::topology::Topology;
 
@@ -228,10 +227,11 @@ fn ours(text: &str) -> Result<Allocation, RecordError> {
     if let Some(name) = containers.keys().find(|name| name.len() > MAX_NAME_BYTES) {
         return Err(wrong(format!("{name:?} is longer than a container's name")));
     }
-    if containers.len() > MAX_CONTAINERS {
+    // As many as placement takes (MAX_CONTAINERS).
+    if containers.len() > MAX_CORES {
         let count = containers.len();
         return Err(wrong(format!(
-            "it names {count} containers, and at most {MAX_CONTAINERS} can have devices or cores"
+            "it names {count} containers, and at most {MAX_CORES} can have devices or cores"
         )));
     }
     if let Some((name, _)) = containers.iter().find(|(_, given)| **given == ContainerAllocation::default()) {
