@@ -70,6 +70,15 @@ impl Row {
         Row { skipped: None, not_prepared: Some(why), seconds, ..row }
     }
 
+    /// Has the row fail for what was found wrong after its scenario, if anything was, also where that passed or was skipped.
+    pub fn add_failures(&mut self, found: Vec<String>) {
+        if found.is_empty() {
+            return;
+        }
+        (self.passed, self.skipped) = (false, None);
+        self.failures.extend(self.not_prepared.take().into_iter().chain(found));
+    }
+
     /// Whether it was run and something was not as it must be.
     pub fn failed(&self) -> bool {
         !self.passed && self.skipped.is_none() && self.not_prepared.is_none()

@@ -129,4 +129,23 @@ mod tests {
         assert!(results(&rows).to_string().contains("skipped: needs 3 nodes"));
         assert_eq!(serde_json::to_value(&rows[0]).unwrap()["skipped"], "needs 3 nodes");
     }
+
+    #[test]
+    fn what_is_found_wrong_after_a_scenario_is_a_failure_whatever_became_of_it() {
+        let scenario = &library::all(&Default::default()).unwrap()[0];
+        let passed = Row { passed: true, failures: Vec::new(), ..Row::skipped(scenario, String::new()) };
+        let mut rows = [
+            Row { skipped: None, ..passed },
+            Row::skipped(scenario, "needs 3 nodes".into()),
+            Row::not_prepared(scenario, "waited 120 s for node w1".into(), 2.0),
+        ];
+        rows.iter_mut().for_each(|row| row.add_failures(Vec::new()));
+        assert_eq!(summary(&rows), "1 passed, 0 failed, 1 not prepared, 1 skipped");
+        rows.iter_mut().for_each(|row| row.add_failures(vec!["rights are missing".into()]));
+        assert_eq!(summary(&rows), "0 passed, 3 failed");
+        assert!(
+            rows.iter()
+                .all(|row| line(row).starts_with("FAILED") && line(row).ends_with("rights are missing"))
+        );
+    }
 }

@@ -5,7 +5,7 @@ use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use kind_driver::status::{containers, phase};
+use kind_driver::status::containers;
 use kind_driver::{DaemonSetSwitch, WAIT};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use neuron_e2e_engine::cluster::NAMESPACE;
@@ -76,8 +76,8 @@ impl KindCluster {
         let is_of_socket =
             |event: &Event| event.note.as_deref().is_some_and(|note| note.contains("agent.sock"));
         self.is_told(&waits, "nobody is at the socket", is_of_socket).await?;
-        let now = phase(&pods.get(name_of(&waits)).await?).to_owned();
-        ensure!(now == "Pending", "pod {} is {now} although no agent answers it", name_of(&waits));
+        let now = pods.get(name_of(&waits)).await?;
+        ensure!(!has_started(&now), "pod {} runs although no agent answers it", name_of(&waits));
 
         agent_switch().switch_on(&self.driver, node).await?;
         self.runs(pods, &waits).await?;
@@ -96,8 +96,7 @@ impl KindCluster {
 
     async fn runs(&self, pods: &Api<Pod>, pod: &Pod) -> anyhow::Result<()> {
         let name = name_of(pod);
-        WAIT.until(&format!("pod {name} to run"), async || Ok(phase(&pods.get(name).await?) == "Running"))
-            .await
+        WAIT.until(&format!("pod {name} to run"), async || Ok(has_started(&pods.get(name).await?))).await
     }
 
     async fn is_told(&self, pod: &Pod, what: &str, is_meant: fn(&Event) -> bool) -> anyhow::Result<()> {
@@ -113,6 +112,11 @@ impl KindCluster {
         listed.retain(|event| event.regarding.as_ref().is_some_and(|object| object.uid == pod.metadata.uid));
         Ok(listed)
     }
+}
+
+/// Whether the pod's container runs. Its phase is `Running` once kubelet has failed to start it for the second time.
+fn has_started(pod: &Pod) -> bool {
+    containers(pod).any(|container| container.state.as_ref().is_some_and(|state| state.running.is_some()))
 }
 
 /// Whether the event tells that nobody answers a container any more.

@@ -91,7 +91,7 @@ impl<'s> Running<'s> {
         let mut member = Member { cluster, options, images, in_vain: 0 };
         let mut rows = self.serve(&mut member, place).await?;
         if let Some((_, last)) = rows.last_mut().filter(|_| place == 0 && member.in_vain < GIVES_UP_AFTER) {
-            last.failures.extend(checked(&member.cluster).await);
+            last.add_failures(checked(&member.cluster).await);
         }
         let (name, began) = (member.cluster.name().to_owned(), Instant::now());
         let is_deleted = !member.options.keep;
