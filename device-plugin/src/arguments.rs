@@ -24,7 +24,7 @@ pub struct Arguments {
     /// kubelet's folder.
     #[arg(long, env = "NEURON_KUBELET_DIR", default_value = "/var/lib/kubelet")]
     kubelet_dir: PathBuf,
-    /// Address for /healthz and /metrics, such as [::]:8080; not served without it.
+    /// Address for /healthz and /metrics, such as 127.0.0.1:8080; not served without it.
     #[arg(long, env = "NEURON_LISTEN")]
     listen: Option<SocketAddr>,
     /// How devices and cores are numbered inside containers: host or renumbered (from 0).

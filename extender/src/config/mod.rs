@@ -97,7 +97,7 @@ pub struct Arguments {
     /// YAML or JSON file of flags by their long names; the command line and the environment go before it
     #[arg(long = "config", env = "NEURON_CONFIG", value_name = "FILE")]
     pub config_file: Option<PathBuf>,
-    /// Address and port to listen on; [::], which is IPv4, too, and the port below if not given
+    /// Address and port to listen on; every address, of IPv4 and IPv6, and the port below if not given
     #[arg(long, env = "NEURON_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Port to listen on if no address is given

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Write the seccomp profile for pods to this file, such as /var/lib/kubelet/seccomp/fake-neuron.json.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Address for /healthz, such as [::]:8081; not served without it.
+    /// Address for /healthz, such as 127.0.0.1:8081; not served without it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// The node this runs on; with it an event tells each pod that an earlier agent has left.

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     root: PathBuf,
     #[command(flatten)]
     catalog: CatalogFile,
-    /// Address for /healthz, such as [::]:8080; not served without it.
+    /// Address for /healthz, such as 127.0.0.1:8080; not served without it.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Remove the hardware when ended; without it the node keeps it, as a node keeps its devices.
