@@ -20,7 +20,8 @@ const WEIGHT: f64 = 12.0 * 10.0;
 /// Weight of kube-scheduler's NodeResourcesFit and PodTopologySpread together, which like empty nodes.
 const SPREADING: f64 = 1.0 + 2.0;
 
-/// The first is what the others are compared with: any node, and the fullest or the emptiest, as kube-scheduler's MostAllocated and LeastAllocated do.
+/// The first is what the others are compared with: itself beside plugins that like empty nodes, any node, and the fullest or the emptiest, as
+/// kube-scheduler's MostAllocated and LeastAllocated do.
 pub(crate) const CHOICES: [Choice; 5] = [
     Choice { name: "prioritize", choose: |request, nodes, _| best(nodes, &scores(request, nodes), 0.0) },
     Choice {

@@ -1,5 +1,5 @@
-//! How full a cluster gets before the first pod is refused, where prioritize chooses the node, and where the choice is random, packed or
-//! spread (docs/performance.md):
+//! How full a cluster gets before the first pod is refused, where prioritize chooses the node, by itself or beside kube-scheduler's own
+//! plugins, and where the choice is random, packed or spread (docs/performance.md):
 //!
 //! ```sh
 //! cargo bench -p neuron-extender --bench traces

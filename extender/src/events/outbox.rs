@@ -94,6 +94,7 @@ impl Outbox {
             }
             Sent::Refused => {
                 reached("extender: event refused");
+                // It would be refused at each look, and take the turn of another.
                 self.told.insert(audience, key, uid);
                 self.retries.remove(&subject);
             }

@@ -317,8 +317,8 @@ impl NodeView {
 
     /// Whether a report may say in a moment what a holder has, other than these pods, by UID.
     pub(super) fn has_new_unknown_holder(&self, gone: &BTreeSet<Arc<str>>) -> bool {
-        let stay = self.unknown_since.iter().filter(|(uid, _)| !gone.contains(*uid));
-        stay.into_iter().any(|(_, since)| since.elapsed() <= UNKNOWN_AT_MOST)
+        let mut stay = self.unknown_since.iter().filter(|(uid, _)| !gone.contains(*uid));
+        stay.any(|(_, since)| since.elapsed() <= UNKNOWN_AT_MOST)
     }
 
     /// How many cores count as taken.
